@@ -268,7 +268,9 @@ class Kernel:
             if explored is not None:
                 most = explored.most(most)
             if numerics and not before:
-                before.extend(e.data.copy() if e.writable else None for e in launch.places)
+                before.extend(
+                    e.data.copy() if e.writable else None for e in launch.places
+                )
             return _run(launch, most, spread)
 
         def again(sites: frozenset[int] | None, inputs: Mapping[str, Any]) -> Found:
@@ -315,9 +317,7 @@ class Kernel:
             made.raise_errors()
         return made
 
-    def _algebra(
-        self, numerics: bool, nan: str, algebra: Algebra | None
-    ) -> Any:
+    def _algebra(self, numerics: bool, nan: str, algebra: Algebra | None) -> Any:
         """The algebra of a launch, checked."""
         check_flags(numerics=numerics)
         check_nan(nan, numerics)

@@ -151,7 +151,10 @@ def _site(found: Numerics, site: Site) -> Iterator[Problem]:
         if counts.get(name) and not (name == "underflows" and counts.get("flushed")):
             severity = rules.WARNING if name == "saturated" else rules.INFO
             yield made(
-                rule, severity, f"{counts[name]:,} of {site.elements:,} {words}", counts[name]
+                rule,
+                severity,
+                f"{counts[name]:,} of {site.elements:,} {words}",
+                counts[name],
             )
     if counts.get("other_way"):
         yield made(

@@ -408,7 +408,9 @@ class Output:
             "worst_relative": worst,
             "worst_element": list(index),
             "worst_ulp": float(finite.max()) if finite.size else 0.0,
-            "mean_lost_bits": float(np.mean(self.lost_bits)) if self.values.size else 0.0,
+            "mean_lost_bits": float(np.mean(self.lost_bits))
+            if self.values.size
+            else 0.0,
         }
 
 
@@ -743,7 +745,11 @@ def _ways(
         if each.kind not in (Birth.PASSED, Birth.GIVEN) and each.number not in reached
     ]
     notes = [
-        Way(_moments(places, list(_chain(nodes, each.number))), {}, math.isnan(each.value))
+        Way(
+            _moments(places, list(_chain(nodes, each.number))),
+            {},
+            math.isnan(each.value),
+        )
         for each in starts
     ]
     return births, _grouped(notes)
@@ -802,5 +808,3 @@ def _moments(places: _Places, chain: Sequence[Node]) -> tuple[Moment, ...]:
             )
         )
     return tuple(made)
-
-

@@ -192,6 +192,8 @@ def _notes(found: Numerics) -> Iterator[str]:
         yield "where exact values were lost, and began anew with the value"
     for each in found.restarts[:MOST_WAYS]:
         count = each.counts["restarted"]
-        yield wrapped(f"  {each.place}, {each.mnemonic}: {count:,} times", WIDTH, "    ")
+        yield wrapped(
+            f"  {each.place}, {each.mnemonic}: {count:,} times", WIDTH, "    "
+        )
     if found.lost_nodes:
         yield f"{found.lost_nodes:,} births had no room, and are not listed"

@@ -111,9 +111,7 @@ def over(a: Double, b: Double) -> Double:
     exact = plus_float(total, third)
     # Infinities and zeros: f64 knows what they give.
     usual = ((first - first) == 0.0) & ((b.upper - b.upper) == 0.0)
-    return Double(
-        select(usual, exact.upper, first), select(usual, exact.lower, 0.0)
-    )
+    return Double(select(usual, exact.upper, first), select(usual, exact.lower, 0.0))
 
 
 def square_root(x: Double) -> Double:
@@ -142,9 +140,7 @@ def chosen(which: Value, yes: Double, no: Double) -> Double:
 
 def below(a: Double, b: Double) -> Value:
     """Whether one number is less than another; false if one of them is NaN."""
-    less: Value = (a.upper < b.upper) | (
-        (a.upper == b.upper) & (a.lower < b.lower)
-    )
+    less: Value = (a.upper < b.upper) | ((a.upper == b.upper) & (a.lower < b.lower))
     return less
 
 

@@ -34,6 +34,8 @@ from fragmenta.numerics.code.nodes import new_node
 from fragmenta.simt import layout
 from fragmenta.simt.library import field, pointer_at
 
+CHUNK = 16
+"""Lanes that are computed at a time."""
 OPERANDS = 3
 """Operands of which a record has the values."""
 
@@ -46,7 +48,7 @@ class Lanes:
         self._slot: Raw = code.array(I32)
         code.builder.store(mask.raw, self._slot)
 
-    def bits_at(self, pointer: Raw, index: Value, count: int = 8) -> Value:
+    def bits_at(self, pointer: Raw, index: Value, count: int = CHUNK) -> Value:
         """A part of a predicate: one bit for each lane."""
         b = self.code.builder
         of = ir.IntType(count)
@@ -104,7 +106,8 @@ class Record:
         own[0], number[0] = here, before + 1
         self.time.value = convert(before, I64)
         for name in ("worst_ulp", "worst_relative", "worst_total", "worst_cancelled"):
-            self._limits[name] = self[name]
+            # What is as bad as the worst is no news, however it is rounded.
+            self._limits[name] = self[name] * (1 + 2.0**-40)
 
     @property
     def warp_number(self) -> Value:
@@ -117,8 +120,8 @@ class Record:
         return field(self.code, self.block, layout.BLOCK_INDEX, I64)[0]
 
     def in_lanes(self, name: str) -> Value:
-        """The worst so far, as the execution began, in eight lanes."""
-        return self._limits[name].in_all_lanes()
+        """The worst so far, as the execution began, in all lanes of a part."""
+        return self._limits[name].in_all_lanes(CHUNK)
 
 
 class Facts(NamedTuple):
@@ -231,9 +234,7 @@ class Notes:
 class _Lane:
     """What one lane has to say about one float of its result."""
 
-    def __init__(
-        self, notes: Notes, facts: Facts, lanes: Value, index: Value
-    ) -> None:
+    def __init__(self, notes: Notes, facts: Facts, lanes: Value, index: Value) -> None:
         self.notes, self.facts, self.index = notes, facts, index
         self.code, self.record = notes.code, notes.record
         spilled = notes._spilled
@@ -367,9 +368,7 @@ class _Lane:
             self.notes.births.value = self.notes.births.value | bit
         made = self._node(kind.value, parent.value, 0, number, at_lane)
         b = code.builder
-        place = b.gep(
-            b.bitcast(self.notes.nodes, I32.as_pointer()), [number.raw]
-        )
+        place = b.gep(b.bitcast(self.notes.nodes, I32.as_pointer()), [number.raw])
         b.store(made.raw, place)
 
     def _divides(self, number: Value) -> Value:

@@ -168,9 +168,7 @@ class NumericsStep(ProductStep):
 
     def _gathered(
         self, match: Match
-    ) -> (
-        tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None
-    ):
+    ) -> tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None:
         """The operands of an instruction, as its line of the table has them."""
         results: list[_Operand] = []
         operands: list[_Operand | None] = []
@@ -232,7 +230,9 @@ class NumericsStep(ProductStep):
     def _atomic(self) -> bool:
         """Call the routine of an atomic operation; false if there is none."""
         given, writer = self.instruction, self.writer
-        operation = next((e for e in given.qualifiers if e in ("add", "min", "max")), "")
+        operation = next(
+            (e for e in given.qualifiers if e in ("add", "min", "max")), ""
+        )
         if given.opcode not in ("atom", "red") or not operation:
             return False
         operands = list(given.operands)
@@ -329,9 +329,7 @@ class NumericsStep(ProductStep):
 
     def _gathered_bits(
         self, match: Match
-    ) -> (
-        tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None
-    ):
+    ) -> tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None:
         """The same for operands that are whole numbers with second values of floats."""
         found = self._gathered(match)
         if found is None:
@@ -387,7 +385,9 @@ def _marked(slot: Slot, operand: Operand, extra: list[tuple[str, str]]) -> Opera
         extra.append((f"{slot.name}neg", "-" * isinstance(operand, Negative)))
         operand = operand.of if isinstance(operand, Negative) else operand
     if slot.selector:
-        extra.append((slot.selector, operand.which if isinstance(operand, Part) else ""))
+        extra.append(
+            (slot.selector, operand.which if isinstance(operand, Part) else "")
+        )
     return operand
 
 
