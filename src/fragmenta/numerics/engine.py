@@ -63,7 +63,7 @@ class Node(NamedTuple):
     kind: at.Birth
     parent: int
     operand: int
-    count: int
+    times: int
     block: int
     thread: int
     time: int
@@ -184,7 +184,7 @@ class NumericsAlgebra(Algebra):
 
     def births_at(self, site: int) -> list[Node]:
         """The births at a site so far, while the launch runs."""
-        found = []
+        found: list[Node] = []
         for number, (table, nodes) in enumerate(
             zip(self._tables, self._nodes, strict=True)
         ):
@@ -216,8 +216,8 @@ class NumericsAlgebra(Algebra):
                 each.seconds = decoded(data, planes, each.format)
         found.products = self._products.statistics()
         found.chain = self._products.chain()
-        for each in found.products:
-            found.records[each.number] = record_of(each)
+        for one in found.products:
+            found.records[one.number] = record_of(one)
         for number, record in found.records.items():
             record["digest"] = int(digests[number])
         self._products = LaunchProducts(self.planes)

@@ -88,7 +88,7 @@ def _born(found: Numerics, way: Way, severity: str) -> Problem:
         born.function,
         born.instruction,
         f"{born.words}, {born.thread}{reached}",
-        born.count,
+        born.times,
         born.thread.block,
         tuple(_related(found, each) for each in way.moments[1:]),
     )

@@ -182,7 +182,7 @@ def _signs(
 ) -> tuple[Value, list[Value]]:
     """Whether nothing but the signs of halves changed; the planes with new signs."""
     kind = _HALVES[bits]
-    signs = sum(0x8000 << 16 * place for place in range(kind.count))
+    signs = sum(0x8000 << 16 * place for place in range(kind.many))
     changed = found ^ given
     alike = (changed & as_signed(((1 << bits) - 1) & ~signs, bits)) == 0
     # The sign of the number of 64 bits is that of the half in plane 3.

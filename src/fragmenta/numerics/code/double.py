@@ -1,7 +1,7 @@
 """Double-double arithmetic: a number is the sum of two f64, about 106 bits.
 
-Sums, products, quotients and roots have a relative error of at most 2**-100 as long as
-nothing leaves the range of f64.  If the upper part is infinite or NaN, the lower part is
+Sums, products, quotients and roots have a relative error of at most 2**-100, as long as
+all is in the range of f64.  If the upper part is infinite or NaN, the lower part is
 zero.
 """
 

@@ -24,6 +24,7 @@ from fragmenta.jit.trace import (
     each_lane,
     float_of,
     fma,
+    is_nan,
     nearest,
     select,
 )
@@ -187,7 +188,7 @@ def power(code: Code, x: Double) -> Double:
         scale = _power_of_two(part)
         made = Double(made.upper * scale, made.lower * scale)
     outside = select(top >= 1000.0, top.lift(float("inf")), top.lift(0.0))
-    outside = select(top == top, outside, top)
+    outside = select(is_nan(top), top, outside)
     return finite(chosen(inside, made, whole(outside)))
 
 
@@ -325,7 +326,7 @@ def tangent(code: Code, x: Double) -> Double:
     near = plus_float(plus(size, times(cube, _constant(top, _part(-3)))), tail)
     result = chosen(size.upper < 2.0**-9, near, usual)
     result = Double(result.upper * sign, result.lower * sign)
-    return finite(chosen(top == top, result, whole(top)))
+    return finite(chosen(is_nan(top), whole(top), result))
 
 
 def reciprocal(code: Code, x: Double) -> Double:

@@ -22,6 +22,7 @@ from fragmenta.jit.trace import (
     Value,
     Variable,
     convert,
+    is_nan,
     ones,
     select,
 )
@@ -321,7 +322,7 @@ class _Lane:
         code, record = self.code, self.record
         none = code.constant(0, I32)
         parent, kind = code.variable(none), code.variable(none)
-        is_nan = at_lane["held"] != at_lane["held"]
+        nan_here = is_nan(at_lane["held"])
         nan_given, any_given = code.variable(none), code.variable(none)
         best = code.variable(none)
         for operand, (value, node) in enumerate(
@@ -331,20 +332,20 @@ class _Lane:
             with code.when((x - x) != 0.0):
                 of = code.variable(none if node is None else node[number])
                 # A NaN comes first, then what has come some way.
-                rank = select(x != x, none.lift(3), none.lift(1))
+                rank = select(is_nan(x), none.lift(3), none.lift(1))
                 rank = rank + select(of.value != 0, none.lift(1), none)
                 with code.when(of.value == 0):
                     of.value = self._node(Birth.GIVEN, none, operand, number, at_lane)
                 with code.when(rank > best.value):
                     parent.value, best.value = of.value, rank
                 any_given.value = none.lift(1)
-                with code.when(x != x):
+                with code.when(is_nan(x)):
                     nan_given.value = none.lift(1)
-        born_here = (any_given.value == 0) | (is_nan & (nan_given.value == 0))
+        born_here = (any_given.value == 0) | (nan_here & (nan_given.value == 0))
         kind.value = select(
             born_here,
             select(
-                is_nan,
+                nan_here,
                 none.lift(Birth.INVALID),
                 select(
                     self._divides(number),

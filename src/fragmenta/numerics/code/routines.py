@@ -200,7 +200,7 @@ class Work:
         parts = [
             (number, place)
             for number, each in enumerate(form.results)
-            for place in range(each.kind.count if each.kind else 0)
+            for place in range(each.kind.many if each.kind else 0)
         ]
         for (number, place), sources in zip(parts, form.sources, strict=True):
             goal = form.results[number]
@@ -241,7 +241,7 @@ class Work:
         wide = ir.VectorType(INTEGERS[bits], CHUNK)
         return b.gep(b.bitcast(pointer, wide.as_pointer()), [index.raw])
 
-    def _load(self, pointer: Raw, place: Place, index: Value) -> Value:
+    def _load(self, pointer: Raw | None, place: Place, index: Value) -> Value:
         if place.bits == 1:
             return self.lanes.bits_at(pointer, index)
         loaded = self._vector(pointer, place.register, index)
@@ -253,7 +253,7 @@ class Work:
         loaded.align = 8
         return Value(b, loaded)
 
-    def _planes(self, pointer: Raw, place: Place, index: Value) -> list[Value]:
+    def _planes(self, pointer: Raw | None, place: Place, index: Value) -> list[Value]:
         b, step = self.code.builder, place.register // 8 * LANES
         return [
             self._vector(
@@ -264,7 +264,7 @@ class Work:
 
     def store(
         self,
-        pointer: Raw,
+        pointer: Raw | None,
         place: Place,
         words: list[Value],
         lanes: Value | None,
@@ -275,11 +275,12 @@ class Work:
         for number, word in enumerate(words):
             start = b.gep(pointer, [ir.Constant(I32, step * number)])
             where = self._place(start, place.register, index)
+            raw = word.raw
             if lanes is not None:
                 before = b.load(where)
                 before.align = 8
-                word = Value(b, b.select(lanes.raw, word.raw, before))
-            b.store(word.raw, where).align = 8
+                raw = b.select(lanes.raw, raw, before)
+            b.store(raw, where).align = 8
 
     def _element(
         self,
@@ -289,7 +290,8 @@ class Work:
         place: int,
     ) -> Element:
         held = self.form.operands[operand]
-        assert held is not None and register is not None
+        assert held is not None
+        assert register is not None
         if held.kind is None:
             exact = of_integer(register, held.signed)
             return Element(exact.upper, exact)

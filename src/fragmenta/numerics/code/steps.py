@@ -267,7 +267,7 @@ class NumericsStep(ProductStep):
         source, goal = operands
         value, old = self._source(source, kind), self._twin(goal)
         place = Place(bits, bits, KINDS[kind], self.planes)
-        count = KINDS[kind].count
+        count = KINDS[kind].many
         form = Form(
             name,
             match,
@@ -351,10 +351,11 @@ class NumericsStep(ProductStep):
             while isinstance(operand, Immediate) and each is None and sources:
                 operand = sources.pop(0)
             twin = None if operand is None else self._twin(operand)
-            if each is not None and twin is not None:
+            if each is None or twin is None:
+                kept.append(each)
+            else:
                 place = each.place._replace(planes=self.planes)
-                each = _Operand(place, each.at, twin)
-            kept.append(each)
+                kept.append(_Operand(place, each.at, twin))
         return results, kept, extra
 
 
@@ -402,14 +403,13 @@ def _sources(
     ]
     whole = [i for i, e in enumerate(operands) if e is not None and not e.place.kind]
     if way == COMPARES:
-        count = floats[0][1].count if floats and floats[0][1] else 0
+        count = floats[0][1].many if floats and floats[0][1] else 0
         return tuple(tuple((i, j) for i, _ in floats) for j in range(count))
     found: list[tuple[tuple[int, int], ...]] = []
     for each in results:
         kind = each.place.kind
-        count = 1 if kind is None else kind.count
-        for place in range(count):
-            found.append(_of_float(place, count, floats, whole))
+        count = 1 if kind is None else kind.many
+        found += [_of_float(place, count, floats, whole) for place in range(count)]
     return tuple(found)
 
 
@@ -421,7 +421,7 @@ def _of_float(
 ) -> tuple[tuple[int, int], ...]:
     if not floats:  # from an integer
         return ((whole[0], 0),)
-    single = all(kind is not None and kind.count == 1 for _, kind in floats)
+    single = all(kind is not None and kind.many == 1 for _, kind in floats)
     if count > 1 and single:  # packed: the first operand on top
         return ((floats[count - 1 - place][0], 0),)
     return tuple((index, place) for index, _ in floats)
