@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -313,7 +314,7 @@ class Output:
     @cached_property
     def exact(self) -> NDArray[np.float64]:
         """The exact values, rounded to f64."""
-        return self._shaped(self.seconds.exact)
+        return self._shaped(self.seconds.exact + self.seconds.lower)
 
     @cached_property
     def error(self) -> NDArray[np.float64]:
@@ -590,11 +591,11 @@ class _Places:
         """The line of the source, or of the PTX."""
         source = instruction.source
         if source is not None:
-            said = linecache.getline(source.file, source.line).strip()
+            said = " ".join(linecache.getline(source.file, source.line).split())
             if said:
                 return said
         if 0 < instruction.line <= len(self._lines):
-            return self._lines[instruction.line - 1].strip()
+            return " ".join(self._lines[instruction.line - 1].split())
         return instruction.mnemonic
 
     def thread(self, block: float, thread: float, time: float) -> Thread:
@@ -761,7 +762,8 @@ def _grouped(ways: list[Way]) -> list[Way]:
     found: dict[tuple[object, ...], Way] = {}
     for each in ways:
         born = each.born
-        key = (born.function, born.at, born.kind, born.operand, each.nan)
+        # A loop that was unrolled has several instructions for one line.
+        key = (born.place, born.kind, born.instruction.opcode, each.nan)
         old = found.get(key)
         if old is None:
             found[key] = each
@@ -770,7 +772,8 @@ def _grouped(ways: list[Way]) -> list[Way]:
         for name, (count, first) in each.outputs.items():
             before = outputs.get(name)
             total = count + (before[0] if before else 0)
-            outputs[name] = total, min(first, before[1], key=len) if before else first
+            earliest = min(first, before[1], key=_numbers) if before else first
+            outputs[name] = total, earliest
         longer = each if len(each.moments) > len(old.moments) else old
         found[key] = Way(longer.moments, outputs, each.nan)
     ordered = sorted(
@@ -778,6 +781,11 @@ def _grouped(ways: list[Way]) -> list[Way]:
         key=lambda each: (not each.nan, -sum(n for n, _ in each.outputs.values())),
     )
     return list(ordered)
+
+
+def _numbers(name: str) -> list[int]:
+    """The numbers in the name of an element, which order elements."""
+    return [int(each) for each in re.findall(r"\d+", name)]
 
 
 def _chain(nodes: Mapping[int, Node], number: int) -> Iterator[Node]:

@@ -66,7 +66,8 @@ def decoded(
     bits = _BITS[name]
     size = bits // 8
     count = data.size // size
-    held = data[: count * size].view(_TYPES[name]).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN of small formats
+        held = data[: count * size].view(_TYPES[name]).astype(np.float64)
     if planes is None or not planes.any():
         none = np.zeros(held.shape)
         zero = none.astype(np.int64)

@@ -61,7 +61,7 @@ def _way(found: Numerics, way: Way) -> Iterator[str]:
             WIDTH,
             "  ",
         )
-    start, rest = way.moments[0], way.moments
+    start, rest = way.moments[0], _without_repeats(way)
     if start.kind == Birth.GIVEN:
         yield from _inputs(found, start)
     left = len(rest) - MOST_MOMENTS
@@ -72,6 +72,22 @@ def _way(found: Numerics, way: Way) -> Iterator[str]:
             if each is not way.born:
                 continue
         yield from _moment("born" if each is way.born else "then", each)
+
+
+def _without_repeats(way: Way) -> list[Moment]:
+    """The moments of a way; of some at one line that are alike, the first."""
+    kept: list[Moment] = []
+    for each in way.moments:
+        last = kept[-1] if kept else None
+        alike = (
+            last is not None
+            and each is not way.born
+            and (last.place, last.instruction.opcode)
+            == (each.place, each.instruction.opcode)
+        )
+        if not alike or each.kind != Birth.PASSED:
+            kept.append(each)
+    return kept
 
 
 def _moment(word: str, moment: Moment) -> Iterator[str]:
@@ -128,16 +144,23 @@ def _lines(found: Numerics) -> Iterator[str]:
     if not shown:
         return
     yield "where the errors come from, worst first"
-    for each in shown[:MOST_LINES]:
-        yield from _site(each)
-    if len(shown) > MOST_LINES:
-        yield f"  and {len(shown) - MOST_LINES} more instructions"
+    groups: dict[tuple[str, str], list[Site]] = {}
+    for each in shown:  # a loop that was unrolled has several for one line
+        groups.setdefault((each.place, each.mnemonic), []).append(each)
+    order = sorted(groups.values(), key=lambda few: -sum(each.share for each in few))
+    for few in order[:MOST_LINES]:
+        yield from _site(few)
+    if len(groups) > MOST_LINES:
+        yield f"  and {len(groups) - MOST_LINES} more instructions"
 
 
-def _site(site: Site) -> Iterator[str]:
-    yield wrapped(f"  {site.place}, {site.mnemonic}", WIDTH, "    ")
+def _site(alike: list[Site]) -> Iterator[str]:
+    """Instructions of one line that are alike; the first is the worst."""
+    site, total = alike[0], sum(each.share for each in alike)
+    times = f" ({len(alike)} times)" if len(alike) > 1 else ""
+    yield wrapped(f"  {site.place}, {site.mnemonic}{times}", WIDTH, "    ")
     yield _quoted(site.text, 6)
-    share = f"{site.share:.0%} of an output's error; " if site.share > 0.005 else ""
+    share = f"{total:.0%} of an output's error; " if total > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
     yield wrapped(
         f"      {share}relative error {site.worst_relative:.3g}"

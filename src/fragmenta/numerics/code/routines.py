@@ -242,6 +242,7 @@ class Work:
         return b.gep(b.bitcast(pointer, wide.as_pointer()), [index.raw])
 
     def _load(self, pointer: Raw | None, place: Place, index: Value) -> Value:
+        assert pointer is not None
         if place.bits == 1:
             return self.lanes.bits_at(pointer, index)
         loaded = self._vector(pointer, place.register, index)
@@ -255,6 +256,7 @@ class Work:
 
     def _planes(self, pointer: Raw | None, place: Place, index: Value) -> list[Value]:
         b, step = self.code.builder, place.register // 8 * LANES
+        assert pointer is not None
         return [
             self._vector(
                 b.gep(pointer, [ir.Constant(I32, step * number)]), place.register, index
@@ -271,6 +273,7 @@ class Work:
         index: Value,
     ) -> None:
         """Put planes beside a register."""
+        assert pointer is not None
         b, step = self.code.builder, place.register // 8 * LANES
         for number, word in enumerate(words):
             start = b.gep(pointer, [ir.Constant(I32, step * number)])
