@@ -333,6 +333,7 @@ def processor() -> tuple[str, str]:
     """The name and the features of this processor."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    _fast_selection()  # an option of LLVM changes before any thread compiles
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
