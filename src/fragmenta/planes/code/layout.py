@@ -18,6 +18,8 @@ SHARED_STEP = layout.BLOCK_BYTES + 24
 """i64: how far apart the planes of shared memory are."""
 LOCAL_STEP = layout.BLOCK_BYTES + 32
 """The same of local memory.  That of a segment is its last word in the table."""
-WARPS_AT = layout.BLOCK_BYTES + 64
+OWN = layout.BLOCK_BYTES + 64
+"""In the first plane: 64 bytes for what else a watch lets code find."""
+WARPS_AT = layout.BLOCK_BYTES + 128
 """The shadows of warps: only where their local memory is."""
 WARP_BYTES = 256
