@@ -7,7 +7,7 @@ from typing import Any
 from fragmenta.planes.code import layout as at
 from fragmenta.planes.code.following import Step, follow, follow_on
 from fragmenta.planes.code.twins import Twins, place_twins
-from fragmenta.ptx.module import Immediate, Instruction
+from fragmenta.ptx.module import Instruction
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import Writer, shadow_names
 from fragmenta.simt.probes import Probes
@@ -16,8 +16,6 @@ from fragmenta.simt.program import PlacedFunction, Program
 
 class PlaneProbes(Probes):
     """The instrument of an algebra: what its steps write beside each instruction."""
-
-    zero = Immediate(0, "int", 0)
 
     def __init__(
         self,
