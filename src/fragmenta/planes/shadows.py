@@ -95,6 +95,9 @@ class Planes:
         self.compiled = self.launch.compiled
         self.twins = {at: tuple(of) for at, *of in self.compiled.shadows}
         """Where the planes of a register are, by where the register is."""
+        self._indices: dict[
+            tuple[int, ...], tuple[NDArray[np.bool_], NDArray[np.int64]]
+        ] = {}
         self.memories: dict[int, Bytes] = {}
         """The planes of global memory, by slot: (planes, bytes)."""
         self.segments = [self.launch.segments.copy() for _ in range(planes)]
@@ -130,11 +133,10 @@ class Planes:
         """
         shape = self.planes, len(warps) * LANES, len(places)
         found = np.zeros(shape, np.uint32)
+        there, index = self._index(tuple(places))
         for number, warp in enumerate(warps):
             part = found[:, LANES * number : LANES * (number + 1)]
-            for index, place in enumerate(places):
-                for plane, there in enumerate(self.twins.get(place, ())):
-                    part[plane, :, index] = warp.words[there // 4 :][:LANES]
+            part[:, :, there] = warp.words[index]
         return found
 
     def put_registers(
@@ -144,11 +146,22 @@ class Planes:
         given: NDArray[np.uint32],
     ) -> None:
         """Set what :meth:`registers` reads; registers without planes stay so."""
+        there, index = self._index(tuple(places))
         for number, warp in enumerate(warps):
             part = given[:, LANES * number : LANES * (number + 1)]
-            for index, place in enumerate(places):
-                for plane, there in enumerate(self.twins.get(place, ())):
-                    warp.words[there // 4 :][:LANES] = part[plane, :, index]
+            warp.words[index] = part[:, :, there]
+
+    def _index(
+        self, places: tuple[int, ...]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which registers have planes, and where these are in the words of a warp."""
+        if places not in self._indices:
+            there = np.array([each in self.twins for each in places], bool)
+            known = [self.twins[each] for each in places if each in self.twins]
+            firsts = np.array(known, np.int64).reshape(-1, self.planes).T // 4
+            index = firsts[:, None, :] + np.arange(LANES)[None, :, None]
+            self._indices[places] = there, index
+        return self._indices[places]
 
 
 class Memories(NamedTuple):

@@ -99,7 +99,10 @@ class Step(Beside):
         """A comparison of floats, or a conversion to a whole number."""
 
     def given(self) -> None:
-        """After planes were loaded from global memory, before the value is."""
+        """After planes were loaded from global memory, before the value is.
+
+        Also after those of a generic address, which may be one of shared memory.
+        """
 
     def lost(self) -> None:
         """Whole numbers are computed from a register that is followed."""
@@ -397,7 +400,8 @@ class Step(Beside):
 
     def forget(self) -> None:
         """No second value in memory where an atomic operation is about to write."""
-        data = self.instruction.operands[-1]
+        # After the address; a cache policy may follow.
+        data = self.instruction.operands[2 - (self.instruction.opcode == "red")]
         items = data.items if isinstance(data, Vector) else (data,)
         kind = type_bits(element_type(self.instruction))
         zero = self.twins.nothing[min(kind, 64)]
@@ -442,7 +446,7 @@ class Step(Beside):
         if self.instruction.opcode != "atom":
             return False
         bits = type_bits(element_type(self.instruction))
-        goal, _, *sources = self.instruction.operands
+        goal, _, *sources = self.instruction.operands[:4]
         free = isinstance(goal, Register) and goal not in registers(sources)
         return "cas" in self.instruction.qualifiers and free and bits <= 64
 
@@ -457,7 +461,7 @@ class Step(Beside):
     def swapped(self) -> None:
         """After a ``cas``: lanes that found what they expected have stored."""
         writer = self.writer
-        goal, _, expected, new = self.instruction.operands
+        goal, _, expected, new = self.instruction.operands[:4]
         kind = f"b{type_bits(element_type(self.instruction))}"
         same = writer.scratch(1)
         writer.compute(f"setp.eq.{kind}", same, goal, expected)
