@@ -53,6 +53,7 @@ ROOMS = [
     "planes",
     "races",
     "orders",
+    "numerics",
     "launch",
     "cuda",
     "evidence",

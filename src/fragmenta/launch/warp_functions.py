@@ -9,18 +9,38 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from fragmenta.execution.warp import WarpFunction
+    from fragmenta.jit.compiler import Traced
 
 
 def function_table(
     wanted: list[list[str]],
-) -> tuple[NDArray[np.int64], list[WarpFunction]]:
-    """The addresses of the functions, and what keeps them alive."""
+) -> tuple[NDArray[np.int64], list[WarpFunction | Traced]]:
+    """The addresses of the functions, and what keeps them alive.
+
+    A function is named by its instruction and target; one that makes second values also
+    by its algebra and the number of planes.
+    """
     if not wanted:
         return np.zeros(1, np.int64), []
     # They take a while to import, and most kernels multiply no matrices.
     from fragmenta.execution.warp import warp_function
     from fragmenta.isa.reading import instruction
 
-    made = [warp_function(instruction(name), target) for name, target in wanted]
+    made: list[WarpFunction | Traced] = [
+        _second(name, target, *more)
+        if more
+        else warp_function(instruction(name), target)
+        for name, target, *more in wanted
+    ]
     table = np.array([each.address for each in made], np.int64)
     return table, made
+
+
+def _second(name: str, target: str, algebra: str, planes: str) -> Traced:
+    """The function that makes the second values of an instruction."""
+    from fragmenta.isa.reading import instruction
+    from fragmenta.numerics.code.products import NumericProducts
+    from fragmenta.planes.code.warp_products import warp_product
+
+    known = {"numerics": NumericProducts}
+    return warp_product(instruction(name), target, known[algebra](int(planes)))
