@@ -81,4 +81,7 @@ COMMANDS = {
         "recordings", "Recompute recorded results on the CPU and compare every bit."
     ),
     "throughput": Listed("gpu", "Measure how fast the GPU issues instructions."),
+    "doctor": Listed(
+        "doctor", "Show versions, tools, card and cache, and what is missing."
+    ),
 }

@@ -9,7 +9,15 @@ import numpy as np
 from fragmenta.errors import BadCall
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code import layout as at
-from fragmenta.planes.shadows import WARPS, Bytes, Follower, Planes, Shadow
+from fragmenta.planes.copies import attach, copy_functions
+from fragmenta.planes.shadows import (
+    WARPS,
+    Bytes,
+    Follower,
+    Planes,
+    Shadow,
+    unseen,
+)
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.context import Context
@@ -84,6 +92,9 @@ class PlaneWatch(Planes):
         self.observers.append(made)
         return made
 
+    def copying(self) -> None:
+        """Each cluster has to be observed in Python."""
+
     def told(self) -> object:
         """Second values stay in this process."""
         raise BadCall("second values are not sent to workers; launch without client=")
@@ -107,6 +118,12 @@ class PlaneObserver(Follower):
     """Follows a cluster for an algebra."""
 
     watch: PlaneWatch
+
+    def __init__(self, watch: PlaneWatch, cluster: Cluster) -> None:
+        super().__init__(watch, cluster)
+        copies = copy_functions(watch.launch.module())
+        self.functions = {**unseen(), **copies, **watch.algebra.port_functions()}
+        self._records = attach(self.planes)
 
     def multiply(self, work: Product | Wgmma, warp: Warp) -> None:
         """A product was issued: the algebra does it to planes."""

@@ -125,6 +125,9 @@ class DefinedWatch(Planes):
                 data = memory[slot][places].tobytes()
                 self.stored[key] = crc32(data, self.stored.get(key, 0))
 
+    def copying(self) -> None:
+        """Each cluster has to be observed in Python."""
+
     def told(self) -> ToldBits:
         """What was stored here, and which bits of memory are undefined now."""
         changed = []

@@ -136,6 +136,9 @@ class OrdersWatch:
     def collect(self, problems: Problems) -> None:
         """Add nothing: the launch was watched before."""
 
+    def copying(self) -> None:
+        """Each cluster has to be observed in Python."""
+
     def told(self) -> Any:
         """What was recorded."""
         return self.logs
