@@ -53,12 +53,15 @@ export function stepTable(
   step: Step,
   room: number,
   full: boolean,
+  /** Where the operands of a product are. */
+  where?: (k: number) => string,
 ): HTMLElement {
   const axis = axisOf(types, model, step, room);
   const columns = columnsOf(step, full, room < NARROW);
   const { rows, notes } = rowsOf(model, step, full);
-  const body = h("tbody", {}, ...rows.map((term) => termRow(term, axis, columns)));
+  const body = h("tbody", {}, ...rows.map((term) => termRow(term, axis, columns, where)));
   for (const said of notes) body.append(note(said, columns));
+  if (full) body.append(legend(axis, columns));
   if (step.operation !== "convert") {
     body.append(sumRow("sum", step.total, axis, columns));
   }
@@ -113,6 +116,21 @@ function columnsOf(step: Step, full: boolean, narrow: boolean): Column[] {
   return narrow ? ["bits", ...lost, ...numbers] : [...numbers, "bits", ...lost];
 }
 
+/** What the colours of the bars mean. */
+function legend({ cut, unit }: Axis, columns: Column[]): HTMLElement {
+  const mark = (kind: string) => {
+    const found = svg(9, 9, "");
+    put(found, "rect", { class: kind, width: 9, height: 9 });
+    found.style.display = "inline-block";
+    return found;
+  };
+  const one = (kind: string, said: string) => [mark(kind), ` ${said}  `];
+  const line = cut !== null ? `; terms are cut at the dashed line, 2^${cut}` : "";
+  const all = { colspan: columns.length + 1, class: "hint" };
+  const lost = cut === null && unit === null ? [] : one("gone1", `bits that are lost${line}`);
+  return h("tr", { class: "legend" }, h("td", all, ...one("kept1", "bits that count"), ...lost));
+}
+
 function note(said: string, columns: Column[]): HTMLElement {
   return h("tr", {}, h("td", { colspan: columns.length + 1, class: "hint" }, said));
 }
@@ -146,7 +164,17 @@ function lowestBit({ m, e }: Fraction): number {
   return bitLength(m & -m) - 1 + e;
 }
 
-function termRow(term: Term, axis: Axis, columns: Column[]): HTMLElement {
+/** −1, 0 or 1; what is no number has none. */
+function signOf(value: Exact): number {
+  return !isFraction(value) || value.m === 0n ? 0 : value.m < 0n ? -1 : 1;
+}
+
+function termRow(
+  term: Term,
+  axis: Axis,
+  columns: Column[],
+  where?: (k: number) => string,
+): HTMLElement {
   const lost = lostText(term.lost);
   const said = `${short(term.value)}${lost ? `, of which ${lost} is lost` : ""}`;
   const cell: Record<Column, () => HTMLElement> = {
@@ -157,7 +185,10 @@ function termRow(term: Term, axis: Axis, columns: Column[]): HTMLElement {
     bits: () => h("td", { class: "bits" }, bits(term.value, axis, axis.cut, said)),
     lost: () => h("td", { class: "lost" }, lost),
   };
-  const k = h("th", { scope: "row" }, nameOf(term.k));
+  // The bars have no sign; where no number stands beside them, the name has it.
+  const minus = !columns.includes("product") && signOf(term.value) < 0 ? " −" : "";
+  const title = where && term.k.length === 1 ? where(term.k[0]) : "";
+  const k = h("th", { scope: "row", title: title || false }, nameOf(term.k) + minus);
   return h("tr", {}, k, ...columns.map((column) => cell[column]()));
 }
 

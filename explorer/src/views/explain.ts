@@ -245,7 +245,9 @@ function steps(explorer: Explorer, found: Explanation): HTMLElement[] {
     const box = h("details", { class: "step" }, title);
     const open = () => {
       if (box.children.length > 1) return;
-      const table = stepTable(types, found.model, step, room(), true);
+      const table = stepTable(types, found.model, step, room(), true, (k) =>
+        operandPlaces(explorer, explainedIndex(explorer), k),
+      );
       const scroll = { class: "scroll", tabindex: 0, role: "region" };
       box.append(
         h("div", { ...scroll, "aria-label": `Terms of step ${at + 1}` }, table),
@@ -330,4 +332,17 @@ export function showResult(explorer: Explorer, host: HTMLElement): void {
     table,
     more,
   );
+}
+
+/** Where the two factors of product k are: lanes and registers, on pointing at k. */
+function operandPlaces(explorer: Explorer, index: number, k: number): string {
+  const { scene } = explorer;
+  const [m, row, col] = scene.matrices.get("D")!.spot(index);
+  const [a, b] = [scene.matrices.get("A")!, scene.matrices.get("B")!];
+  if (scene.pattern || k >= a.cols || k >= b.rows) return "";
+  const places = [
+    { matrix: "A", index: a.index(Math.min(m, a.count - 1), row, k) },
+    { matrix: "B", index: b.index(Math.min(m, b.count - 1), k, col) },
+  ];
+  return places.map((spot) => explorer.describe(spot)).join("; ");
 }
