@@ -31,6 +31,8 @@ class Row(NamedTuple):
     exact: Callable[[Fraction, Fraction, Fraction], Any]
     most: float
     """The largest error, as a part of the result."""
+    pieces: bool = False
+    """Whether bytes go their own ways: then the exact value may begin anew, and that is said."""
 
 
 def _log2(x: Fraction) -> Decimal:
@@ -130,6 +132,7 @@ MOVES = {
     "sign": "mov.b32 %w, %x; or.b32 %w, %w, 0x80000000; and.b32 %w, %w, 0x7FFFFFFF; mov.b32 %y, %w;",
     "lop3": "mov.b32 %w, %x; lop3.b32 %w, %w, 0x80000000, 0, 0x3C; lop3.b32 %w, %w, 0x80000000, 0, 0x3C; mov.b32 %y, %w;",
 }
+PIECES = "bytes", "prmt", "rotated"
 HALF_MOVES = {
     "packed": "mov.b32 %w, {%zero, %h}; mov.b32 {%ha, %hb}, %w; cvt.f32.f16 %y, %hb;",
     "ldmatrix": "mov.b32 %w, {%h, %zero}; st.shared.b32 [%s], %w; bar.warp.sync -1; "
@@ -141,7 +144,7 @@ HALF_MOVES = {
     "stored": "st.global.b16 [%pg], %h; ld.global.b16 %ha, [%pg]; cvt.f32.f16 %y, %ha;",
 }
 MOVED = [
-    *(Row(name, code, _product, F32) for name, code in MOVES.items()),
+    *(Row(name, code, _product, F32, name in PIECES) for name, code in MOVES.items()),
     *(Row(name, code, _product, F16) for name, code in HALF_MOVES.items()),
     # The upper half of an f32 is a bf16, which cuts the rest.
     Row("upper", "mov.b32 {%ha, %hb}, %x; mov.b32 %y, {%zero, %hb};", _product, 2**-7),
