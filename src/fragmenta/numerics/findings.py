@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fragmenta.numerics.code.layout import Birth
+from fragmenta.numerics.seconds import kind_of
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Instruction, Source
@@ -97,6 +100,19 @@ def _related(found: Numerics, moment: Moment) -> Related:
     )
 
 
+def _matters(found: Numerics) -> bool:
+    """Whether an output has an error far above the rounding of its format."""
+    for output in found.outputs.values():
+        error = np.abs(output.error[np.isfinite(output.error)])
+        if not error.size:
+            continue
+        largest = float(np.abs(output.exact[np.isfinite(output.error)]).max())
+        usual = max(2.0**-14, 2.0 ** (3 - kind_of(output.format).precision))
+        if float(error.max()) > usual * largest:
+            return True
+    return False
+
+
 def _site(found: Numerics, site: Site) -> Iterator[Problem]:
     def made(rule: rules.Rule, severity: str, message: str, count: int) -> Problem:
         return _problem(
@@ -114,7 +130,7 @@ def _site(found: Numerics, site: Site) -> Iterator[Problem]:
     if counts.get("cancelled") and site.worst_relative > BAD and site.amplification > 4:
         yield made(
             rules.CANCELLATION,
-            rules.WARNING,
+            rules.WARNING if _matters(found) else rules.INFO,
             f"{site.cancelled_bits:.0f} bits cancel, and the result has a relative "
             f"error of {site.worst_relative:.3g}",
             counts["cancelled"],

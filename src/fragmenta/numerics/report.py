@@ -78,6 +78,8 @@ class Site:
     counts: dict[str, int]
     """What happened to how many elements: names of :data:`COUNTED`."""
     worst: Worst
+    share: float = 0.0
+    """The share of the errors of an output that comes mostly from here; 0 to 1."""
     other: Worst | None = None
     """The first element that decided otherwise than exact values would."""
 
@@ -145,6 +147,7 @@ class Site:
             "worst_relative": self.worst_relative,
             "amplification": self.amplification,
             "cancelled_bits": self.cancelled_bits,
+            "share": self.share,
             "counts": self.counts,
             "worst": _worst_dict(self.worst),
             "other": None if self.other is None else _worst_dict(self.other),
@@ -412,7 +415,7 @@ class Numerics:
     outputs: dict[str, Output]
     """By the name of the argument."""
     instructions: list[Site] = field(repr=False)
-    """All that compute with floats; those where errors begin come first."""
+    """All that compute with floats; those that most errors of outputs come from first."""
     births: list[Way] = field(repr=False)
     """The ways of NaN and infinities that reached an array."""
     notes: list[Way] = field(repr=False)
@@ -548,8 +551,6 @@ def _unravelled(place: int, of: tuple[int, int, int]) -> tuple[int, int, int]:
 def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numerics:
     """What a launch found, in words that users know."""
     places = _Places(found, module, shape)
-    sites = [_site(places, number, each) for number, each in found.records.items()]
-    sites.sort(key=lambda each: (-each.origin, each.function, each.index))
     outputs = {
         each.segment.name: Output(
             each.segment.name, each.format, each.segment.elements, each.seconds
@@ -557,6 +558,13 @@ def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numeric
         for each in found.arrays
         if each.seconds is not None
     }
+    shares = _shares(outputs)
+    sites = [
+        _site(places, number, each, shares.get(number, 0.0))
+        for number, each in found.records.items()
+    ]
+    order = lambda each: (-each.share, -each.origin, each.function, each.index)  # noqa: E731
+    sites.sort(key=order)
     births, notes = _ways(places, outputs)
     inputs = {each.segment.name: each.before for each in found.arrays if each.before}
     shapes = {
@@ -569,7 +577,25 @@ def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numeric
     )
 
 
-def _site(places: _Places, number: int, record: Mapping[str, float]) -> Site:
+def _shares(outputs: Mapping[str, Output]) -> dict[int, float]:
+    """How much of the error of an output comes mostly from each site, at most."""
+    found: dict[int, float] = {}
+    for output in outputs.values():
+        error = np.abs(np.nan_to_num(output.seconds.error))
+        total = float(error.sum())
+        if not total:
+            continue
+        weights = np.bincount(output.seconds.sources, error)
+        for source in np.flatnonzero(weights):
+            if source:
+                share = float(weights[source]) / total
+                found[int(source) - 1] = max(found.get(int(source) - 1, 0.0), share)
+    return found
+
+
+def _site(
+    places: _Places, number: int, record: Mapping[str, float], share: float
+) -> Site:
     function, index, instruction = places.instruction(number)
     count = operand_count(instruction)
     names = "abc"[:count]
@@ -610,6 +636,7 @@ def _site(places: _Places, number: int, record: Mapping[str, float]) -> Site:
         math.log2(ratio) if ratio > 1 else 0.0,
         {name: int(record[name]) for name in COUNTED if record[name]},
         worst,
+        share,
         other,
     )
 

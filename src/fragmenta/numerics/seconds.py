@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.numerics.code.elements import KINDS, Kind
+from fragmenta.numerics.code.elements import KINDS, MOST_SOURCES, Kind
 from fragmenta.planes.elements import joined
 
 FORMATS = {
@@ -42,6 +42,8 @@ class Seconds(NamedTuple):
     """The node of an element that is NaN or infinite; 0: it was given so."""
     present: NDArray[np.bool_]
     """Whether an element has a second value."""
+    sources: NDArray[np.int64]
+    """The site that most of the error of an element comes from, and 1; 0: unknown."""
 
     @property
     def error(self) -> NDArray[np.float64]:
@@ -67,7 +69,8 @@ def decoded(
     held = data[: count * size].view(_TYPES[name]).astype(np.float64)
     if planes is None or not planes.any():
         none = np.zeros(held.shape)
-        return Seconds(held, held, none, none.astype(np.int64), none.astype(bool))
+        zero = none.astype(np.int64)
+        return Seconds(held, held, none, zero, none.astype(bool), zero)
     numbers = joined(np.ascontiguousarray(planes[:, : count * size]), bits)
     upper = np.ascontiguousarray(numbers[:, 0])
     present = upper != 0
@@ -77,13 +80,16 @@ def decoded(
     elif bits >= 32:
         lower = np.ascontiguousarray(numbers[:, 1]).view(np.float64)
     finite = np.isfinite(held)
-    single = (upper >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    with np.errstate(invalid="ignore"):
-        exact = np.where(finite, exact, single.astype(np.float64))
+    words = (upper & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
+    exact = np.where(finite, exact, words)
     exact = np.where(present, exact, held)
     lower = np.where(present & finite, lower, 0.0)
     nodes = np.where(finite | ~present, 0, upper & np.uint64(0xFFFFFFFF))
-    return Seconds(held, exact, lower, nodes.astype(np.int64), present)
+    named = finite & present & (planes.shape[0] * bits >= 64)
+    sources = np.where(named, upper & np.uint64(MOST_SOURCES), 0)
+    return Seconds(
+        held, exact, lower, nodes.astype(np.int64), present, sources.astype(np.int64)
+    )
 
 
 def best_format(data: NDArray[np.uint8], planes: NDArray[np.uint8]) -> str:

@@ -126,7 +126,7 @@ def _lines(found: Numerics) -> Iterator[str]:
     shown = [each for each in found.instructions if each.worst_relative > 0]
     if not shown:
         return
-    yield "where errors begin, worst first"
+    yield "where the errors come from, worst first"
     for each in shown[:MOST_LINES]:
         yield from _site(each)
     if len(shown) > MOST_LINES:
@@ -136,9 +136,10 @@ def _lines(found: Numerics) -> Iterator[str]:
 def _site(site: Site) -> Iterator[str]:
     yield wrapped(f"  {site.place}, {site.mnemonic}", WIDTH, "    ")
     yield _quoted(site.text, 6)
+    share = f"{site.share:.0%} of an output's error; " if site.share > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
     yield wrapped(
-        f"      relative error {site.worst_relative:.3g}"
+        f"      {share}relative error {site.worst_relative:.3g}"
         f"{growth if site.amplification > 1.5 else ''}; adds up to "
         f"{site.worst_ulp:.3g} ulp",
         WIDTH,

@@ -50,10 +50,15 @@ def two_product(a: Value, b: Value) -> Double:
     return Double(product, fma(a, b, 0.0 - product))
 
 
-def finite(x: Double) -> Double:
-    """A number whose lower part is zero if the upper one is infinite or NaN."""
-    inside = (x.upper - x.upper) == 0.0
-    return Double(x.upper, select(inside, x.lower, 0.0))
+def finite(x: Double, plain: Value | None = None) -> Double:
+    """A number whose lower part is zero if the upper one is infinite or NaN.
+
+    ``plain`` is the result of f64, which knows what infinities give.
+    """
+    top = x.upper if plain is None else plain
+    inside = (top - top) == 0.0
+    upper = x.upper if plain is None else select(inside, x.upper, plain)
+    return Double(upper, select(inside, x.lower, 0.0))
 
 
 def negated(x: Double) -> Double:
@@ -65,7 +70,7 @@ def plus(a: Double, b: Double) -> Double:
     """The sum."""
     upper, lower = two_sum(a.upper, b.upper), two_sum(a.lower, b.lower)
     first = quick_sum(upper.upper, upper.lower + lower.upper)
-    return finite(quick_sum(first.upper, first.lower + lower.lower))
+    return finite(quick_sum(first.upper, first.lower + lower.lower), upper.upper)
 
 
 def minus(a: Double, b: Double) -> Double:
@@ -76,20 +81,21 @@ def minus(a: Double, b: Double) -> Double:
 def plus_float(a: Double, b: Value) -> Double:
     """The sum of a number and an f64."""
     upper = two_sum(a.upper, b)
-    return finite(quick_sum(upper.upper, upper.lower + a.lower))
+    return finite(quick_sum(upper.upper, upper.lower + a.lower), upper.upper)
 
 
 def times(a: Double, b: Double) -> Double:
     """The product."""
     product = two_product(a.upper, b.upper)
     cross = fma(a.upper, b.lower, a.lower * b.upper)
-    return finite(quick_sum(product.upper, product.lower + cross))
+    return finite(quick_sum(product.upper, product.lower + cross), product.upper)
 
 
 def times_float(a: Double, b: Value) -> Double:
     """The product of a number and an f64."""
     product = two_product(a.upper, b)
-    return finite(quick_sum(product.upper, fma(a.lower, b, product.lower)))
+    exact = quick_sum(product.upper, fma(a.lower, b, product.lower))
+    return finite(exact, product.upper)
 
 
 def over(a: Double, b: Double) -> Double:

@@ -56,6 +56,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.numerics.code import product_layout as at
 from fragmenta.numerics.code.double import Double, plus, quick_sum, two_sum
+from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
 from fragmenta.planes.code.gathering import any_of, memory_at
 from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
@@ -118,6 +119,10 @@ class _Writer:
         self.a = self._side("a", tiles.has_a, tiles.a, tiles.a2)
         self.b = self._side("b", tiles.has_b, tiles.b, tiles.b2)
         self.before = self.record["executions"]
+        site = convert(tiles.site, I64)
+        known = select(site < MOST_SOURCES, site + 1, 0)
+        self.own = known.in_all_lanes()
+        """Its site, as second values name it."""
 
     def write(self) -> Value:
         """All rows; then what the whole instruction adds to the record."""
@@ -205,8 +210,7 @@ class _Writer:
         word = words.lanes(place)
         held = upper.lanes(place) if cut else given.lanes(place)
         usual = (held - held) == 0.0
-        single = convert(float_of(convert(shift_unsigned(word, 32), I32)), F64)
-        x = select(usual, float_of(word), single)
+        x = select(usual, float_of(word), special_exact(word))
         x = select(word == 0, held, x * (-1.0 if negated else 1.0))
         upper[place] = x
         if lower is not None:
@@ -270,7 +274,8 @@ class _Writer:
         error = _difference(d, c, given)
         error = select(usual, error, 0.0)
         total = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
-        self._put(here, d, nearly, usual)
+        own = select(abs(error) >= abs(c - before.upper), self.own, self._from_c(here))
+        self._put(here, d, nearly, usual, own)
         sums.note(here, error, total, nearly.upper, usual)
         chosen = ((here.row + self.before) % self.head[at.EVERY // 8]) == 0
         with code.when(chosen):
@@ -358,18 +363,30 @@ class _Writer:
             if self.how.words("c") > 1:
                 rest = float_of(tiles.c2.lanes(here.c + count))
                 lower.value = select(there, rest, 0.0)
-        return Double(upper.value, lower.value)
+        return quick_sum(upper.value, lower.value)
 
-    def _put(self, here: Eight, d: Value, nearly: Double, usual: Value) -> None:
+    def _from_c(self, here: Eight) -> Value:
+        """Where most of the error of C comes from."""
+        code, tiles = self.code, self.tiles
+        found = code.variable(self.own.lift(0))
+        with code.when(tiles.has_c):
+            found.value = tiles.c2.lanes(here.c) & MOST_SOURCES
+        value: Value = found.value
+        return value
+
+    def _put(
+        self, here: Eight, d: Value, nearly: Double, usual: Value, source: Value
+    ) -> None:
         """The second value of D; none if it is the value itself."""
         tiles, count = self.tiles, self.how.sizes["d"]
         wide = self.how.words("d") > 1
         same = (nearly.upper == d) & (nearly.lower == 0.0 if wide else usual)
-        bits = bits_of(nearly.upper)
+        bits = (bits_of(nearly.upper) & ~MOST_SOURCES) | source
         upper = select(bits == 0, bits.lift(LEAST_BITS), bits)
         tiles.d2[here.c] = select(same | ~usual, upper.lift(0), upper)
         if wide:
-            lower = bits_of(nearly.lower)
+            rest = (nearly.upper - float_of(upper)) + nearly.lower
+            lower = bits_of(rest)
             tiles.d2[here.c + count] = select(same | ~usual, lower.lift(0), lower)
 
     # ── what each step loses ────────────────────────────────────────────────

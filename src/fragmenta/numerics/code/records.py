@@ -310,7 +310,9 @@ class _Lane:
                         record.add("flushed", one)
         if facts.satfinite:
             largest = facts.kind.largest
-            with code.when((abs(held) == largest) & (abs(nearly) > largest)):
+            # Beyond what rounding alone would cut.
+            limit = largest * (1 + 2.0**-facts.kind.precision)
+            with code.when((abs(held) == largest) & (abs(nearly) > limit)):
                 record.add("saturated", one)
 
     def _special(self, number: Value, at_lane: dict[str, Value]) -> None:

@@ -31,6 +31,7 @@ from fragmenta.jit.trace import (
 from fragmenta.numerics.code.double import Double, whole
 from fragmenta.numerics.code.elements import (
     INTEGERS,
+    MOST_SOURCES,
     Element,
     Kind,
     element,
@@ -210,9 +211,9 @@ class Work:
                 for i, where in sources
             ]
             held = value(found[number], goal.kind, place)
-            exact, node = self._part(goal.kind, number, elements, held, lanes, index)
+            part = self._part(goal.kind, number, elements, held, lanes, index)
             if goal.planes:
-                made[number].append(packed(held, exact, node, goal.kind, goal.planes))
+                made[number].append(packed(held, *part, goal.kind, goal.planes))
         for number, goal in enumerate(form.results):
             if goal.planes and goal.kind is not None:
                 words = spread(made[number], goal.kind, goal.planes, goal.register)
@@ -306,7 +307,8 @@ class Work:
         held: Value,
         lanes: Value | None,
         index: Value,
-    ) -> tuple[Double, Value | None]:
+    ) -> tuple[Double, Value | None, Value | None]:
+        """The exact value, its node, and where most of its error comes from."""
         form, words = self.form, self.form.words
         opcode = form.match.syntax.opcode
         given = Given(self.code, words, elements, held)
@@ -315,9 +317,29 @@ class Work:
         if form.way == MAGIC or kind.format == "ue8m0":
             # Rounding to an integer, or to a power of two, is what is meant.
             self._meant(given, exact, held, kind, lanes, index)
-            return whole(held), None
+            return whole(held), None, None
         node = self._count(kind, opcode, given, local, exact, lanes, index)
-        return exact, node
+        return exact, node, self._source(opcode, given, local, exact)
+
+    def _source(
+        self, opcode: str, given: Given, local: Double, exact: Double
+    ) -> Value:
+        """The site that most of the error of a result comes from."""
+        held = given.held
+        number = select(
+            self.record.number < MOST_SOURCES, self.record.number + 1, 0
+        )
+        best = number.in_all_lanes(CHUNK)
+        followed = [each for each in given.elements if each.source is not None]
+        if not followed:
+            return best
+        most = abs((held - local.upper) - local.lower)
+        if opcode == "div":
+            most = most * abs(given.values[1])
+        for size, source in _parts(opcode, given, local, exact):
+            best = select(size > most, source, best)
+            most = select(size > most, size, most)
+        return best
 
     def _meaning(self, opcode: str, number: int, given: Given) -> Double:
         if opcode != "_factors":
@@ -555,6 +577,34 @@ class Work:
             self.record.add(name, total(counter.value))
         births: Value = self.births.value
         return births
+
+
+def _parts(
+    opcode: str, given: Given, local: Double, exact: Double
+) -> list[tuple[Value, Value]]:
+    """What each operand adds to the error of a result, and where that comes from."""
+    errors = [
+        abs((each.value - each.exact.upper) - each.exact.lower)
+        for each in given.elements
+    ]
+    sources = [each.source for each in given.elements]
+    values = given.values
+    if len(errors) == 1:  # what the instruction itself has not added
+        errors = [abs((exact.upper - local.upper) + (exact.lower - local.lower))]
+    elif opcode in ("mul", "fma", "mad"):
+        errors[0], errors[1] = errors[0] * abs(values[1]), errors[1] * abs(values[0])
+    elif opcode == "div":
+        errors[1] = errors[1] * abs(given.held)
+    elif opcode in ("min", "max"):
+        errors = [
+            select(value == given.held, error, 0.0)
+            for value, error in zip(values, errors, strict=True)
+        ]
+    return [
+        (error, source)
+        for error, source in zip(errors, sources, strict=True)
+        if source is not None
+    ]
 
 
 def _range(goal: Place) -> tuple[float, float]:
