@@ -70,3 +70,17 @@ def test_the_reported_error_is_the_exact_one(kind: str, number: int) -> None:
         assert anew & {*lines_of(kind)[number]}
         return
     assert np.abs(said - expected).max() <= 0.01 * expected.max()
+
+
+@NEEDS
+@pytest.mark.parametrize("kind", KERNELS)
+def test_special_operands_leave_the_same_bits(kind: str) -> None:
+    """Infinities, NaN, subnormals: what is beside them changes nothing."""
+    plain, given = (isolated.special(KERNELS[kind]) for _ in range(2))
+    kernel = ptx.parse(isolated.text(KERNELS[kind])).kernels["isolated"]
+    kernel.launch(1, isolated.LANES, plain)
+    result = kernel.launch(1, isolated.LANES, given, numerics=True)
+    for one, other in zip(plain, given, strict=True):
+        assert one.tobytes() == other.tobytes()
+    # What is reported about them can be printed.
+    assert str(result.numerics)

@@ -222,6 +222,14 @@ def arguments(rows: list[Row]) -> list[Array]:
     ]
 
 
+def special(rows: list[Row]) -> list[Array]:
+    """The same with zeros, infinities, NaN, subnormals and numbers of all magnitudes."""
+    few = [0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-39, 3e38, -3e38, 1e9, 65520, -1]
+    first = np.array([few[i % 12] for i in range(LANES)], np.float32)
+    second = np.array([few[i % 11] for i in range(LANES)], np.float32)
+    return [first, second, first[::-1].copy(), *arguments(rows)[3:]]
+
+
 def results(rows: list[Row]) -> Array:
     """What the rows are exactly."""
     columns = [exact.fractions(each) for each in arguments(rows)[:3]]
