@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
     from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
-    from fragmenta.numerics.report import Numerics
+    from fragmenta.launch.targets import Comparison
+    from fragmenta.numerics.engine import Found, NumericsAlgebra
+    from fragmenta.numerics.report import Again, Numerics
     from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
 
@@ -261,11 +263,20 @@ class Kernel:
             spread = Spread(self.loaded, self.name, options, limits, client)
 
         explored = None if states is None else _explored(states, prepared)
+        before: list[Any] = []
 
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
             if explored is not None:
                 most = explored.most(most)
+            if numerics and not before:
+                before.extend(e.data.copy() if e.writable else None for e in launch.places)
             return _run(launch, most, spread)
+
+        def again(sites: frozenset[int] | None, inputs: Mapping[str, Any]) -> Found:
+            nonlocal algebra
+            algebra = self._algebra(True, "report", None)
+            algebra.exact_sites, algebra.exact_inputs = sites, dict(inputs)
+            return _repeated(prepared(several[0]), before, algebra)
 
         runs = _runs(prepared, run_one, several, reports)
         try:
@@ -297,7 +308,9 @@ class Kernel:
             complete=runs.complete,
             fault=runs.fault,
             counters=_counted(runs.launch, counts),
-            numerics=_numerics(numerics, algebra, runs.launch, self.function.shown),
+            numerics=_numerics(
+                numerics, algebra, runs.launch, self.function.shown, again
+            ),
         )
         if not reports:
             made.raise_errors()
@@ -305,7 +318,7 @@ class Kernel:
 
     def _algebra(
         self, numerics: bool, nan: str, algebra: Algebra | None
-    ) -> Algebra | None:
+    ) -> Any:
         """The algebra of a launch, checked."""
         check_flags(numerics=numerics)
         check_nan(nan, numerics)
@@ -317,6 +330,24 @@ class Kernel:
 
         of = StoppingAlgebra if nan == "raise" else NumericsAlgebra
         return of.of(self.loaded.module)
+
+    def compare(
+        self,
+        grid: Any,
+        block: Any,
+        arguments: Sequence[Any] = (),
+        *,
+        targets: Sequence[str],
+        **options: Any,
+    ) -> Comparison:
+        """Launch it with the arithmetic of several targets: where do results part?
+
+        Arrays are copied, and stay as they are.  The options are those of
+        :meth:`launch`.  The first target is compared with each of the others.
+        """
+        from fragmenta.launch.targets import compare
+
+        return compare(self, grid, block, arguments, targets, **options)
 
     def problems(self, target: str | None = None) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing, without running it.
@@ -363,7 +394,7 @@ def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
 
 
 def _numerics(
-    wanted: bool, algebra: Algebra | None, launch: Launch, kernel: str
+    wanted: bool, algebra: Algebra | None, launch: Launch, kernel: str, again: Again
 ) -> Numerics | None:
     """What a launch lost, if it was asked."""
     if not wanted or algebra is None:
@@ -372,7 +403,26 @@ def _numerics(
     from fragmenta.numerics.report import numerics
 
     assert isinstance(algebra, NumericsAlgebra)
-    return numerics(algebra.found, launch.module(), launch.shape, kernel)
+    return numerics(algebra.found, launch.module(), launch.shape, kernel, again)
+
+
+def _repeated(launch: Launch, before: list[Any], algebra: NumericsAlgebra) -> Found:
+    """Run a launch once more on what memory was before; memory stays as it is now."""
+    from fragmenta.numerics.engine import NumericsAlgebra
+
+    assert isinstance(algebra, NumericsAlgebra)
+    now = [e.data.copy() if e.writable else None for e in launch.places]
+    try:
+        for each, data in zip(launch.places, before, strict=True):
+            if data is not None:
+                each.data[:] = data
+        _run(launch, None, None)
+    finally:
+        for each, data in zip(launch.places, now, strict=True):
+            if data is not None:
+                each.data[:] = data
+        launch.close()
+    return algebra.found
 
 
 def _runs(

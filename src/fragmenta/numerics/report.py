@@ -6,15 +6,15 @@ import json
 import linecache
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import BadCall, nearest
+from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.seconds import Seconds, kind_of
@@ -24,6 +24,13 @@ from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
 from fragmenta.simt.naming import array as array_name
 from fragmenta.simt.naming import element as element_name
+
+if TYPE_CHECKING:
+    from fragmenta.numerics.blame import Blame
+
+Again: TypeAlias = "Callable[[frozenset[int] | None, Mapping[str, Any]], Found]"
+"""Runs a launch again: with the sites that are exact, and with exact inputs."""
+
 
 class Thread(NamedTuple):
     """A thread, and how often it had been at the instruction."""
@@ -57,6 +64,8 @@ class Worst(NamedTuple):
 class Site:
     """One instruction: what it lost."""
 
+    number: int
+    """The number of the site in its launch."""
     function: str
     index: int
     instruction: Instruction
@@ -80,6 +89,8 @@ class Site:
     worst: Worst
     share: float = 0.0
     """The share of the errors of an output that comes mostly from here; 0 to 1."""
+    digest: int = 0
+    """The sum of the bits of all results, as f64."""
     other: Worst | None = None
     """The first element that decided otherwise than exact values would."""
 
@@ -426,6 +437,8 @@ class Numerics:
     """The elements of all arrays."""
     lost_nodes: int = 0
     module: Module | None = field(default=None, repr=False)
+    again: Again | None = field(default=None, repr=False)
+    """Runs the launch again, with other sites exact: see :meth:`blame`."""
 
     def __getitem__(self, name: str) -> Output:
         for key, each in self.outputs.items():
@@ -462,6 +475,53 @@ class Numerics:
     def clean(self) -> bool:
         """Whether no output has a NaN or an infinity that was born in the launch."""
         return not self.births
+
+    def blame(
+        self,
+        output: Any = None,
+        by: str = "kind",
+        inputs: Mapping[str, Any] | None = None,
+    ) -> Blame:
+        """Split the error of an output among groups of instructions.
+
+        The launch is run again for each group: second values then have the errors of
+        all instructions but those of the group.  So each part is measured, together
+        with all that happens to it on its way.  Arrays stay as they are.
+
+        ``output`` is the name of an array, or an array; without it, it is the only one.
+        ``by`` is ``kind`` (Tensor Core, sums, conversions ...), ``line`` or
+        ``instruction``: the first 8 of these, and the others together.  ``inputs`` are
+        the numbers that elements of an argument stand for before they were quantised.
+        """
+        from fragmenta.numerics.blame import blame
+
+        return blame(self, self._chosen(output), by, inputs or {})
+
+    def advice(self, output: Any = None) -> list[str]:
+        """What would help most, measured: see :meth:`blame`."""
+        from fragmenta.numerics.blame import advice
+
+        return advice(self, self._chosen(output))
+
+    def _chosen(self, output: Any) -> Output:
+        """An output by its name, or by its array."""
+        if isinstance(output, Output):
+            return output
+        if isinstance(output, str):
+            return self[output]
+        if output is None:
+            wrong = [e for e in self.outputs.values() if np.nansum(np.abs(e.error))]
+            if len(wrong) == 1 or (wrong and len(self.outputs) == 1):
+                return wrong[0]
+            if len(self.outputs) == 1:
+                return next(iter(self.outputs.values()))
+        else:
+            values = np.asarray(output).astype(np.float64).reshape(-1)
+            for each in self.outputs.values():
+                if np.array_equal(each.values.reshape(-1), values, equal_nan=True):
+                    return each
+        shown = [each.shown for each in self.outputs.values()]
+        raise BadCall(f"name one of the outputs: {one_of(shown) or 'there are none'}")
 
     @cached_property
     def problems(self) -> list[Any]:
@@ -548,7 +608,9 @@ def _unravelled(place: int, of: tuple[int, int, int]) -> tuple[int, int, int]:
     return place % x, place // x % y, place // (x * y)
 
 
-def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numerics:
+def numerics(
+    found: Found, module: Module, shape: Shape, kernel: str, again: Again | None = None
+) -> Numerics:
     """What a launch found, in words that users know."""
     places = _Places(found, module, shape)
     outputs = {
@@ -573,7 +635,16 @@ def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numeric
         if each.segment.elements is not None
     }
     return Numerics(
-        kernel, outputs, sites, births, notes, inputs, shapes, found.lost_nodes, module
+        kernel,
+        outputs,
+        sites,
+        births,
+        notes,
+        inputs,
+        shapes,
+        found.lost_nodes,
+        module,
+        again,
     )
 
 
@@ -622,6 +693,7 @@ def _site(
         )
     ratio = record["worst_cancelled"]
     return Site(
+        number,
         function,
         index,
         instruction,
@@ -637,6 +709,7 @@ def _site(
         {name: int(record[name]) for name in COUNTED if record[name]},
         worst,
         share,
+        int(record["digest"]),
         other,
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.numerics.code.elements import KINDS, MOST_SOURCES, Kind
-from fragmenta.planes.elements import joined
+from fragmenta.planes.elements import joined, split
 
 FORMATS = {
     "float64": "f64",
@@ -90,6 +90,26 @@ def decoded(
     return Seconds(
         held, exact, lower, nodes.astype(np.int64), present, sources.astype(np.int64)
     )
+
+
+def encoded(
+    data: NDArray[np.uint8],
+    exact: NDArray[np.float64],
+    name: str,
+    planes: NDArray[np.uint8],
+) -> None:
+    """Let the elements of memory stand for other numbers: write their planes."""
+    bits = _BITS[name]
+    held = data.view(_TYPES[name]).astype(np.float64)
+    given = np.ascontiguousarray(exact, np.float64).reshape(-1)
+    upper = given.view(np.uint64) & ~np.uint64(MOST_SOURCES)
+    rest = given - upper.view(np.float64)
+    apart = (given != held) & np.isfinite(held)
+    numbers = np.zeros((given.size, max(1, planes.shape[0] * bits // 64)), np.uint64)
+    numbers[:, 0] = np.where(apart, np.maximum(upper, 1), 0)
+    if bits >= 32:
+        numbers[:, 1] = np.where(apart, rest.view(np.uint64), 0)
+    planes[:] = split(numbers, bits, planes.shape[0]).view(np.uint8)
 
 
 def best_format(data: NDArray[np.uint8], planes: NDArray[np.uint8]) -> str:

@@ -24,9 +24,10 @@ from fragmenta.jit.trace import (
     float_of,
     select,
 )
+from fragmenta.numerics.code.double import total
 from fragmenta.numerics.code.elements import Kind, pieces, spread
 from fragmenta.numerics.code.records import Lanes, Record
-from fragmenta.numerics.code.routines import CHUNK, MASKED, Beside, Form, Work, total
+from fragmenta.numerics.code.routines import CHUNK, MASKED, Beside, Form, Work
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, as_signed, define
 

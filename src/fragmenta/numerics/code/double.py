@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fragmenta.jit.trace import F64, Value, convert, fma, root, select
+from llvmlite import ir
+
+from fragmenta.jit.trace import F64, I32, Value, convert, fma, picked, root, select
 
 
 class Double(NamedTuple):
@@ -155,3 +157,12 @@ def equal(a: Double, b: Double) -> Value:
 def rounded(x: Double) -> Value:
     """The nearest f64."""
     return x.upper + x.lower
+
+
+def total(x: Value) -> Value:
+    """The sum of all lanes."""
+    while isinstance(x.type, ir.VectorType) and x.type.count > 1:
+        half = x.type.count // 2
+        x = picked(x, range(half)) + picked(x, range(half, 2 * half))
+    b = x.builder
+    return Value(b, b.extract_element(x.raw, ir.Constant(I32, 0)))

@@ -58,13 +58,17 @@ FIELDS = (
     "other_exact_b",
     "inexact",
     "subnormal",
+    "digest",
+    "kept",
 )
 """The names of the numbers of a record, in their order.
 
 Up to ``restarted`` they are counts, except ``added``, the sum of all errors that the
 instruction added; ``inexact`` and ``subnormal`` are counts, too.  From ``a`` to
 ``time`` they are about the worst element, from ``other_block`` to ``other_exact_b``
-about the first that takes the other way.
+about the first that takes the other way.  ``digest`` is the sum of the bits of all
+results.  ``kept`` is given: 1 if second values keep the error that the instruction
+adds, so that they are exact but for the errors of such sites.
 """
 AT = {name: 8 * place for place, name in enumerate(FIELDS)}
 """Where each is in a record."""
@@ -86,6 +90,7 @@ COUNTS = frozenset(
         "restarted",
         "inexact",
         "subnormal",
+        "digest",
     }
 )
 """Fields that are sums of integers."""

@@ -54,8 +54,16 @@ from fragmenta.jit.trace import (
     smaller,
     truncate,
 )
+from fragmenta.numerics.code import layout as sites
 from fragmenta.numerics.code import product_layout as at
-from fragmenta.numerics.code.double import Double, plus, quick_sum, two_sum
+from fragmenta.numerics.code.double import (
+    Double,
+    plus,
+    plus_float,
+    quick_sum,
+    total,
+    two_sum,
+)
 from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
 from fragmenta.planes.code.gathering import any_of, memory_at
 from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
@@ -121,6 +129,11 @@ class _Writer:
         self.before = self.record["executions"]
         site = convert(tiles.site, I64)
         known = select(site < MOST_SOURCES, site + 1, 0)
+        own = site * sites.RECORD + (sites.HEAD + sites.AT["kept"])
+        kept = memory_at(code, tiles.data, F64)[own // 8]
+        self.keeps: Value = kept != 0.0
+        place = site * sites.RECORD + (sites.HEAD + sites.AT["digest"])
+        self.digest = memory_at(code, tiles.data + place, I64)
         self.own = known.in_all_lanes()
         """Its site, as second values name it."""
 
@@ -270,13 +283,18 @@ class _Writer:
         before = self._exact_c(here, c)
         product = quick_sum(upper.value, lower.value)
         nearly = plus(product, before)
+        nearly = self._kept(nearly, _difference(d, c, given))
         usual = ((d - d) == 0.0) & ((nearly.upper - nearly.upper) == 0.0)
         error = _difference(d, c, given)
         error = select(usual, error, 0.0)
-        total = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
-        own = select(abs(error) >= abs(c - before.upper), self.own, self._from_c(here))
-        self._put(here, d, nearly, usual, own)
-        sums.note(here, error, total, nearly.upper, usual)
+        whole = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
+        old = (c - before.upper) - before.lower
+        source = select(abs(error) >= abs(old), self.own, self._from_c(here))
+        most = select(abs(error) >= abs(old), abs(error), abs(old))
+        source = select(abs(whole - error - old) > most, self._from_sides(here), source)
+        self._put(here, d, nearly, usual, source)
+        self.digest[0] = self.digest[0] + total(bits_of(d))
+        sums.note(here, error, whole, nearly.upper, usual)
         chosen = ((here.row + self.before) % self.head[at.EVERY // 8]) == 0
         with code.when(chosen):
             self._split(here, c, d, error, usual, sums)
@@ -365,12 +383,33 @@ class _Writer:
                 lower.value = select(there, rest, 0.0)
         return quick_sum(upper.value, lower.value)
 
+    def _kept(self, nearly: Double, error: Value) -> Double:
+        """The exact value, with the error of the instruction if it is to be kept."""
+        code = self.code
+        upper, lower = code.variable(nearly.upper), code.variable(nearly.lower)
+        with code.when(self.keeps):
+            good = ((error - error) == 0.0) & ((nearly.upper - nearly.upper) == 0.0)
+            found = plus_float(nearly, select(good, error, 0.0))
+            upper.value, lower.value = found.upper, found.lower
+        return Double(upper.value, lower.value)
+
     def _from_c(self, here: Eight) -> Value:
         """Where most of the error of C comes from."""
         code, tiles = self.code, self.tiles
         found = code.variable(self.own.lift(0))
         with code.when(tiles.has_c):
             found.value = tiles.c2.lanes(here.c) & MOST_SOURCES
+        value: Value = found.value
+        return value
+
+    def _from_sides(self, here: Eight) -> Value:
+        """Where most of the error of the first element of A, or of B, comes from."""
+        code, tiles = self.code, self.tiles
+        found = code.variable(self.own.lift(0))
+        with code.when(self.b.second):
+            found.value = tiles.b2.lanes(here.b) & MOST_SOURCES
+        with code.when(self.a.second):
+            found.value = (tiles.a2[here.a] & MOST_SOURCES).in_all_lanes()
         value: Value = found.value
         return value
 

@@ -25,10 +25,9 @@ from fragmenta.jit.trace import (
     bits_of,
     convert,
     float_of,
-    picked,
     select,
 )
-from fragmenta.numerics.code.double import Double, whole
+from fragmenta.numerics.code.double import Double, plus_float, total, whole
 from fragmenta.numerics.code.elements import (
     INTEGERS,
     MOST_SOURCES,
@@ -177,8 +176,9 @@ class Work:
         none = code.constant(0, I64).in_all_lanes(CHUNK)
         self.counts = {
             name: code.variable(none)
-            for name in ("inexact", "absorbed", "cancelled", "restarted")
+            for name in ("inexact", "absorbed", "cancelled", "restarted", "digest")
         }
+        self.keeps: Value = record["kept"] != 0.0
         self.births = code.variable(code.constant(0, I32))
         self.notes = Notes(code, CHUNK, record, self.births)
 
@@ -314,12 +314,23 @@ class Work:
         given = Given(self.code, words, elements, held)
         local = self._local(opcode, number, given, kind)
         exact = self._exact(opcode, number, given, local)
-        if form.way == MAGIC or kind.format == "ue8m0":
-            # Rounding to an integer, or to a power of two, is what is meant.
+        if form.way == MAGIC:  # rounding to an integer is what is meant
             self._meant(given, exact, held, kind, lanes, index)
             return whole(held), None, None
         node = self._count(kind, opcode, given, local, exact, lanes, index)
-        return exact, node, self._source(opcode, given, local, exact)
+        source = self._source(opcode, given, local, exact)
+        return self._kept(held, local, exact), node, source
+
+    def _kept(self, held: Value, local: Double, exact: Double) -> Double:
+        """The exact value, with the error that is added here if it is to be kept."""
+        code = self.code
+        upper, lower = code.variable(exact.upper), code.variable(exact.lower)
+        with code.when(self.keeps):
+            error = (held - local.upper) - local.lower
+            good = ((error - error) == 0.0) & ((exact.upper - exact.upper) == 0.0)
+            found = plus_float(exact, select(good, error, 0.0))
+            upper.value, lower.value = found.upper, found.lower
+        return Double(upper.value, lower.value)
 
     def _source(
         self, opcode: str, given: Given, local: Double, exact: Double
@@ -406,6 +417,10 @@ class Work:
         total = select(good, total, 0.0)
         size, whole_size = abs(error), abs(total)
         self.added.value = self.added.value + size
+        bits = bits_of(held)
+        if lanes is not None:
+            bits = select(lanes, bits, 0)
+        self.counts["digest"].value = self.counts["digest"].value + bits
         self._add("inexact", size != 0.0)
         ulp = _ulp(held, kind)
         trigger = size > ulp * record.in_lanes("worst_ulp")
@@ -483,8 +498,6 @@ class Work:
         index: Value,
     ) -> None:
         """A rounding that is meant: does the exact value round to the same number?"""
-        if kind.format == "ue8m0":
-            return
         step = _ulp(held, kind)
         mode = given.words.get("rnd") or "rn"
         away = ((exact.upper - held) + exact.lower)
@@ -620,14 +633,3 @@ def _ulp(held: Value, kind: Kind) -> Value:
     power = float_of(bits_of(held) & (2047 << 52))
     ulp = power * 2.0 ** (1 - kind.precision)
     return select(ulp > kind.least, ulp, ulp.lift(kind.least))
-
-
-def total(x: Value) -> Value:
-    """The sum of all lanes."""
-    while isinstance(x.type, ir.VectorType) and x.type.count > 1:
-        half = x.type.count // 2
-        x = picked(x, range(half)) + picked(x, range(half, 2 * half))
-    b = x.builder
-    return Value(b, b.extract_element(x.raw, ir.Constant(I32, 0)))
-
-
