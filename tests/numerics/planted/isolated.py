@@ -100,6 +100,9 @@ ROWS = [
         "add.rn.f32 %y, %x, %c;", lambda a, b, c: a * b + c, 2**-22),
     Row("chosen", "mul.rn.f32 %x, %a, %b; setp.gt.f32 %p, %x, %c; selp.f32 %y, %x, %c, %p;",
         lambda a, b, c: a * b, 2**-24),
+    # 1.5 * 2^23 is added and taken away: what is left is a whole number.
+    Row("whole", "fma.rn.f32 %z, %a, 0f3F22F983, 0f4B400000; sub.rn.f32 %z, %z, 0f4B400000; fma.rn.f32 %y, %z, %a, %b;",
+        lambda a, b, c: round(a * Fraction(0x22F983 + 0x800000, 2**24)) * a + b, 2**-24),
     Row("bits", "mul.rn.f32 %x, %a, %b; mov.b32 %w, %x; xor.b32 %w, %w, 0x80000000; mov.b32 %x, %w; neg.f32 %y, %x;",
         lambda a, b, c: a * b, 2**-24),
 ]
