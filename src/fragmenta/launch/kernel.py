@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -32,10 +32,10 @@ from fragmenta.launch.options import (
     Options,
     Watch,
     check_algebra,
-    check_nan,
     check_cluster,
     check_cooperative,
     check_dynamic,
+    check_nan,
     check_orders,
     check_schedules,
     check_shape,
@@ -56,10 +56,9 @@ if TYPE_CHECKING:
     from fragmenta.launch.dask import Spread
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
+    from fragmenta.launch.repeating import Repeats
     from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
     from fragmenta.launch.targets import Comparison
-    from fragmenta.numerics.engine import Found, NumericsAlgebra
-    from fragmenta.numerics.report import Again, Numerics
     from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
 
@@ -202,8 +201,7 @@ class Kernel:
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract, counters=counters)
-        algebra = self._algebra(numerics, nan, algebra)
-        check_algebra(algebra, client)
+        algebra = self._algebra(numerics, nan, algebra, client)
         how = check_watch(watch)
         several = check_schedules(schedule)
         states = check_orders(orders, how, client)
@@ -233,6 +231,7 @@ class Kernel:
             defined: int | None = None,
             recorded: bool = False,
             raced: bool = False,
+            other: Algebra | None = None,
         ) -> Launch:
             plain = defined is None and not recorded
             launch = self.loaded.launch(
@@ -247,7 +246,7 @@ class Kernel:
                 raced=raced,
                 goes_on=reports,
                 counted=counters and plain,
-                algebra=algebra if plain else None,
+                algebra=(other or algebra) if plain else None,
                 names=self.names,
                 language=self.language,
                 meter=meter,
@@ -256,27 +255,16 @@ class Kernel:
             launch.progress = progress
             return launch
 
-        spread = None
-        if client is not None:
-            from fragmenta.launch.dask import Spread
-
-            spread = Spread(self.loaded, self.name, options, limits, client)
-
+        spread = _spread(self, options, limits, client)
         explored = None if states is None else _explored(states, prepared)
-        before: list[Any] = []
+        repeats = _repeats(numerics, self.loaded, partial(prepared, several[0]))
 
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
             if explored is not None:
                 most = explored.most(most)
-            if numerics and not before:
-                before.extend(e.data.copy() if e.writable else None for e in launch.places)
+            if repeats is not None:
+                repeats.note(launch)
             return _run(launch, most, spread)
-
-        def again(sites: frozenset[int] | None, inputs: Mapping[str, Any]) -> Found:
-            nonlocal algebra
-            algebra = self._algebra(True, "report", None)
-            algebra.exact_sites, algebra.exact_inputs = sites, dict(inputs)
-            return _repeated(prepared(several[0]), before, algebra)
 
         runs = _runs(prepared, run_one, several, reports)
         try:
@@ -308,20 +296,20 @@ class Kernel:
             complete=runs.complete,
             fault=runs.fault,
             counters=_counted(runs.launch, counts),
-            numerics=_numerics(
-                numerics, algebra, runs.launch, self.function.shown, again
-            ),
+            numerics=repeats
+            and repeats.report(algebra, runs.launch, self.function.shown),
         )
         if not reports:
             made.raise_errors()
         return made
 
     def _algebra(
-        self, numerics: bool, nan: str, algebra: Algebra | None
-    ) -> Any:
+        self, numerics: bool, nan: str, algebra: Algebra | None, client: object
+    ) -> Algebra | None:
         """The algebra of a launch, checked."""
         check_flags(numerics=numerics)
         check_nan(nan, numerics)
+        check_algebra(algebra or numerics or None, client)
         if not numerics:
             return algebra
         if algebra is not None:
@@ -393,36 +381,26 @@ def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
     )
 
 
-def _numerics(
-    wanted: bool, algebra: Algebra | None, launch: Launch, kernel: str, again: Again
-) -> Numerics | None:
-    """What a launch lost, if it was asked."""
-    if not wanted or algebra is None:
+def _spread(
+    kernel: Kernel, options: Options, limits: Limits, client: Any
+) -> Spread | None:
+    """What runs blocks on a Dask cluster, if there is a client."""
+    if client is None:
         return None
-    from fragmenta.numerics.engine import NumericsAlgebra
-    from fragmenta.numerics.report import numerics
+    from fragmenta.launch.dask import Spread
 
-    assert isinstance(algebra, NumericsAlgebra)
-    return numerics(algebra.found, launch.module(), launch.shape, kernel, again)
+    return Spread(kernel.loaded, kernel.name, options, limits, client)
 
 
-def _repeated(launch: Launch, before: list[Any], algebra: NumericsAlgebra) -> Found:
-    """Run a launch once more on what memory was before; memory stays as it is now."""
-    from fragmenta.numerics.engine import NumericsAlgebra
+def _repeats(
+    wanted: bool, loaded: Loaded, prepare: Callable[..., Launch]
+) -> Repeats | None:
+    """What reports a launch with numerics, and runs it again; None without."""
+    if not wanted:
+        return None
+    from fragmenta.launch.repeating import Repeats
 
-    assert isinstance(algebra, NumericsAlgebra)
-    now = [e.data.copy() if e.writable else None for e in launch.places]
-    try:
-        for each, data in zip(launch.places, before, strict=True):
-            if data is not None:
-                each.data[:] = data
-        _run(launch, None, None)
-    finally:
-        for each, data in zip(launch.places, now, strict=True):
-            if data is not None:
-                each.data[:] = data
-        launch.close()
-    return algebra.found
+    return Repeats(lambda algebra: prepare(other=algebra), loaded.module)
 
 
 def _runs(

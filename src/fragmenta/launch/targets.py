@@ -62,9 +62,8 @@ class Parting:
             lines.append(f"      {self.text}"[:80])
         for each in self.arrays:
             a, b = each.values
-            lines.append(
-                f"  {array(each.name)}: {each.elements:,} of {each.of:,} elements differ"
-            )
+            count = f"{each.elements:,} of {each.of:,} elements"
+            lines.append(f"  {array(each.name)}: {count} differ")
             lines.append(
                 f"      {each.first} is {a:.9g} and {b:.9g}, exactly {each.exact:.9g}"
             )

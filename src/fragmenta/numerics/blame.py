@@ -89,9 +89,7 @@ class Blame:
         return "\n".join([*lines, f"  all parts together leave {self.rest:.1%}"])
 
 
-def blame(
-    found: Numerics, output: Output, by: str, inputs: Mapping[str, Any]
-) -> Blame:
+def blame(found: Numerics, output: Output, by: str, inputs: Mapping[str, Any]) -> Blame:
     """Split the error of an output."""
     if by not in WAYS:
         raise BadCall(f"by is kind, line or instruction; given {by}{nearest(by, WAYS)}")

@@ -63,7 +63,7 @@ class Node(NamedTuple):
     kind: at.Birth
     parent: int
     operand: int
-    count: int
+    times: int
     block: int
     thread: int
     time: int
@@ -184,7 +184,7 @@ class NumericsAlgebra(Algebra):
 
     def births_at(self, site: int) -> list[Node]:
         """The births at a site so far, while the launch runs."""
-        found = []
+        found: list[Node] = []
         for number, (table, nodes) in enumerate(
             zip(self._tables, self._nodes, strict=True)
         ):
@@ -216,8 +216,8 @@ class NumericsAlgebra(Algebra):
                 each.seconds = decoded(data, planes, each.format)
         found.products = self._products.statistics()
         found.chain = self._products.chain()
-        for each in found.products:
-            found.records[each.number] = record_of(each)
+        for one in found.products:
+            found.records[one.number] = record_of(one)
         for number, record in found.records.items():
             record["digest"] = int(digests[number])
         self._products = LaunchProducts(self.planes)
@@ -261,7 +261,12 @@ def _specials(segment: Segment) -> dict[str, int]:
             found[name] = int(where.sum())
             found[f"first_{name}"] = int(np.argmax(where))
     unwritten = sum(
-        int((segment.data[first : last // 4 * 4 + first % 4].view(np.uint32) == POISON).sum())
+        int(
+            (
+                segment.data[first : last // 4 * 4 + first % 4].view(np.uint32)
+                == POISON
+            ).sum()
+        )
         for first, last in empty_parts(segment.data)
         if first % 4 == 0 and (last - first) % 4 == 0
     )
@@ -277,7 +282,9 @@ def _records(table: NDArray[np.uint8]) -> dict[int, dict[str, float]]:
     for number in np.flatnonzero(rows[:, 0]):
         row = rows[number]
         found[int(number)] = {
-            name: int(row[i]) if name in at.WHOLE else float(row[i : i + 1].view(np.float64)[0])
+            name: int(row[i])
+            if name in at.WHOLE
+            else float(row[i : i + 1].view(np.float64)[0])
             for i, name in enumerate(at.FIELDS)
         }
     return found
@@ -296,7 +303,9 @@ def _digests(tables: list[NDArray[np.uint8]]) -> NDArray[np.int64]:
 
 
 _WORST = at.FIELDS[at.FIELDS.index("a") : at.FIELDS.index("time") + 1]
-_OTHER = at.FIELDS[at.FIELDS.index("other_block") : at.FIELDS.index("other_exact_b") + 1]
+_OTHER = at.FIELDS[
+    at.FIELDS.index("other_block") : at.FIELDS.index("other_exact_b") + 1
+]
 
 
 def merged(tables: list[dict[int, dict[str, float]]]) -> dict[int, dict[str, float]]:

@@ -88,7 +88,7 @@ def _born(found: Numerics, way: Way, severity: str) -> Problem:
         born.function,
         born.instruction,
         f"{born.words}, {born.thread}{reached}",
-        born.count,
+        born.times,
         born.thread.block,
         tuple(_related(found, each) for each in way.moments[1:]),
     )
@@ -151,7 +151,10 @@ def _site(found: Numerics, site: Site) -> Iterator[Problem]:
         if counts.get(name) and not (name == "underflows" and counts.get("flushed")):
             severity = rules.WARNING if name == "saturated" else rules.INFO
             yield made(
-                rule, severity, f"{counts[name]:,} of {site.elements:,} {words}", counts[name]
+                rule,
+                severity,
+                f"{counts[name]:,} of {site.elements:,} {words}",
+                counts[name],
             )
     if counts.get("other_way"):
         yield made(

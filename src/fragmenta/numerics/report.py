@@ -1,4 +1,4 @@
-"""What a launch with numerics shows: errors by line, births of NaN, errors of outputs."""
+"""What a launch with numerics shows: errors by line, births of NaN, wrong outputs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Site:
 
     @property
     def origin(self) -> float:
-        """The relative error that begins here, not in operands, at the worst element."""
+        """The relative error that begins here, at the worst element."""
         exact = abs(self.worst.exact)
         own = abs(self.worst.added) / exact if exact else 0.0
         if self.amplification > 4 or not self.amplification:
@@ -186,13 +186,14 @@ class Moment(NamedTuple):
 
     kind: Birth
     function: str
-    index: int
+    at: int
+    """The index of the instruction in its function."""
     instruction: Instruction
     text: str
     operands: tuple[float, ...]
     value: float
     thread: Thread
-    count: int
+    times: int
     """Elements that came this way."""
     unwritten: bool
     operand: int
@@ -282,7 +283,7 @@ class Way:
                     "value": each.value,
                     "words": each.words,
                     "thread": each.thread._asdict(),
-                    "count": each.count,
+                    "count": each.times,
                 }
                 for each in self.moments
             ],
@@ -357,7 +358,7 @@ class Output:
 
     @property
     def total(self) -> float:
-        """The error of the whole array: a norm of it relative to that of exact values."""
+        """The error of the array: its norm, relative to that of the exact values."""
         good = np.isfinite(self.error)
         exact = np.linalg.norm(self.exact[good])
         error = float(np.linalg.norm(self.error[good]))
@@ -408,7 +409,9 @@ class Output:
             "worst_relative": worst,
             "worst_element": list(index),
             "worst_ulp": float(finite.max()) if finite.size else 0.0,
-            "mean_lost_bits": float(np.mean(self.lost_bits)) if self.values.size else 0.0,
+            "mean_lost_bits": float(np.mean(self.lost_bits))
+            if self.values.size
+            else 0.0,
         }
 
 
@@ -426,7 +429,7 @@ class Numerics:
     outputs: dict[str, Output]
     """By the name of the argument."""
     instructions: list[Site] = field(repr=False)
-    """All that compute with floats; those that most errors of outputs come from first."""
+    """All that compute with floats; those that most errors come from first."""
     births: list[Way] = field(repr=False)
     """The ways of NaN and infinities that reached an array."""
     notes: list[Way] = field(repr=False)
@@ -743,7 +746,11 @@ def _ways(
         if each.kind not in (Birth.PASSED, Birth.GIVEN) and each.number not in reached
     ]
     notes = [
-        Way(_moments(places, list(_chain(nodes, each.number))), {}, math.isnan(each.value))
+        Way(
+            _moments(places, list(_chain(nodes, each.number))),
+            {},
+            math.isnan(each.value),
+        )
         for each in starts
     ]
     return births, _grouped(notes)
@@ -754,7 +761,7 @@ def _grouped(ways: list[Way]) -> list[Way]:
     found: dict[tuple[object, ...], Way] = {}
     for each in ways:
         born = each.born
-        key = (born.function, born.index, born.kind, born.operand, each.nan)
+        key = (born.function, born.at, born.kind, born.operand, each.nan)
         old = found.get(key)
         if old is None:
             found[key] = each
@@ -796,11 +803,9 @@ def _moments(places: _Places, chain: Sequence[Node]) -> tuple[Moment, ...]:
                 node.values,
                 node.value,
                 places.thread(node.block, node.thread, node.time),
-                node.count,
+                node.times,
                 node.unwritten,
                 node.operand,
             )
         )
     return tuple(made)
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +27,7 @@ MOST_MOMENTS = 8
 def report(found: Numerics) -> str:
     """The whole report."""
     parts = [f"numerics of {found.kernel}"]
-    for each in found.births[:MOST_WAYS]:
-        parts.append("\n".join(_way(found, each)))
+    parts += ["\n".join(_way(found, each)) for each in found.births[:MOST_WAYS]]
     if len(found.births) > MOST_WAYS:
         parts.append(f"and {len(found.births) - MOST_WAYS} more births")
     if found.outputs:
@@ -61,9 +61,9 @@ def _way(found: Numerics, way: Way) -> Iterator[str]:
             WIDTH,
             "  ",
         )
-    first, rest = way.moments[0], way.moments
-    if first.kind == Birth.GIVEN:
-        yield from _inputs(found, first)
+    start, rest = way.moments[0], way.moments
+    if start.kind == Birth.GIVEN:
+        yield from _inputs(found, start)
     left = len(rest) - MOST_MOMENTS
     for place, each in enumerate(rest):
         if left > 0 and MOST_MOMENTS // 2 <= place < len(rest) - MOST_MOMENTS // 2:
@@ -84,7 +84,7 @@ def _moment(word: str, moment: Moment) -> Iterator[str]:
 def _inputs(found: Numerics, moment: Moment) -> Iterator[str]:
     """The arrays that a given NaN or infinity may come from."""
     value = moment.operands[moment.operand]
-    kind = "nan" if value != value else "infinite"
+    kind = "nan" if isnan(value) else "infinite"
     word = "NaN" if kind == "nan" else "infinite"
     for name, before in found.inputs.items():
         if kind in before:
@@ -96,7 +96,8 @@ def _inputs(found: Numerics, moment: Moment) -> Iterator[str]:
                 "      ",
             )
         if moment.unwritten and before.get("unwritten"):
-            yield f"  from  {before['unwritten']:,} words of {array(name)} were not written"
+            count = f"{before['unwritten']:,} words"
+            yield f"  from  {count} of {array(name)} were not written"
 
 
 def _outputs(found: Numerics) -> Iterator[str]:
@@ -190,8 +191,10 @@ def _notes(found: Numerics) -> Iterator[str]:
         yield f"  and {len(found.notes) - MOST_WAYS} more"
     if found.restarts:
         yield "where exact values were lost, and began anew with the value"
-    for each in found.restarts[:MOST_WAYS]:
-        count = each.counts["restarted"]
-        yield wrapped(f"  {each.place}, {each.mnemonic}: {count:,} times", WIDTH, "    ")
+    for site in found.restarts[:MOST_WAYS]:
+        count = site.counts["restarted"]
+        yield wrapped(
+            f"  {site.place}, {site.mnemonic}: {count:,} times", WIDTH, "    "
+        )
     if found.lost_nodes:
         yield f"{found.lost_nodes:,} births had no room, and are not listed"

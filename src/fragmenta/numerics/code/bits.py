@@ -26,8 +26,8 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.numerics.code.double import total
 from fragmenta.numerics.code.elements import Kind, pieces, spread
-from fragmenta.numerics.code.records import Lanes, Record
-from fragmenta.numerics.code.routines import CHUNK, MASKED, Beside, Form, Work
+from fragmenta.numerics.code.records import CHUNK, Lanes, Record
+from fragmenta.numerics.code.routines import MASKED, Beside, Form, Work
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, as_signed, define
 
@@ -182,7 +182,7 @@ def _signs(
 ) -> tuple[Value, list[Value]]:
     """Whether nothing but the signs of halves changed; the planes with new signs."""
     kind = _HALVES[bits]
-    signs = sum(0x8000 << 16 * place for place in range(kind.count))
+    signs = sum(0x8000 << 16 * place for place in range(kind.many))
     changed = found ^ given
     alike = (changed & as_signed(((1 << bits) - 1) & ~signs, bits)) == 0
     # The sign of the number of 64 bits is that of the half in plane 3.

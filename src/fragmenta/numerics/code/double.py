@@ -1,7 +1,7 @@
 """Double-double arithmetic: a number is the sum of two f64, about 106 bits.
 
-Sums, products, quotients and roots have a relative error of at most 2**-100 as long as
-nothing leaves the range of f64.  If the upper part is infinite or NaN, the lower part is
+Sums, products, quotients and roots have a relative error of at most 2**-100, as long as
+all is in the range of f64.  If the upper part is infinite or NaN, the lower part is
 zero.
 """
 
@@ -111,9 +111,7 @@ def over(a: Double, b: Double) -> Double:
     exact = plus_float(total, third)
     # Infinities and zeros: f64 knows what they give.
     usual = ((first - first) == 0.0) & ((b.upper - b.upper) == 0.0)
-    return Double(
-        select(usual, exact.upper, first), select(usual, exact.lower, 0.0)
-    )
+    return Double(select(usual, exact.upper, first), select(usual, exact.lower, 0.0))
 
 
 def square_root(x: Double) -> Double:
@@ -142,9 +140,7 @@ def chosen(which: Value, yes: Double, no: Double) -> Double:
 
 def below(a: Double, b: Double) -> Value:
     """Whether one number is less than another; false if one of them is NaN."""
-    less: Value = (a.upper < b.upper) | (
-        (a.upper == b.upper) & (a.lower < b.lower)
-    )
+    less: Value = (a.upper < b.upper) | ((a.upper == b.upper) & (a.lower < b.lower))
     return less
 
 

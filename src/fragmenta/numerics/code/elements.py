@@ -45,7 +45,7 @@ LEAST_BITS = 1
 SOURCE_BITS = 14
 """The lowest bits of the upper f64: the site where most of the error comes from.
 
-The lower f64 makes up for them.  A number of 64 bits alone has 39 bits that are right."""
+The lower f64 makes up for them.  A number alone has 39 bits that are right."""
 MOST_SOURCES = (1 << SOURCE_BITS) - 1
 
 
@@ -53,7 +53,7 @@ class Kind(NamedTuple):
     """The floats in an operand."""
 
     format: str
-    count: int = 1
+    many: int = 1
     bits: int = 32
     """The bits of each."""
 

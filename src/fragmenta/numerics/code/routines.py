@@ -46,16 +46,15 @@ from fragmenta.numerics.code.exact import (
     compared,
     integral,
     meaning,
+    near_power,
     of_integer,
     quick,
 )
-from fragmenta.numerics.code.records import Lanes, Notes, Record, facts
+from fragmenta.numerics.code.records import CHUNK, Lanes, Notes, Record, facts
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define
 
-CHUNK = 8
-"""Lanes that are computed at a time."""
 MASKED = "|masked"
 ROUNDS, DECIDES, MAGIC, COMPARES = "rounds", "decides", "magic", "compares"
 
@@ -201,14 +200,13 @@ class Work:
         parts = [
             (number, place)
             for number, each in enumerate(form.results)
-            for place in range(each.kind.count if each.kind else 0)
+            for place in range(each.kind.many if each.kind else 0)
         ]
         for (number, place), sources in zip(parts, form.sources, strict=True):
             goal = form.results[number]
             assert goal.kind is not None
             elements = [
-                self._element(registers[i], planes[i], i, where)
-                for i, where in sources
+                self._element(registers[i], planes[i], i, where) for i, where in sources
             ]
             held = value(found[number], goal.kind, place)
             part = self._part(goal.kind, number, elements, held, lanes, index)
@@ -243,7 +241,7 @@ class Work:
         wide = ir.VectorType(INTEGERS[bits], CHUNK)
         return b.gep(b.bitcast(pointer, wide.as_pointer()), [index.raw])
 
-    def _load(self, pointer: Raw, place: Place, index: Value) -> Value:
+    def _load(self, pointer: Raw | None, place: Place, index: Value) -> Value:
         if place.bits == 1:
             return self.lanes.bits_at(pointer, index)
         loaded = self._vector(pointer, place.register, index)
@@ -255,7 +253,7 @@ class Work:
         loaded.align = 8
         return Value(b, loaded)
 
-    def _planes(self, pointer: Raw, place: Place, index: Value) -> list[Value]:
+    def _planes(self, pointer: Raw | None, place: Place, index: Value) -> list[Value]:
         b, step = self.code.builder, place.register // 8 * LANES
         return [
             self._vector(
@@ -266,7 +264,7 @@ class Work:
 
     def store(
         self,
-        pointer: Raw,
+        pointer: Raw | None,
         place: Place,
         words: list[Value],
         lanes: Value | None,
@@ -277,11 +275,12 @@ class Work:
         for number, word in enumerate(words):
             start = b.gep(pointer, [ir.Constant(I32, step * number)])
             where = self._place(start, place.register, index)
+            raw = word.raw
             if lanes is not None:
                 before = b.load(where)
                 before.align = 8
-                word = Value(b, b.select(lanes.raw, word.raw, before))
-            b.store(word.raw, where).align = 8
+                raw = b.select(lanes.raw, raw, before)
+            b.store(raw, where).align = 8
 
     def _element(
         self,
@@ -291,7 +290,8 @@ class Work:
         place: int,
     ) -> Element:
         held = self.form.operands[operand]
-        assert held is not None and register is not None
+        assert held is not None
+        assert register is not None
         if held.kind is None:
             exact = of_integer(register, held.signed)
             return Element(exact.upper, exact)
@@ -312,8 +312,12 @@ class Work:
         form, words = self.form, self.form.words
         opcode = form.match.syntax.opcode
         given = Given(self.code, words, elements, held)
-        local = self._local(opcode, number, given, kind)
-        exact = self._exact(opcode, number, given, local)
+        if opcode == "ex2" and elements[0].present is not None:
+            exact = self._meaning(opcode, number, given)
+            local = self._local_power(given, exact)
+        else:
+            local = self._local(opcode, number, given, kind)
+            exact = self._exact(opcode, number, given, local)
         if form.way == MAGIC:  # rounding to an integer is what is meant
             self._meant(given, exact, held, kind, lanes, index)
             return whole(held), None, None
@@ -332,14 +336,10 @@ class Work:
             upper.value, lower.value = found.upper, found.lower
         return Double(upper.value, lower.value)
 
-    def _source(
-        self, opcode: str, given: Given, local: Double, exact: Double
-    ) -> Value:
+    def _source(self, opcode: str, given: Given, local: Double, exact: Double) -> Value:
         """The site that most of the error of a result comes from."""
         held = given.held
-        number = select(
-            self.record.number < MOST_SOURCES, self.record.number + 1, 0
-        )
+        number = select(self.record.number < MOST_SOURCES, self.record.number + 1, 0)
         best = number.in_all_lanes(CHUNK)
         followed = [each for each in given.elements if each.source is not None]
         if not followed:
@@ -361,6 +361,19 @@ class Work:
             return meaning("rcp", given._replace(elements=[b]))
         return a.exact
 
+    def _local_power(self, given: Given, exact: Double) -> Double:
+        """2**x of the hardware's x: from that of the exact one, if both are near."""
+        code, (one,) = self.code, given.elements
+        step = (one.value - one.exact.upper) - one.exact.lower
+        near = (abs(step) <= 2.0**-6) & (exact.upper < 2.0**1000)
+        upper = code.variable(near_power(exact, step))
+        lower = code.variable(exact.upper.lift(0.0))
+        with code.when(any_lane(~near)):
+            plain = [Element(one.value, whole(one.value))]
+            found = meaning("ex2", given._replace(elements=plain))
+            upper.value, lower.value = found.upper, found.lower
+        return Double(upper.value, lower.value)
+
     def _local(self, opcode: str, number: int, given: Given, kind: Kind) -> Double:
         """What the instruction makes of the hardware's operands, nearly exactly."""
         narrow = all(
@@ -370,21 +383,23 @@ class Work:
         if opcode in QUICK and narrow and kind.bits < 64:
             return quick(opcode, given.words, given.values)
         plain = [
-            Element(each.value, each.exact if each.present is None else whole(each.value))
+            Element(
+                each.value, each.exact if each.present is None else whole(each.value)
+            )
             for each in given.elements
         ]
         return self._meaning(opcode, number, given._replace(elements=plain))
 
-    def _exact(
-        self, opcode: str, number: int, given: Given, local: Double
-    ) -> Double:
+    def _exact(self, opcode: str, number: int, given: Given, local: Double) -> Double:
         followed = [e.present for e in given.elements if e.present is not None]
+        if opcode in QUICK and self._narrow(given):
+            # 53 bits are all that its second value has.
+            tops = [each.upper for each in given.exact]
+            return quick(opcode, given.words, tops)
+        if opcode in QUICK or (followed and opcode not in LONG):
+            return self._meaning(opcode, number, given)
         if not followed:
-            if opcode not in QUICK:
-                return local
-            return self._meaning(opcode, number, given)
-        if opcode not in LONG:
-            return self._meaning(opcode, number, given)
+            return local
         some = followed[0]
         for each in followed[1:]:
             some = some | each
@@ -394,6 +409,12 @@ class Work:
             found = self._meaning(opcode, number, given)
             upper.value, lower.value = found.upper, found.lower
         return Double(upper.value, lower.value)
+
+    def _narrow(self, given: Given) -> bool:
+        """Whether all floats have 16 bits or less."""
+        places = [*self.form.operands, *self.form.results]
+        kinds = [each.kind for each in places if each is not None]
+        return all(each is not None and each.bits <= 16 for each in kinds)
 
     def _count(
         self,
@@ -459,7 +480,9 @@ class Work:
     ) -> tuple[Value, Value]:
         """Addends that vanish whole, and bits that cancel."""
         held, values = given.held, given.values
-        first, second = values if len(values) == 2 else (values[0] * values[1], values[2])
+        first, second = (
+            values if len(values) == 2 else (values[0] * values[1], values[2])
+        )
         vanishes = ((held == first) & (second != 0.0)) | (
             (abs(held) == abs(second)) & (first != 0.0)
         )
@@ -500,7 +523,7 @@ class Work:
         """A rounding that is meant: does the exact value round to the same number?"""
         step = _ulp(held, kind)
         mode = given.words.get("rnd") or "rn"
-        away = ((exact.upper - held) + exact.lower)
+        away = (exact.upper - held) + exact.lower
         low, high = {"rn": (-0.5, 0.5), "rm": (0.0, 1.0), "rp": (-1.0, 0.0)}.get(
             mode, (-1.0, 1.0)
         )
@@ -519,9 +542,7 @@ class Work:
         form = self.form
         goal = form.results[0]
         zeros: list[tuple[Value, Value | None]] = []
-        places = [
-            (place, sources) for place, sources in enumerate(form.sources)
-        ]
+        places = [(place, sources) for place, sources in enumerate(form.sources)]
         for place, ((operand, where),) in places:
             one = self._element(registers[operand], planes[operand], operand, where)
             if goal.kind is None:
@@ -535,9 +556,7 @@ class Work:
                 low, high = 0.0, 1.0
             exact = select(exact < low, exact.lift(low), exact)
             exact = select(exact > high, exact.lift(high), exact)
-            usual = ((one.value - one.value) == 0.0) & (
-                (exact - exact) == 0.0
-            )
+            usual = ((one.value - one.value) == 0.0) & ((exact - exact) == 0.0)
             self._other_way((exact != made) & usual, [one], lanes, index)
             nothing = bits_of(one.value.lift(0.0))
             zeros.append((nothing, nothing))
@@ -560,7 +579,9 @@ class Work:
                 self._element(registers[i], planes[i], i, where) for i, where in sources
             ]
             if len(pair) == 1:  # with zero
-                pair.append(Element(pair[0].value.lift(0.0), whole(pair[0].value.lift(0.0))))
+                pair.append(
+                    Element(pair[0].value.lift(0.0), whole(pair[0].value.lift(0.0)))
+                )
             usual = None
             for each in pair:
                 inside = (each.value - each.value) == 0.0
