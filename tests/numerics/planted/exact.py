@@ -98,10 +98,20 @@ def _times(a: Fraction, b: Fraction) -> Fraction:
 
 
 def dots(a: Array, b: Array) -> Array:
-    """All products of rows of a with rows of b, as whole numbers of one small unit."""
+    """All products of rows of a with rows of b."""
+    return array(products(a, b).reshape(-1), len(a), len(b))
+
+
+def products(a: Array, b: Array) -> Array:
+    """The same as fractions; it sums whole numbers of one small unit."""
     (left, one), (right, other) = _whole(a), _whole(b)
-    unit = Fraction(1, one * other)
-    return array([each * unit for each in (left @ right.T).reshape(-1)], len(a), len(b))
+    return np.asarray((left @ right.T) * Fraction(1, one * other))
+
+
+def errors(left: Array, meant: Array) -> Array:
+    """How far numbers are from fractions, also where f64 is too short for both."""
+    pairs = zip(fractions(left), meant.reshape(-1), strict=True)
+    return array((abs(one - other) for one, other in pairs), *left.shape)
 
 
 def _whole(x: Array) -> tuple[Array, int]:
