@@ -8,7 +8,6 @@ import pytest
 from fragmenta import ptx
 from tests.numerics.planted import chains, exact, reading
 from tests.numerics.planted.chains import CHAINS, Chain
-from tests.numerics.test_planted import NEEDS
 
 EACH = pytest.mark.parametrize("chain", CHAINS, ids=[each.name for each in CHAINS])
 MOST = {"half": 2**-8, "f64": 2**-51, "e4m3": 2**-11}
@@ -26,7 +25,6 @@ def test_the_exact_sum_is_near(chain: Chain) -> None:
     assert 0 < errors.max() <= MOST.get(chain.name, 2**-18)
 
 
-@NEEDS
 @EACH
 def test_the_reported_error_is_the_exact_one(chain: Chain) -> None:
     plain, made = chains.made(chain), chains.made(chain)

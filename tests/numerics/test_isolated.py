@@ -11,7 +11,6 @@ import pytest
 
 from fragmenta import ptx
 from tests.numerics.planted import isolated, reading
-from tests.numerics.test_planted import NEEDS
 
 KERNELS = {"rounded": isolated.ROWS, "moved": isolated.MOVED}
 PLACES = [
@@ -57,7 +56,6 @@ def test_the_error_is_that_of_one_rounding(kind: str, number: int) -> None:
     assert 0 < errors.max() <= KERNELS[kind][number].most
 
 
-@NEEDS
 @EACH
 def test_the_reported_error_is_the_exact_one(kind: str, number: int) -> None:
     found, result = left(kind, True)
@@ -72,7 +70,6 @@ def test_the_reported_error_is_the_exact_one(kind: str, number: int) -> None:
     assert np.abs(said - expected).max() <= 0.01 * expected.max()
 
 
-@NEEDS
 @pytest.mark.parametrize("kind", KERNELS)
 def test_special_operands_leave_the_same_bits(kind: str) -> None:
     """Infinities, NaN, subnormals: what is beside them changes nothing."""

@@ -15,7 +15,6 @@ import pytest
 from fragmenta import ptx
 from tests.numerics.planted import reading, running
 from tests.numerics.planted.cases import spread
-from tests.numerics.test_planted import NEEDS
 
 KERNELS = {
     "library": (np.float32, 22, 2**-19),
@@ -48,7 +47,6 @@ def test_what_functions_leave_is_right(name: str) -> None:
         assert np.abs(left[row] - meant).max() <= most * np.abs(meant).max()
 
 
-@NEEDS
 @pytest.mark.parametrize(
     ("name", "row"),
     [(n, row) for n, (_, rows, _) in KERNELS.items() for row in range(rows)],
@@ -59,7 +57,6 @@ def test_no_large_error_is_reported(name: str, row: int) -> None:
     assert said.max() <= KERNELS[name][2] * np.abs(left[row].astype(np.float64)).max()
 
 
-@NEEDS
 @pytest.mark.parametrize("name", KERNELS)
 def test_nothing_is_found(name: str) -> None:
     left, result = launched(name, True)

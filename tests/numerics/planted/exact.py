@@ -189,6 +189,28 @@ def lengths(x: Array) -> Array:
     return array(root(sum((v * v for v in fractions(row)), Fraction(0))) for row in x)
 
 
+def cosine_distances(a: Array, b: Array) -> Array:
+    """One less the cosine between rows."""
+    found = []
+    with localcontext() as context:
+        context.prec = DIGITS
+        for row, other in zip(map(fractions, a), map(fractions, b), strict=True):
+            squares = sum(map(_times, row, row)) * sum(map(_times, other, other))
+            found.append(1 - decimal(sum(map(_times, row, other))) / root(squares))
+    return array(found)
+
+
+def running_means(x: Array, rate: float) -> Array:
+    """Four means that take turns, from 2048 on and 32 times that; then of the first two."""
+    step, found = Fraction(float(np.float32(rate))), []
+    for column in x.T:
+        kept = [Fraction(2048)] * 4
+        for turn, value in enumerate(fractions(column)):
+            kept[turn % 4] += (value - kept[turn % 4]) * step
+        found.append((kept[0] + kept[1]) * 16)
+    return array(found)
+
+
 def muller(steps: int) -> Array:
     """Muller's sequence that starts with 4 and 4.25."""
     before, now = Fraction(4), Fraction(17, 4)
