@@ -1,7 +1,7 @@
 // Draws a matrix: one framed block for each lane and register, with the names that
 // there is room for; colours alone where there is none.
 
-import type { Panel } from "./arrange.js";
+import { BAND, type Panel } from "./arrange.js";
 import { LEAST, LETTER, width, writing, type Writing } from "./labels.js";
 import type { Painter } from "./painter.js";
 import { drawCuts } from "./parts.js";
@@ -202,6 +202,8 @@ export function drawNames(
   const logical = sheet.name === "logical";
   const style = logical ? writingOfOpen(panel) : writingOf(panel);
   if (style.form === "none") return;
+  // Names of warps stand over what is behind the edge of the window.
+  const edge = window && panel.bands.length ? window.left + BAND : -Infinity;
   for (let row = top; row < bottom; row += down) {
     for (let column = left; column < right; column += across) {
       if (logical && sheet.index(row, column) < 0) continue;
@@ -211,6 +213,7 @@ export function drawNames(
         width: columns.span(column, across),
         height: rows.span(row, down),
       };
+      if (box.x < edge) continue;
       label(to, panel, row, column, box, style, theme);
     }
   }
