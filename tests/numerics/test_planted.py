@@ -18,7 +18,7 @@ from tests.numerics.planted import reading, running
 from tests.numerics.planted.cases import CASES, QUIET, Case, Quiet
 from tests.thinning import some
 
-CHOSEN = some(CASES, 7)
+CHOSEN = some(CASES, 10)
 """Cases that always run; ``make thorough``: all."""
 TEXTS = running.texts(CHOSEN)
 EACH = pytest.mark.parametrize("case", CHOSEN, ids=[case.name for case in CHOSEN])
