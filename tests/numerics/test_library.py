@@ -15,12 +15,14 @@ import pytest
 from fragmenta import ptx
 from tests.numerics.planted import reading, running
 from tests.numerics.planted.cases import spread
+from tests.thinning import THOROUGH
 
-KERNELS = {
-    "library": (np.float32, 22, 2**-19),
-    "library_of_halves": (np.float16, 8, 2**-8),
+KERNELS: dict[str, tuple[Any, int, float]] = {
+    "library_of_halves": (np.float16, 8, 2**-8)
 }
 """The type of elements, how many functions, and the largest error of one of them."""
+if THOROUGH:  # it is long, and takes as long to compile
+    KERNELS["library"] = (np.float32, 22, 2**-19)
 
 
 @cache

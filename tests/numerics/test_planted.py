@@ -16,8 +16,12 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.isa.target import number as target_number
 from tests.numerics.planted import reading, running
 from tests.numerics.planted.cases import CASES, QUIET, Case, Quiet
+from tests.thinning import some
 
-EACH = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+CHOSEN = some(CASES, 10)
+"""Cases that always run; ``make thorough``: all."""
+TEXTS = running.texts(CHOSEN)
+EACH = pytest.mark.parametrize("case", CHOSEN, ids=[case.name for case in CHOSEN])
 
 
 @cache
@@ -74,7 +78,7 @@ def test_every_quoted_line_is_in_the_line_table(case: Case) -> None:
         assert known & {each[0] for each in places}, found
 
 
-@pytest.mark.parametrize("text", running.texts(), ids=running.texts().index)
+@pytest.mark.parametrize("text", TEXTS, ids=TEXTS.index)
 def test_the_assembler_takes_every_kernel(text: Any) -> None:
     target = max(text.target, "sm_90a", key=target_number)
     assert assembler.assemble(running.text(*text), target, "-O0")

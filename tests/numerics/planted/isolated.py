@@ -8,6 +8,7 @@ which is that as a half, is moved in every way before it is stored.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta import ptx
 from tests.numerics.planted import exact
 from tests.numerics.planted.cases import spread
 
@@ -160,6 +162,9 @@ MOVED = [
 # fmt: on
 
 
+KERNELS = {"rounded": ROWS, "moved": MOVED}
+
+
 def text(rows: list[Row]) -> str:
     """The PTX: each row stores its own 32 results."""
     body = []
@@ -239,3 +244,20 @@ def results(rows: list[Row]) -> Array:
     return np.array(
         [[float(row.exact(*of)) for of in zip(*columns, strict=True)] for row in rows]
     )
+
+
+def main(kind: str) -> None:
+    """Launch a kernel on special operands with numerics and without."""
+    rows = KERNELS[kind]
+    plain, given = special(rows), special(rows)
+    kernel = ptx.parse(text(rows)).kernels["isolated"]
+    kernel.launch(1, LANES, plain)
+    result = kernel.launch(1, LANES, given, numerics=True)
+    pairs = zip(plain, given, strict=True)
+    said = bool(str(result.numerics))
+    same = said and all(one.tobytes() == other.tobytes() for one, other in pairs)
+    print("same" if same else "other bits")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -67,9 +67,9 @@ def entry_of(case: Case, wrong: bool) -> str:
     return (case.wrong if wrong else case.right) or case.name
 
 
-def texts() -> list[Text]:
-    """All of them."""
-    both = (text_of(case, wrong) for case in CASES for wrong in (True, False))
+def texts(cases: list[Case]) -> list[Text]:
+    """The texts of some cases."""
+    both = (text_of(case, wrong) for case in cases for wrong in (True, False))
     return [*dict.fromkeys(both), QUIET]
 
 
