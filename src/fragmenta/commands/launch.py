@@ -28,24 +28,26 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.launch_arguments import (
+    Given,
+    LaunchOptions,
+    Named,
+    block_of,
+    check_parameters,
+    read_arguments,
+    read_files,
+)
+from fragmenta.commands.launch_options import (
     Args,
     Block,
     Cluster,
     Cooperative,
     Flags,
-    Given,
     Grid,
     KernelFiles,
-    LaunchOptions,
-    Named,
     ScheduleText,
     ScheduleTexts,
     Shared,
     Target,
-    block_of,
-    check_parameters,
-    read_arguments,
-    read_files,
     schedule_options,
     sides,
     split_flags,
@@ -291,8 +293,8 @@ def launch(
     before = [each.value.tobytes() for each in given]
     values, picture = for_kernel([each.value for each in given]), ""
     where = target or found.loaded.module.target
-    head = _Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
-    check = partial(_check, found, values, shared, where)
+    head = Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
+    check = partial(check_launch, found, values, shared, where)
     try:
         with patience(f"launching {found.function.shown}") as progress:
             if isolated:
@@ -473,7 +475,9 @@ def _range(array: Array) -> tuple[float | None, float | None, int | None]:
     return *ends, int(wide.size - numbers.size)
 
 
-def _check(kernel: Kernel, values: Sequence[object], shared: int, target: str) -> None:
+def check_launch(
+    kernel: Kernel, values: Sequence[object], shared: int, target: str
+) -> None:
     """Refuse arguments and shared memory as a launch does, but before it compiles."""
     Arguments(kernel.function, values, kernel.names)
     if shared:
@@ -481,7 +485,7 @@ def _check(kernel: Kernel, values: Sequence[object], shared: int, target: str) -
         check_shared(static, shared, target)
 
 
-class _Head:
+class Head:
     """The first lines, which are printed before the launch: what is being done."""
 
     def __init__(

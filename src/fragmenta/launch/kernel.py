@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from fragmenta.arrays.checks import check_flags
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import (
     BadCall,

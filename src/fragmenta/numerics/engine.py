@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -16,6 +17,7 @@ from fragmenta.numerics.products import Chain, ProductStatistics, record_of
 from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded, encoded
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.following import Step
+from fragmenta.planes.group_products import port_functions
 from fragmenta.ptx.module import Module
 from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.simt.empties import empty_parts
@@ -175,6 +177,10 @@ class NumericsAlgebra(Algebra):
         self._times.append(times)
         self._products.attach(watch, context, table)
         return table
+
+    def port_functions(self) -> Mapping[int, int]:
+        """``wgmma`` does not need Python."""
+        return port_functions()
 
     def product(
         self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp

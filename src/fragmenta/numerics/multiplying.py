@@ -18,6 +18,7 @@ from fragmenta.numerics.products import (
     ProductTable,
     statistics,
 )
+from fragmenta.planes.code.layout import PRODUCTS
 from fragmenta.planes.group_products import GroupProducts
 from fragmenta.planes.products import Where
 from fragmenta.planes.tensor_products import tensor_product
@@ -110,6 +111,13 @@ class LaunchProducts:
         shadows = [every[rank].shared for every in observer.planes]
         where = Where(own.data, number, chain, warp.block.index, warps[0].number)
         own.groups.multiply(work, warps, warp.block.shared, shadows, where)
+        cluster = warp.block.cluster
+        forms, eager = cluster.machine.forms, cluster.schedule.eager
+        known = remembered["products"][str(number)], remembered["chains"]
+        own.groups.make_known(
+            work.located, forms.of(work.located).number, shadows, where, known, eager
+        )
+        observer.planes[0][rank].point(PRODUCTS, address_of(own.groups.entries))
 
     def _tensor(
         self, observer: PlaneObserver, work: Product, warp: Warp, number: int, own: _Own

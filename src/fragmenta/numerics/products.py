@@ -26,7 +26,7 @@ from fragmenta.numerics.code import product_layout as at
 from fragmenta.registers.dtype import dtype
 from fragmenta.simt.compiled import address_of, aligned
 
-EVERY = 8
+EVERY = 16
 """Of so many rows, one is split into its losses."""
 LOG_WORDS = 1 << 20
 """Room for the operands of one accumulator."""
@@ -456,14 +456,14 @@ class Promotion:
 
 INTERVALS = (512, 256, 128, 64)
 """Products between promotions that are tried."""
-_WORTH = 2.0
+_WORTH = 1.0
 """Bits that advice must save."""
 
 
 def promotion(chain: Chain | None) -> Promotion | None:
     """The longest interval between promotions that saves nearly all that can be saved.
 
-    It is computed on the operands of the launch.  None if it saves less than two bits.
+    It is computed on the operands of the launch.  None if it saves less than a bit.
     """
     if chain is None:
         return None

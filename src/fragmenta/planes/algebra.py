@@ -8,6 +8,7 @@ names the code, has the tables that the code writes to, carries out products of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -66,6 +67,10 @@ class Algebra:
         Contexts are in several threads: each has a table of its own.
         """
         return None
+
+    def port_functions(self) -> Mapping[int, int]:
+        """What it has in machine code for units: see ``Port.functions``."""
+        return {}
 
     def product(
         self,

@@ -26,26 +26,17 @@ def joined(planes: NDArray[np.unsignedinteger], bits: int) -> NDArray[np.uint64]
     >>> [hex(each) for each in joined(planes, 32)[0].tolist()]
     ['0x30001', '0x40002']
     """
-    words = np.ascontiguousarray(planes).view(WORDS[bits])
-    parts = _parts(words, bits)
     width = min(bits, 16)
-    group = 64 // width
-    count = -(-words.shape[0] // group)
-    found = np.zeros((words.shape[1], count * parts.shape[0]), np.uint64)
-    for number in range(count):
-        for place, part in enumerate(parts):
-            column = found[:, number * parts.shape[0] + place]
-            for index, plane in enumerate(part[number * group : (number + 1) * group]):
-                column |= plane.astype(np.uint64) << np.uint64(width * index)
-    return found
-
-
-def _parts(words: NDArray[np.unsignedinteger], bits: int) -> NDArray[np.uint64]:
-    """The halves of elements, the highest first: ``(parts, P, elements)``."""
-    wide, width = words.astype(np.uint64), min(bits, 16)
-    shifts = range(bits - width, -1, -width)
-    mask = np.uint64((1 << width) - 1)
-    return np.stack([wide >> np.uint64(each) & mask for each in shifts])
+    group, parts = 64 // width, bits // width
+    fields = np.ascontiguousarray(planes).view(WORDS[width])
+    count = -(-fields.shape[0] // group)
+    elements = fields.shape[1] // parts
+    found = np.zeros((elements, count, parts, group), WORDS[width])
+    for plane, each in enumerate(fields):
+        number, index = divmod(plane, group)
+        # The highest part of an element comes first.
+        found[:, number, :, index] = each.reshape(elements, parts)[:, ::-1]
+    return found.view(np.uint64).reshape(elements, count * parts)
 
 
 def split(

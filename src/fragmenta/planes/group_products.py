@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.jit.compiler import Traced
+from fragmenta.jit.trace import Code, Value
 from fragmenta.planes.code.group_products import described, group_product, room
-from fragmenta.planes.products import NOWHERE, ProductAlgebra, Where
+from fragmenta.planes.code.product_port import MOST_FORMS, PRODUCT, TOUCH
+from fragmenta.planes.code.routines import QUIET
+from fragmenta.planes.products import NOWHERE, Product, ProductAlgebra, Tiles, Where
 from fragmenta.simt.compiled import address_of
+from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.fast import layout as fast
 from fragmenta.units.machine import Warp
 from fragmenta.units.warpgroups import Wgmma
 
@@ -25,6 +32,46 @@ class _Form(NamedTuple):
     work: NDArray[np.uint64]
 
 
+def port_functions() -> dict[int, int]:
+    """What an observer has in machine code, so that ``wgmma`` does not need Python."""
+    code = _port()
+    quiet = code.address(QUIET)
+    return {
+        fast.PORT_TOUCH: code.address(TOUCH),
+        fast.PORT_PRODUCT: code.address(PRODUCT),
+        fast.PORT_FENCE: quiet,
+        fast.PORT_MULTIPLIED: quiet,
+    }
+
+
+@once
+def _port() -> Loaded:
+    return Loaded([TOUCH, PRODUCT, QUIET])
+
+
+@dataclass(frozen=True)
+class _WithoutPanels:
+    """An algebra whose products are computed all at once."""
+
+    of: ProductAlgebra
+    by_panel: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def planes(self) -> int:
+        return self.of.planes
+
+    @property
+    def most(self) -> int:
+        return self.of.most
+
+    def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
+        return self.of.product(code, how, tiles)
+
+
 class GroupProducts:
     """The second values of the ``wgmma`` of a launch."""
 
@@ -34,6 +81,43 @@ class GroupProducts:
         """``twins`` says where the planes of a register are, by where it is."""
         self._target, self._algebra, self._twins = target, algebra, twins
         self._forms: dict[Located, _Form] = {}
+        self.entries = np.zeros(MOST_FORMS, np.int64)
+        """Where machine code finds the entry of a form."""
+        self._kept: list[NDArray[np.int64]] = []
+
+    def make_known(
+        self,
+        located: Located,
+        number: int,
+        shadows: Sequence[NDArray[np.uint8]],
+        where: Where,
+        chain: tuple[int, int],
+        eager: bool,
+    ) -> None:
+        """Let machine code make the second values of a form from now on.
+
+        ``number`` is that of the form, ``chain`` that of the accumulator, and how many
+        a warp has.  If products are ``eager``, machine code writes D, too.
+        """
+        form = self._forms.get(located)
+        if form is None or number >= MOST_FORMS or self.entries[number]:
+            return
+        places = np.array([address_of(each) for each in shadows], np.int64)
+        entry = np.array(
+            [
+                form.call.address,
+                address_of(form.table),
+                address_of(places),
+                address_of(form.work),
+                where.data,
+                where.site,
+                *chain,
+                eager,
+            ],
+            np.int64,
+        )
+        self._kept += [places, entry]
+        self.entries[number] = address_of(entry)
 
     def multiply(
         self,
@@ -45,7 +129,7 @@ class GroupProducts:
     ) -> int:
         """Make the second values of D of a product that all warps have issued.
 
-        ``shadows`` are the planes of shared memory.  1 if D has second values.
+        ``shadows`` are the planes of shared memory.  1 if D could be computed.
         """
         form = self._forms.get(work.located)
         if form is None:
@@ -64,11 +148,15 @@ class GroupProducts:
             selectors,
             form.work,
             *where,
+            0,
         )
 
     def _made(self, located: Located) -> _Form:
-        call = group_product(located.op, self._target, self._algebra, located.ways)
-        how = described(located.op, self._target, self._algebra, located.ways)
+        algebra = self._algebra
+        if any(self._first(each) < 0 for each in located.d):  # some are not followed
+            algebra = _WithoutPanels(algebra)
+        call = group_product(located.op, self._target, algebra, located.ways)
+        how = described(located.op, self._target, algebra, located.ways)
         pairs = []
         for each in located.read:
             if each.offset < 0:

@@ -65,12 +65,14 @@ from fragmenta.numerics.code.double import (
     two_sum,
 )
 from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
-from fragmenta.planes.code.gathering import any_of, memory_at
+from fragmenta.planes.code.gathering import memory_at
 from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
 
 LEAST_BITS = 1
 """The bits of a second value that is zero: the least f64, as no bits mean none."""
+_HIGH = 400
+"""An exponent above those of all elements."""
 _SPARE = 2
 """Bits between the largest sum of products and the power of two that splits them."""
 
@@ -82,6 +84,8 @@ class NumericProducts:
     planes: int
     name: str = "numerics"
     most: int = 2
+    by_panel: bool = True
+    """C and D of ``wgmma`` may be in memory panel by panel."""
 
     def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
         """Write the code for an instruction: the exact D, and the site's record."""
@@ -104,6 +108,8 @@ class _Side(NamedTuple):
     tops: Memory
     """The largest absolute value of each row or column."""
     exact_tops: Memory
+    lows: Memory
+    """The last bit of any element of each row or column, as f64."""
     second: Value
     """Whether the nearly exact elements are others."""
 
@@ -136,16 +142,17 @@ class _Writer:
         self.digest = memory_at(code, tiles.data + place, I64)
         self.own = known.in_all_lanes()
         """Its site, as second values name it."""
+        self.begun = code.variable(code.constant(0, how.raw).in_all_lanes())
 
     def write(self) -> Value:
         """All rows; then what the whole instruction adds to the record."""
         code, record = self.code, self.record
-        depth = self._depth()
         sums = _Sums(code)
         with each_eight(code, self.how) as here:
             self._row(here, sums)
         record["executions"] = self.before + 1
         sums.add(record)
+        depth = self._depth()
         self._curve(sums, depth)
         self._worst(sums, depth)
         self._log(depth)
@@ -180,7 +187,9 @@ class _Writer:
             with code.when(~has), code.loop(count, step=LANES) as place:
                 assert lower is not None
                 lower[place] = zero
-        made = _Side(given, upper, lower, powers, given, upper, second.value != 0)
+        made = _Side(
+            given, upper, lower, powers, given, upper, given, second.value != 0
+        )
         if how.model.scale:
             self._scale(name, made, depth)
         tops = self._tops(given, count // depth // LANES, depth)
@@ -189,7 +198,8 @@ class _Writer:
             found = self._tops(upper, count // depth // LANES, depth)
             with code.loop(count // depth, step=LANES) as place:
                 exact[place] = found.lanes(place)
-        return made._replace(tops=tops, exact_tops=exact)
+        lows = self._lows(name, powers, count // depth // LANES, depth)
+        return made._replace(tops=tops, exact_tops=exact, lows=lows)
 
     def _kind(self, name: str) -> str:
         return str(getattr(self.how.model, name))
@@ -268,14 +278,31 @@ class _Writer:
             goal[panel * LANES] = top.value
         return goal
 
+    def _lows(self, name: str, powers: Memory, panels: int, depth: int) -> Memory:
+        """The last bit that any element of each row or column has."""
+        code, model = self.code, self.how.model
+        goal = code.scratch(F64, panels * LANES)
+        below = dtype(self._kind(name)).fraction_bits
+        if model.scale:
+            below += dtype(model.scale).fraction_bits
+        with code.loop(panels) as panel:
+            least_ = code.variable(code.constant(_HIGH, I32).in_all_lanes())
+            with code.loop(depth) as row:
+                power = powers.lanes((panel * depth + row) * LANES)
+                power = select(power == ZERO, power.lift(_HIGH), power)
+                least_.value = smaller(least_.value, power)
+            goal[panel * LANES] = power_of_two(least_.value - below)
+        return goal
+
     # ── one row ─────────────────────────────────────────────────────────────
 
     def _row(self, here: Eight, sums: _Sums) -> None:
         """Eight elements of D."""
         code, tiles = self.code, self.tiles
-        c = self._end(tiles.c.lanes(here.c), "c")
-        d = self._end(tiles.d.lanes(here.c), "d")
-        given = self._sum(here, self.a.given, self.b.given, self.a.tops, self.b.tops)
+        raw_c, raw_d = tiles.c.lanes(here.c), tiles.d.lanes(here.c)
+        self.begun.value = self.begun.value | raw_c
+        c, d = self._end(raw_c, "c"), self._end(raw_d, "d")
+        given = self._given_sum(here)
         upper, lower = code.variable(given.upper), code.variable(given.lower)
         with code.when(self.a.second | self.b.second):
             exact = self._exact_sum(here)
@@ -295,6 +322,7 @@ class _Writer:
         self._put(here, d, nearly, usual, source)
         self.digest[0] = self.digest[0] + total(bits_of(d))
         sums.note(here, error, whole, nearly.upper, usual)
+        sums.keep(raw_c, raw_d)
         chosen = ((here.row + self.before) % self.head[at.EVERY // 8]) == 0
         with code.when(chosen):
             self._split(here, c, d, error, usual, sums)
@@ -333,6 +361,27 @@ class _Writer:
             high = fma(x, y, split) - split
             upper.value = upper.value + high
             lower.value = lower.value + fma(x, y, 0.0 - high)
+        return _Sum(upper.value, lower.value)
+
+    def _given_sum(self, here: Eight) -> _Sum:
+        """The sum of the elements as they are: in f64, if that rounds nothing."""
+        code, a, b = self.code, self.a, self.b
+        if self._kind("a") == "f64":
+            return self._sum(here, a.given, b.given, a.tops, b.tops)
+        stored = self.how.model.stored
+        place, row = here.panel_b * LANES, here.panel_a * LANES + here.lane
+        most = b.tops.lanes(place) * (a.tops[row] * float(2 ** ceil(log2(stored))))
+        last = b.lows.lanes(place) * (a.lows[row] * 2.0**53)
+        exactly = ~any_lane(~(most <= last))
+        zero = most.lift(0.0)
+        upper, lower = code.variable(zero), code.variable(zero)
+        with code.when(exactly), code.loop(stored) as index:
+            x = a.given[here.a + index * LANES].in_all_lanes()
+            y = b.given.lanes(here.b + self._columns(here, index) * LANES)
+            upper.value = fma(x, y, upper.value)
+        with code.when(~exactly):
+            found = self._sum(here, a.given, b.given, a.tops, b.tops)
+            upper.value, lower.value = found.upper, found.lower
         return _Sum(upper.value, lower.value)
 
     def _exact_sum(self, here: Eight) -> _Sum:
@@ -473,8 +522,7 @@ class _Writer:
         """How many products its accumulator has, before this instruction."""
         code, tiles = self.code, self.tiles
         depths = memory_at(code, self.head[at.DEPTHS // 8], I64)
-        words = self.how.sizes["c"] * (2 if self.how.raw == I64 else 1)
-        begun = any_of(code, tiles.c, words) | tiles.has_c
+        begun = any_lane(self.begun.value != 0)
         count = self.head[at.CHAINS // 8]
         place = select(tiles.chain < count, tiles.chain, count - 1)
         before = select(begun, depths[place], depths[place].lift(0))
@@ -511,10 +559,9 @@ class _Writer:
             record["worst_column"] = column
             record["worst_depth"], record["worst_block"] = depth, self.tiles.block
             record["worst_warp"] = self.tiles.warp
-            record["worst_exact"] = sums.exact_of_worst(lane)
-            end = (panel * m + (row - matrix * m)) * LANES + lane
-            for name, memory in (("worst_c", self.tiles.c), ("worst_d", self.tiles.d)):
-                record[name] = convert(memory[end], I64, signed=False)
+            record["worst_exact"] = sums.of_worst("exact", lane)
+            record["worst_c"] = sums.of_worst("c", lane)
+            record["worst_d"] = sums.of_worst("d", lane)
             panel_a = matrix * (m // LANES) + ((row - matrix * m) >> 3)
             own = row & (LANES - 1)
             self._keep("a", self.tiles.a, panel_a, own, model.stored)
@@ -735,6 +782,8 @@ class _Sums:
         }
         whole = code.constant(0, I64).in_all_lanes()
         self._row, self._panel = code.variable(whole), code.variable(whole)
+        self._worst |= {name: code.variable(whole) for name in "cd"}
+        self._more = whole
 
     def _add(self, name: str, value: Value) -> None:
         self._of[name].value = self._of[name].value + value
@@ -758,8 +807,16 @@ class _Sums:
             (self._panel, here.panel_b.in_all_lanes()),
         ):
             variable.value = select(more, new, variable.value)
+        self._more = more
         most = self._worst["worst_total"]
         most.value = select(abs(total) > most.value, abs(total), most.value)
+
+    def keep(self, c: Value, d: Value) -> None:
+        """The bits of C and D of the same elements, where one is the worst so far."""
+        for name, bits in (("c", c), ("d", d)):
+            wide = convert(bits, I64, signed=False)
+            variable = self._worst[name]
+            variable.value = select(self._more, wide, variable.value)
 
     def split(self, keep: Value, last: Value, error: Value, usual: Value) -> None:
         """What eight elements lose, by cause."""
@@ -822,9 +879,9 @@ class _Sums:
             lane = select(here, lane.lift(number), lane)
         return row, panel, lane
 
-    def exact_of_worst(self, lane: Value) -> Value:
-        """The nearly exact value of the worst element."""
-        found = each_lane(self._worst["exact"].value)
+    def of_worst(self, name: str, lane: Value) -> Value:
+        """The nearly exact value of the worst element, or the bits of its C or D."""
+        found = each_lane(self._worst[name].value)
         value = found[0]
         for number in range(1, LANES):
             value = select(lane == number, found[number], value)

@@ -8,10 +8,12 @@ registers beside them, those of shared memory in its shadows::
     int32 f(const int64 *warps, const int64 *table, const int64 *descriptors,
             const uint8 *shared, int64 size, const int64 *shadows,
             const int64 *selectors, uint64 *work,
-            int64 data, int64 site, int64 chain, int64 block, int64 warp)
+            int64 data, int64 site, int64 chain, int64 block, int64 warp,
+            int64 writes)
 
 ``warps`` are the addresses of four warps, ``shadows`` those of shared memory in each
-plane.  The table has a pair for each register of A, of metadata, and of D: its place in
+plane.  ``writes`` says whether the hardware's D is written to the registers.  The
+result is 1 if it could be computed.  The table has a pair for each register of A, of metadata, and of D: its place in
 a warp, and that of its plane 0, -1 if it has none.  ``work`` is memory for matrices.
 """
 
@@ -20,24 +22,30 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+from llvmlite import ir
+
 from fragmenta.arrays.once import once
 from fragmenta.execution.warp_operands import Given, Side, from_registers
-from fragmenta.execution.warp_registers import Items, items_of
+from fragmenta.execution.warp_registers import Items, Panels, items_of
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
-from fragmenta.execution.warpgroup_shared import Shared, from_shared
+from fragmenta.execution.warpgroup_shared import Shared, from_shared, steps_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tables.wgmma import Ways
 from fragmenta.jit.compiler import Traced, address_of_call, pointer
 from fragmenta.jit.trace import (
+    I1,
     I8,
     I32,
     I64,
     Code,
     Memory,
     Value,
-    call_address,
+    any_lane,
     convert,
+    picked,
     select,
+    shift_unsigned,
+    smaller,
 )
 from fragmenta.planes.code.gathering import (
     clear,
@@ -50,18 +58,22 @@ from fragmenta.planes.code.gathering import (
     scatter,
 )
 from fragmenta.planes.code.products import (
+    Ends,
     Product,
     ProductAlgebra,
     Tiles,
     Where,
     product_model,
 )
-from fragmenta.shared.descriptor import MAJORS
+from fragmenta.shared.descriptor import LINES, MAJORS, extent
 from fragmenta.simt.layout import LANES
 
 WARPS = 4
 ROW = WARPS * LANES
 """Words of a register in all warps."""
+PANEL = 8
+REPEAT = 1024
+"""Bytes after which every swizzle repeats."""
 _HARDWARE = "hardware"
 
 
@@ -101,7 +113,7 @@ def group_product(
         "shadows": pointer(I64),
         "selectors": pointer(I64),
         "work": pointer(I64),
-        **dict.fromkeys(Where._fields, I64),
+        **dict.fromkeys((*Where._fields, "writes"), I64),
     }
     trace = partial(_trace, how, algebra, ways)
     name = f"{algebra.name}_group_product"
@@ -149,6 +161,7 @@ def _trace(
     work: Memory,
     *numbers: Value,
 ) -> Value:
+    *numbers, writes = numbers  # type: ignore[assignment]
     op, model = how.op, how.model
     parts = _parted(how, work)
     registers = _Registers(code, how, ways, warps, table)
@@ -156,23 +169,31 @@ def _trace(
     metadata = inputs.after((registers.inputs_count - op.sparse) * ROW)
     c = registers.hardware(registers.d_first, registers.d_count)
     _keep(code, c, registers.d_count, selectors[0])
-    d = code.scratch(I32, registers.d_count * ROW)
-    _copied(code, d, c, registers.d_count * ROW)
+    panels = _by_panel(how, algebra)
+    d = c
+    if not panels:
+        d = code.scratch(I32, registers.d_count * ROW)
+        _copied(code, d, c, registers.d_count * ROW)
     given = [d, inputs, descriptors, shared, size, metadata, selectors]
     steps = [code.constant(number, I64) for number in (ROW, LANES)]
-    call_address(address_of_call(code, _HARDWARE), [*given, *steps])
+    failed = _called(code, address_of_call(code, _HARDWARE), [*given, *steps])
     status = code.variable(code.constant(0, I32))
     reader = _Reader(code, how, ways, descriptors, size, status)
     sides = reader.sides(shared, inputs, flipped=True)
     for name, side in sides.items():
         raw_bits(code, how, side, getattr(parts, name))
-    end_bits(code, how, "c", c, parts.c)
-    end_bits(code, how, "d", d, parts.d)
     has = [
-        _second_of_operand(code, how, reader, registers, shadows, "a", parts.a2),
-        _second_of_operand(code, how, reader, registers, shadows, "b", parts.b2),
-        registers.second_of_c(parts.c2, selectors[0]),
+        _second_of_operand(code, how, reader, registers, shadows, name, goal)
+        for name, goal in (("a", parts.a2), ("b", parts.b2))
     ]
+    if panels:
+        ends = _PanelEnds(code, how, registers, parts, d, selectors[0])
+        how = how._replace(ends=Ends(ends.begin, ends.end))
+        has.append(code.constant(1, I1))
+    else:
+        end_bits(code, how, "c", c, parts.c)
+        end_bits(code, how, "d", d, parts.d)
+        has.append(registers.second_of_c(parts.c2, selectors[0]))
     chosen = {"selector": selectors[1]} if op.sparse else {}
     all_given = Given(op, model, sides["a"], sides["b"], c, d, metadata, chosen)
     index, _ = columns_of(code, all_given)
@@ -192,8 +213,121 @@ def _trace(
         *numbers,
     )
     made = convert(algebra.product(code, how, tiles), I32, signed=False)
-    registers.scattered(parts.d2, made != 0)
-    return made
+    if not panels:
+        registers.scattered(parts.d2, made != 0)
+    good = failed == 0
+    with code.when(good & (writes != 0)):
+        registers.put(d)
+    return convert(good, I32, signed=False)
+
+
+def _called(code: Code, address: Value, given: list[Memory | Value]) -> Value:
+    """Call the hardware's function; 0 if it could compute D."""
+    b, raws = code.builder, [each.raw for each in given]
+    kind = ir.FunctionType(I32, [raw.type for raw in raws])
+    return Value(b, b.call(b.inttoptr(address.raw, kind.as_pointer()), raws))
+
+
+def _by_panel(how: Product, algebra: ProductAlgebra) -> bool:
+    """Whether C and D are read and written panel by panel.
+
+    Then their second values stay in the cache.  The algebra must fill every ``d2``.
+    """
+    able = getattr(algebra, "by_panel", False) and how.bits("d") == QUARTERS
+    places = items_of(how.op.d, "col", single=True).places
+    pairs = [0, ROW, 1, ROW + 1, 2, ROW + 2, 3, ROW + 3]
+    return bool(able and (places[0, 0] - places[0, 0, 0] == pairs).all())
+
+
+QUARTERS = 32
+"""Bits of an element of D whose second value is in halves of four planes."""
+
+
+class _PanelEnds:
+    """Eight columns of C and D at a time, straight from the registers of warps."""
+
+    def __init__(
+        self,
+        code: Code,
+        how: Product,
+        registers: _Registers,
+        parts: _Parts,
+        d: Memory,
+        scale_d: Value,
+    ) -> None:
+        self.code, self.how, self.registers, self.parts = code, how, registers, parts
+        places = items_of(how.op.d, "col", single=True).places
+        self.rows = how.op.shape[0]
+        rows = places[0, :, 0]
+        lanes = rows % ROW
+        self._register = code.table((rows // ROW).tolist(), I64)
+        self._warp = code.table((lanes // LANES).tolist(), I64)
+        self._lane = code.table((lanes % LANES).tolist(), I64)
+        self._panel = code.table((places[:, 0, 0] // ROW).tolist(), I64)
+        items = items_of(how.op.d, "col", single=True)
+        self._hardware = Panels(code, d, items, how.op.d.container)
+        kept = select(scale_d == 0, code.constant(0, I32), -1)
+        self._kept, self._kept_wide = kept, convert(kept, I64)
+
+    def _pair(self, panel: Value, row: Value, plane: bool) -> list[Memory]:
+        """Where four lanes of each of two registers are, or of their plane 0."""
+        registers = self.registers
+        first = self._panel[panel] + self._register[row] + registers.d_first
+        found = []
+        for step in (0, 1):
+            place = registers.table[(first + step) * 2 + int(plane)]
+            start = registers.addresses[self._warp[row]] + place
+            found.append(memory_at(self.code, start + self._lane[row] * 4, I32))
+        return found
+
+    def begin(self, panel: Value) -> None:
+        """Read C of eight columns, its second values, and the hardware's D."""
+        code, parts, count = self.code, self.parts, self.rows * PANEL
+        order = [each for lane in range(4) for each in (lane, 4 + lane)]
+        with code.loop(self.rows) as row:
+            at = row * PANEL
+            even, odd = self._pair(panel, row, False)
+            c = picked(even.lanes(0, 4), order, odd.lanes(0, 4)) & self._kept
+            parts.c[at] = c
+            parts.d[at] = self._hardware.read(panel, row)
+            even, odd = self._pair(panel, row, True)
+            words = [
+                picked(even.lanes(LANES * p, 4), order, odd.lanes(LANES * p, 4))
+                for p in range(4)
+            ]
+            upper = _joined(
+                shift_unsigned(words[0], 16) | (words[1] & -0x10000),
+                shift_unsigned(words[2], 16) | (words[3] & -0x10000),
+            )
+            lower = _joined(
+                (words[0] & 0xFFFF) | (words[1] << 16),
+                (words[2] & 0xFFFF) | (words[3] << 16),
+            )
+            parts.c2[at] = upper & self._kept_wide
+            parts.c2[at + count] = lower & self._kept_wide
+
+    def end(self, panel: Value) -> None:
+        """Write the second values of D of eight columns."""
+        code, parts, count = self.code, self.parts, self.rows * PANEL
+        with code.loop(self.rows) as row:
+            at = row * PANEL
+            upper, lower = parts.d2.lanes(at), parts.d2.lanes(at + count)
+            words = []
+            for shift in (0, 32):
+                top = convert(shift_unsigned(upper, shift), I32)
+                bottom = convert(shift_unsigned(lower, shift), I32)
+                words.append((top << 16) | (bottom & 0xFFFF))
+                words.append((top & -0x10000) | shift_unsigned(bottom, 16))
+            even, odd = self._pair(panel, row, True)
+            for plane in range(self.how.planes):
+                word = words[plane] if plane < 4 else words[0].lift(0)
+                even[plane * LANES] = picked(word, range(0, PANEL, 2))
+                odd[plane * LANES] = picked(word, range(1, PANEL, 2))
+
+
+def _joined(low: Value, high: Value) -> Value:
+    """Two words of 32 bits as one of 64."""
+    return convert(low, I64, signed=False) | (convert(high, I64, signed=False) << 32)
 
 
 def _parted(how: Product, work: Memory) -> _Parts:
@@ -242,6 +376,24 @@ class _Reader:
         major = MAJORS[trans]
         return from_shared(self.code, self.how.op, name, word, shared, major, flipped)
 
+    def window(self, name: str) -> tuple[Value, Value]:
+        """A part of shared memory that A or B is in: its first byte, and its end."""
+        code, op = self.code, self.how.op
+        rows, k = extent(op, name.upper())
+        trans = self.ways.trans_a if name == "a" else self.ways.trans_b
+        along, across = (rows, k) if trans else (k, rows)
+        last = 0 if self.ways.a_from_registers else 1
+        word = self._descriptors[0 if name == "a" else last]
+        steps = steps_of(code, word, MAJORS[trans], self._status)  # type: ignore[arg-type]
+        wide = code.constant(along * op.types[name].bits // 8 - 1, I64)
+        spans = wide >> steps.log_span
+        far = spans * steps.to_span + ((across - 1) // LINES) * steps.to_lines
+        end = steps.start + far + (code.constant(LINES, I64) << steps.log_span)
+        first = steps.start & -REPEAT
+        whole = (end + (REPEAT - 1)) & -REPEAT
+        most = self._size & -(4 * LANES)
+        return first, smaller(whole, most)
+
     def sides(
         self, shared: Memory, inputs: Memory, *, flipped: bool
     ) -> dict[str, Side]:
@@ -271,16 +423,27 @@ def _second_of_operand(
     if name == "a" and reader.ways.a_from_registers:
         return registers.second_of_a(goal)
     count = how.sizes[name] * how.bits(name) // 32
-    # Where a side has its elements does not depend on the memory that it is read from.
-    items = reader.in_shared(name, memory_at(code, shadows[0], I8)).items
-    held = held_by(code, how, name, count, items)
+    first, last = reader.window(name)
+    some = code.variable(code.constant(0, I32).in_all_lanes(LANES))
+    with code.loop(how.planes) as plane:
+        memory = memory_at(code, shadows[plane], I8)
+        with code.loop(last, start=first, step=4 * LANES) as place:
+            words = memory.after(place).view(I32).lanes(0, LANES)
+            some.value = some.value | words
+    has = code.variable(code.constant(0, I32))
+    with code.when(any_lane(some.value != 0)):
+        # Where a side has its elements does not depend on the memory that it is in.
+        items = reader.in_shared(name, memory_at(code, shadows[0], I8)).items
+        held = held_by(code, how, name, count, items)
 
-    def read(plane: Value, goal: Memory) -> None:
-        side = reader.in_shared(name, memory_at(code, shadows[plane], I8))
-        with code.loop(count, step=8) as at:
-            goal[at] = side.memory.lanes(at)
+        def read(plane: Value, goal: Memory) -> None:
+            side = reader.in_shared(name, memory_at(code, shadows[plane], I8))
+            with code.loop(count, step=8) as at:
+                goal[at] = side.memory.lanes(at)
 
-    return gather(code, how, name, held, read, goal)
+        found = gather(code, how, name, held, read, goal)
+        has.value = convert(found, I32, signed=False)
+    return has.value != 0
 
 
 class _Registers:
@@ -290,6 +453,7 @@ class _Registers:
         self, code: Code, how: Product, ways: Ways, warps: Memory, table: Memory
     ) -> None:
         self._code, self._how, self._table = code, how, table
+        self.table, self.addresses = table, warps
         op = how.op
         self.a_count = op.a.registers if ways.a_from_registers else 0
         self.inputs_count = self.a_count + op.sparse
@@ -329,6 +493,10 @@ class _Registers:
         held = self._code.scratch(I32, max(1, count) * ROW)
         self._copy(first, count, held, None)
         return held
+
+    def put(self, d: Memory) -> None:
+        """Write D to its registers."""
+        self._copy(self.d_first, self.d_count, d, None, out=True)
 
     def inputs(self) -> Memory:
         """A and metadata, as far as they are in registers."""

@@ -18,6 +18,14 @@ SHARED_STEP = layout.BLOCK_BYTES + 24
 """i64: how far apart the planes of shared memory are."""
 LOCAL_STEP = layout.BLOCK_BYTES + 32
 """The same of local memory.  That of a segment is its last word in the table."""
-WARPS_AT = layout.BLOCK_BYTES + 64
+PRODUCTS = layout.BLOCK_BYTES + 40
+"""In the first plane: pointer to what makes second values of ``wgmma``, by form."""
+CLUSTER = layout.BLOCK_BYTES + 48
+"""Pointer to the record of a cluster whose memories are those of the plane."""
+PLANES = layout.BLOCK_BYTES + 56
+"""In the first plane: i64: how many planes there are."""
+OWN = layout.BLOCK_BYTES + 64
+"""In the first plane: 64 bytes for what else a watch lets code find."""
+WARPS_AT = layout.BLOCK_BYTES + 128
 """The shadows of warps: only where their local memory is."""
 WARP_BYTES = 256

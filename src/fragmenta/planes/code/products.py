@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -24,6 +24,13 @@ QUARTER = 16
 """Bits of an element that four planes make a word of."""
 
 
+class Ends(NamedTuple):
+    """What is done with C and D before and after each panel of eight columns."""
+
+    begin: Callable[[Value], None]
+    end: Callable[[Value], None]
+
+
 class Product(NamedTuple):
     """Which instruction it is, and how large its matrices are."""
 
@@ -35,6 +42,8 @@ class Product(NamedTuple):
     already, their second values are not."""
     most: int = 4
     """How many words of a second value the algebra uses, at most."""
+    ends: Ends | None = None
+    """What reads C and writes D, if one panel of them is in memory at a time."""
 
     @property
     def matrices(self) -> int:
@@ -55,7 +64,7 @@ class Product(NamedTuple):
     def sizes(self) -> dict[str, int]:
         """How many elements the operands have."""
         model, many = self.model, self.matrices
-        end = self.rows * self.columns
+        end = self.rows * (self.columns if self.ends is None else LANES)
         return {
             "a": self.rows * model.stored,
             "b": many * self.columns * model.k,
@@ -162,22 +171,23 @@ def each_eight(code: Code, how: Product) -> Iterator[Eight]:
     """Every row of the result, eight columns at a time."""
     model, m = how.model, how.op.shape[0]
     panels, a_panels = how.columns // LANES, m // LANES
-    with (
-        code.loop(how.matrices) as matrix,
-        code.loop(panels) as panel,
-        code.loop(m) as row,
-    ):
-        panel_a = matrix * a_panels + (row >> 3)
+    with code.loop(how.matrices) as matrix, code.loop(panels) as panel:
         panel_b = matrix * panels + panel
-        yield Eight(
-            matrix * m + row,
-            panel_a * (model.stored * LANES) + (row & (LANES - 1)),
-            panel_b * (model.k * LANES),
-            (panel_b * m + row) * LANES,
-            panel_a,
-            panel_b,
-            row & (LANES - 1),
-        )
+        if how.ends is not None:
+            how.ends.begin(panel_b)
+        with code.loop(m) as row:
+            panel_a = matrix * a_panels + (row >> 3)
+            yield Eight(
+                matrix * m + row,
+                panel_a * (model.stored * LANES) + (row & (LANES - 1)),
+                panel_b * (model.k * LANES),
+                (row if how.ends is not None else panel_b * m + row) * LANES,
+                panel_a,
+                panel_b,
+                row & (LANES - 1),
+            )
+        if how.ends is not None:
+            how.ends.end(panel_b)
 
 
 # ── second values in planes ─────────────────────────────────────────────────

@@ -63,6 +63,9 @@ RUN_TRACES: Final = 112  #: pointer to (i64 cluster, i64 end of its turns) for e
 RUN_ROOM: Final = 120  #: i64: clusters that the list has room for
 RUN_GRID: Final = 128  #: 3 x i64: the blocks of the grid along x, y and z
 RUN_SHAPE: Final = 152  #: 3 x i64: the blocks of a cluster
+RUN_FIRST: Final = 176  #: i32: whether Python keeps the first cluster of the grid
+CLEAN_FIRST: Final = 2
+"""What RUN_FIRST is if it has ended, and Python has to do nothing else."""
 RUN_BYTES: Final = 192
 
 RENEW_KIND: Final = 0  #: i64: one of the kinds below
@@ -176,6 +179,7 @@ PRODUCT_ISSUED: Final = 56  #: i32: how many warps have issued it
 PRODUCT_STATUS: Final = 60  #: i32: why it could not run; 0: nothing is wrong
 PRODUCT_ORDINAL: Final = 64  #: i64: its place among all work in flight, plus 1; 0: none
 PRODUCT_WARP: Final = 72  #: i32: the warp that issued it last
+PRODUCT_DONE: Final = 76  #: i32: whether an observer has written D, to the last bit
 PRODUCT_BYTES: Final = 128
 
 # A form is the same for all blocks of a launch.  Python makes it at its first use.

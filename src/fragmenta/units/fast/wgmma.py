@@ -253,7 +253,11 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
     goal = pointer_at(code, bound, layout.BOUND_INPUTS)
     _each_warp(code, group, form, inputs, goal)
     here = Ready(code, state, group, product, form, bound, bundle, late)
-    status = here.multiply()
+    done = _word(code, product, layout.PRODUCT_DONE)[0] != 0
+    found = code.variable(code.constant(0, I32))
+    with code.when(~done):
+        found.value = here.multiply()
+    status = found.value
     with code.when(status != 0):
         _word(code, product, layout.PRODUCT_STATUS)[0] = status
     with code.when(status == 0):
@@ -371,6 +375,7 @@ class Given:
             (layout.PRODUCT_SITE, step.word(step.event, layout.EVENT_SITE)[0]),
             (layout.PRODUCT_ISSUED, number.lift(0)),
             (layout.PRODUCT_STATUS, number.lift(0)),
+            (layout.PRODUCT_DONE, number.lift(0)),
         ):
             step.word(product, offset)[0] = word
         group.word(layout.GROUP_QUEUED)[0] = number + 1
