@@ -19,7 +19,14 @@ from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.seconds import Seconds, kind_of
-from fragmenta.numerics.words import COUNTED, formula, number, operand_count
+from fragmenta.numerics.words import (
+    COUNTED,
+    PRODUCTS,
+    formula,
+    number,
+    operand_count,
+    product_words,
+)
 from fragmenta.ptx.module import Instruction, Module, Source
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
@@ -223,6 +230,8 @@ class Moment(NamedTuple):
                 return "a word that nobody had written"
             return f"{value} is given to {self.instruction.opcode}"
         made = formula(self.instruction, self.operands, self.value)
+        if self.instruction.opcode in PRODUCTS and self.kind == Birth.INVALID:
+            made = product_words(self.operands, self.operand)
         return {
             Birth.OVERFLOW: f"overflow: {made}",
             Birth.DIVISION: f"division by zero: {made}",
