@@ -197,8 +197,8 @@ class NumericsAlgebra(Algebra):
                 each.seconds = decoded(data, planes, each.format)
         found.products = self._products.statistics()
         found.chain = self._products.chain()
-        for each in found.products:
-            found.records[each.number] = record_of(each)
+        for product in found.products:
+            found.records[product.number] = record_of(product)
         self._products = LaunchProducts(self.planes)
         self._tables, self._nodes, self._times = [], [], []
 

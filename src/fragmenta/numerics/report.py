@@ -32,6 +32,7 @@ from fragmenta.simt.context import Shape
 from fragmenta.simt.naming import array as array_name
 from fragmenta.simt.naming import element as element_name
 
+
 class Thread(NamedTuple):
     """A thread, and how often it had been at the instruction."""
 

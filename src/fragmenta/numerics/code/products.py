@@ -803,24 +803,7 @@ class _Bin:
         self.memory[at.BIN_FIELDS.index(name)] = value
 
 
-_SUMS = (
-    "added",
-    "size",
-    "total",
-    "values",
-    "alignment",
-    "alignment_size",
-    "keep",
-    "keep_size",
-    "rounding",
-    "rounding_size",
-    "elements",
-    "odd",
-    "sampled",
-    "differing",
-    "nonzero",
-    "vanished",
-)
+_SUMS = at.FIELDS[1 : at.FIELDS.index("worst")]
 """What is summed over the elements of an instruction."""
 
 
