@@ -17,6 +17,12 @@ from numpy.typing import NDArray
 from fragmenta.errors import BadCall, nearest
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
+from fragmenta.numerics.products import (
+    Chain,
+    ProductStatistics,
+    Promotion,
+    promotion,
+)
 from fragmenta.numerics.seconds import Seconds, kind_of
 from fragmenta.numerics.words import (
     COUNTED,
@@ -433,6 +439,15 @@ class Numerics:
     """The elements of all arrays."""
     lost_nodes: int = 0
     module: Module | None = field(default=None, repr=False)
+    products: list[ProductStatistics] = field(default_factory=list, repr=False)
+    """What each instruction lost that multiplies matrices: by step, and over k."""
+    chain: Chain | None = field(default=None, repr=False)
+    """The operands of one of their accumulators."""
+
+    @cached_property
+    def promotion(self) -> Promotion | None:
+        """What promoting its accumulators to f32 would save, if that is a bit or more."""
+        return promotion(self.chain)
 
     def __getitem__(self, name: str) -> Output:
         for key, each in self.outputs.items():
@@ -575,7 +590,9 @@ def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numeric
         if each.segment.elements is not None
     }
     return Numerics(
-        kernel, outputs, sites, births, notes, inputs, shapes, found.lost_nodes, module
+        kernel, outputs, sites, births, notes, inputs, shapes, found.lost_nodes, module,
+        products=found.products,
+        chain=found.chain,
     )
 
 
