@@ -857,7 +857,7 @@ class _Bin:
         self.memory[at.BIN_FIELDS.index(name)] = value
 
 
-_SUMS = at.FIELDS[at.FIELDS.index("elements") : at.FIELDS.index("rounding_size") + 1]
+_SUMS = at.FIELDS[1 : at.FIELDS.index("worst")]
 """What is summed over the elements of an instruction."""
 
 

@@ -155,7 +155,8 @@ def gather(
                 _cleared_before(code, how, name, goal, number, has.value == 0)
             has.value = code.constant(1, I32)
             _joined(code, how, name, held, len(planes), goal, number)
-    return has.value != 0
+    there: Value = has.value != 0
+    return there
 
 
 def _cleared_before(
