@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from fragmenta import ptx
+from fragmenta.commands import app
 from fragmenta.errors import BadCall, KernelFault
+from fragmenta.evidence.testing import launcher
 from fragmenta.launch.kernel import Kernel
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.report import Numerics
@@ -290,7 +294,7 @@ def test_numerics_is_not_asked_of_a_cluster_of_machines() -> None:
         made.launch(1, 32, [0, 0, 1], numerics=True, client=object())
 
 
-RECORDED = some(every_launch(), 24, 5)
+RECORDED = some(every_launch(), 72, 5)
 
 
 @pytest.mark.parametrize("launch", RECORDED, ids=[each.identity for each in RECORDED])
@@ -307,3 +311,29 @@ def test_recorded_launches_keep_their_bits_and_no_nan_is_invented(launch: Any) -
             way.outputs.get(output.name, (0, ""))[0] for way in found.numerics.births
         )
         assert named <= output.nan + output.infinite
+
+
+def test_the_command_reports_what_is_lost(tmp_path: Path) -> None:
+    file, found = tmp_path / "k.ptx", tmp_path / "k.sarif"
+    file.write_text(HEAD + ONE.format(body="rcp.rn.f32 %f1, %f3;"))
+    words = ["launch", str(file), "--block", "32", "--arg", "zeros:f32:32"]
+    words += ["--arg", "ones:f32:32", "--arg", "u32:1", "--numerics"]
+    said = CliRunner().invoke(app, [*words, "--sarif", str(found)])
+    assert said.exit_code == 0  # an infinity is a warning
+    assert "division by zero: rcp(0) = inf" in said.output
+    (result,) = json.loads(found.read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "infinity"
+    told = CliRunner().invoke(app, [*words, "--json"])
+    numerics = json.loads(told.stdout)["numerics"]
+    assert numerics["births"][0]["way"][0]["kind"] == "division"
+    assert [each["rule"] for each in numerics["problems"]] == ["infinity"]
+
+
+def test_the_fixture_of_pytest_takes_numerics() -> None:
+    cpu = launcher("cpu")
+    x, y = np.zeros(32, np.float32), np.ones(32, np.float32)
+    text = HEAD + ONE.format(body="lg2.approx.f32 %f1, %f3;")
+    cpu.launch(text, "f", 1, 32, [x, y, 1], numerics=True)
+    last = getattr(cpu, "last", None)
+    assert last is not None
+    assert last.numerics.births[0].born.kind == Birth.DIVISION

@@ -126,7 +126,7 @@ class Operands(NamedTuple):
     """(…, m, k), as stored if it is sparse"""
     b: Bits
     c: Bits
-    index: Bits | None
+    index: Bits | None  # type: ignore[assignment]
     scale_a: Bits | None
     scale_b: Bits | None
 

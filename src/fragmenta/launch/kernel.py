@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from fragmenta.launch.repeating import Repeats
     from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
     from fragmenta.launch.targets import Comparison
+    from fragmenta.numerics.report import Numerics
     from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
 
@@ -296,8 +297,7 @@ class Kernel:
             complete=runs.complete,
             fault=runs.fault,
             counters=_counted(runs.launch, counts),
-            numerics=repeats
-            and repeats.report(algebra, runs.launch, self.function.shown),
+            numerics=_lost(repeats, algebra, runs.launch, self.function.shown),
         )
         if not reports:
             made.raise_errors()
@@ -379,6 +379,13 @@ def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
         launch.shape,
         launch.dynamic,
     )
+
+
+def _lost(
+    repeats: Repeats | None, algebra: Algebra | None, launch: Launch, kernel: str
+) -> Numerics | None:
+    """What a launch lost, if it was asked."""
+    return None if repeats is None else repeats.report(algebra, launch, kernel)
 
 
 def _spread(

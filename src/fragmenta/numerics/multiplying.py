@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +126,7 @@ class LaunchProducts:
         ranks = [each.rank for each in work.blocks]
         pair = len(ranks) == 2
 
-        def one(parts: list[NDArray[np.generic]]) -> NDArray[np.generic]:
+        def one(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
             return np.stack(parts) if pair else parts[0]
 
         cells = [memory(warp, work.event, each).operand() for each in work.blocks]
@@ -146,8 +147,8 @@ class LaunchProducts:
             work.op,
             watch.launch.target,
             self._algebra,
-            hardware,  # type: ignore[arg-type]
-            planes,  # type: ignore[arg-type]
+            hardware,
+            planes,
             work.given,
             where,
         )

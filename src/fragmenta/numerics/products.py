@@ -207,10 +207,7 @@ class ProductStatistics:
 
     def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
-        names = ("number", "target", "executions", "elements", "not_finite", "added")
-        names += ("size", "worst_added", "total", "worst_total", "values", "products")
-        found: dict[str, object] = {name: getattr(self, name) for name in names}
-        found |= {"vanished": self.vanished, "longest": self.longest}
+        found: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
         found["instruction"] = str(self.op)
         found["split"] = dict(vars(self.split))
         found["curve"] = [
@@ -222,6 +219,24 @@ class ProductStatistics:
             where = ("error", "exact", "row", "column", "k", "block", "warp")
             found["worst"] = {name: getattr(worst, name) for name in where}
         return found
+
+
+_PLAIN = (
+    "number",
+    "target",
+    "executions",
+    "elements",
+    "not_finite",
+    "added",
+    "size",
+    "worst_added",
+    "total",
+    "worst_total",
+    "values",
+    "products",
+    "vanished",
+    "longest",
+)
 
 
 def statistics(tables: Iterable[ProductTable]) -> list[ProductStatistics]:
@@ -260,8 +275,12 @@ def _merged(
     worst = max(range(len(found)), key=lambda place: found[place]["worst"])
     split = Split(
         int(total("sampled")),
-        *(total(name) for name in ("alignment", "keep", "rounding")),
-        *(total(f"{name}_size") for name in ("alignment", "keep", "rounding")),
+        total("alignment"),
+        total("keep"),
+        total("rounding"),
+        total("alignment_size"),
+        total("keep_size"),
+        total("rounding_size"),
         int(total("differing")),
     )
     return ProductStatistics(
@@ -322,23 +341,26 @@ def _worst(
         return kept[name][:count].astype(dtype(kind).bits_dtype)
 
     index = kept["index"][: model.stored].astype(np.uint8) if model.sparse else None
-    scales: list[NDArray[np.generic] | None] = [None, None]
+    scales: dict[str, NDArray[np.generic]] = {}
     if model.scale:
-        names = ("scale_a", "scale_b")
-        scales = [bits(each, model.scale_vec, model.scale) for each in names]
-    places = ("row", "column", "depth", "block", "warp")
+        for name in ("scale_a", "scale_b"):
+            scales[name] = bits(name, model.scale_vec, model.scale)
     return WorstElement(
         op,
         target,
         of["worst"],
         of["worst_exact"],
-        *(int(of[f"worst_{name}"]) for name in places),
-        bits("a", model.stored, model.a),
-        bits("b", model.k, model.b),
-        int(of["worst_c"]),
-        int(of["worst_d"]),
-        index,
-        *scales,
+        row=int(of["worst_row"]),
+        column=int(of["worst_column"]),
+        k=int(of["worst_depth"]),
+        block=int(of["worst_block"]),
+        warp=int(of["worst_warp"]),
+        a=bits("a", model.stored, model.a),
+        b=bits("b", model.k, model.b),
+        c=int(of["worst_c"]),
+        d=int(of["worst_d"]),
+        index=index,
+        **scales,
     )
 
 

@@ -18,8 +18,21 @@ from numpy.typing import NDArray
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
+from fragmenta.numerics.products import (
+    Chain,
+    ProductStatistics,
+    Promotion,
+    promotion,
+)
 from fragmenta.numerics.seconds import Seconds, kind_of
-from fragmenta.numerics.words import COUNTED, formula, number, operand_count
+from fragmenta.numerics.words import (
+    COUNTED,
+    PRODUCTS,
+    formula,
+    number,
+    operand_count,
+    product_words,
+)
 from fragmenta.ptx.module import Instruction, Module, Source
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
@@ -223,6 +236,8 @@ class Moment(NamedTuple):
                 return "a word that nobody had written"
             return f"{value} is given to {self.instruction.opcode}"
         made = formula(self.instruction, self.operands, self.value)
+        if self.instruction.opcode in PRODUCTS and self.kind == Birth.INVALID:
+            made = product_words(self.operands, self.operand)
         return {
             Birth.OVERFLOW: f"overflow: {made}",
             Birth.DIVISION: f"division by zero: {made}",
@@ -443,6 +458,15 @@ class Numerics:
     module: Module | None = field(default=None, repr=False)
     again: Again | None = field(default=None, repr=False)
     """Runs the launch again, with other sites exact: see :meth:`blame`."""
+    products: list[ProductStatistics] = field(default_factory=list, repr=False)
+    """What each instruction lost that multiplies matrices: by step, and over k."""
+    chain: Chain | None = field(default=None, repr=False)
+    """The operands of one of their accumulators."""
+
+    @cached_property
+    def promotion(self) -> Promotion | None:
+        """What promoting its accumulators to f32 would save, if it is a bit or more."""
+        return promotion(self.chain)
 
     def __getitem__(self, name: str) -> Output:
         for key, each in self.outputs.items():
@@ -649,6 +673,8 @@ def numerics(
         found.lost_nodes,
         module,
         again,
+        products=found.products,
+        chain=found.chain,
     )
 
 

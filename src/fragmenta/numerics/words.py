@@ -22,6 +22,8 @@ COUNTED = {
     "restarted": "lose the exact value",
 }
 """What is counted at a site, in words for a number of elements."""
+PRODUCTS = ("mma", "wmma", "wgmma", "tcgen05")
+"""Instructions that multiply matrices."""
 _SIGNS = {"add": "+", "sub": "-", "mul": "x", "div": "/"}
 
 
@@ -62,3 +64,15 @@ def formula(instruction: Instruction, operands: Sequence[float], value: float) -
     if opcode in ("fma", "mad") and len(shown) == 3:
         return f"{shown[0]} x {shown[1]} + {shown[2]} = {result}"
     return f"{opcode}({', '.join(shown)}) = {result}"
+
+
+def product_words(operands: Sequence[float], k: int) -> str:
+    """How a NaN was born in a product of matrices.
+
+    >>> product_words((0.0, float("inf"), 1.0), 37), product_words((2.0, 1.0, 0.0), 0)
+    ('0 x inf at k = 37', 'inf - inf')
+    """
+    a, b = operands[:2]
+    if math.isnan(a * b):
+        return f"{number(a)} x {number(b)} at k = {k}"
+    return "inf - inf"

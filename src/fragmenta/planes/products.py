@@ -145,7 +145,7 @@ class Matrices(NamedTuple):
     b: NDArray[np.generic]
     c: NDArray[np.generic]
     d: NDArray[np.generic]
-    index: NDArray[np.generic] | None = None
+    index: NDArray[np.generic] | None = None  # type: ignore[assignment]
     scale_a: NDArray[np.generic] | None = None
     """(m, scales along k)"""
     scale_b: NDArray[np.generic] | None = None

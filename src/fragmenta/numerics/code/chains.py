@@ -7,6 +7,7 @@ connected are one chain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,8 @@ class Chains(NamedTuple):
 
     of: dict[tuple[str, int], int]
     """The chain of each product, by function and place."""
-    count: int
+    total: int
+    """How many chains there are."""
 
 
 _FOUND: WeakKeyDictionary[Program, Chains] = WeakKeyDictionary()
@@ -47,7 +49,7 @@ def multiplies(instruction: Instruction) -> bool:
     return instruction.opcode == "mma" or is_wgmma(instruction)
 
 
-def _roots(instructions: list[Instruction]) -> dict[int, int]:
+def _roots(instructions: Sequence[Instruction]) -> dict[int, int]:
     """A register for each product: that of its chain."""
     parents: dict[int, int] = {}
 
@@ -74,7 +76,7 @@ def _roots(instructions: list[Instruction]) -> dict[int, int]:
     return {place: root(goal) for place, goal in products.items()}
 
 
-def _copies(instructions: list[Instruction]) -> dict[int, list[int]]:
+def _copies(instructions: Sequence[Instruction]) -> dict[int, list[int]]:
     """The registers that each register is copied to."""
     found: dict[int, list[int]] = {}
     for each in instructions:

@@ -62,25 +62,8 @@ nearly exact values.  Of those that were split: sums and sums of absolute values
 alignment, the bits that each step keeps, and the last rounding add.  Then the worst
 element.
 """
-WHOLE = frozenset(
-    {
-        "executions",
-        "elements",
-        "nonzero",
-        "vanished",
-        "sampled",
-        "differing",
-        "odd",
-        "worst_row",
-        "worst_column",
-        "worst_depth",
-        "worst_block",
-        "worst_warp",
-        "worst_c",
-        "worst_d",
-        "deepest",
-    }
-)
+_PLACES = ("row", "column", "depth", "block", "warp", "c", "d")
+WHOLE = frozenset({*FIELDS[:7], *(f"worst_{each}" for each in _PLACES), "deepest"})
 """Those that are integers."""
 AT = {name: 8 * place for place, name in enumerate(FIELDS)}
 

@@ -42,7 +42,7 @@ class ProductStep(Step):
         every = chains(program)
         key = self.writer.unit.function.name, self.writer.index
         found[str(self.number)] = every.of.get(key, 0)
-        self.probes.remembered["chains"] = every.count
+        self.probes.remembered["chains"] = every.total
         return self.number
 
     def _multiplied(self) -> None:

@@ -47,6 +47,7 @@ from fragmenta.jit.trace import (
     each_lane,
     float_of,
     fma,
+    is_nan,
     larger,
     leading_zeros,
     select,
@@ -65,9 +66,12 @@ from fragmenta.numerics.code.double import (
     two_sum,
 )
 from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
+from fragmenta.numerics.code.layout import Birth
+from fragmenta.numerics.code.nodes import new_node
 from fragmenta.planes.code.gathering import memory_at
 from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
+from fragmenta.simt.library import POINTER
 
 LEAST_BITS = 1
 """The bits of a second value that is zero: the least f64, as no bits mean none."""
@@ -133,7 +137,6 @@ class _Writer:
         self.a = self._side("a", tiles.has_a, tiles.a, tiles.a2)
         self.b = self._side("b", tiles.has_b, tiles.b, tiles.b2)
         self.before = self.record["executions"]
-        self.begun = code.variable(code.constant(0, how.raw).in_all_lanes())
         site = convert(tiles.site, I64)
         known = select(site < MOST_SOURCES, site + 1, 0)
         own = site * sites.RECORD + (sites.HEAD + sites.AT["kept"])
@@ -143,6 +146,11 @@ class _Writer:
         self.digest = memory_at(code, tiles.data + place, I64)
         self.own = known.in_all_lanes()
         """Its site, as second values name it."""
+        depths = memory_at(code, self.head[at.DEPTHS // 8], I64)
+        count = self.head[at.CHAINS // 8]
+        self.place = select(tiles.chain < count, tiles.chain, count - 1)
+        self.depths, self.depth = depths, depths[self.place]
+        self.begun = code.variable(code.constant(0, how.raw).in_all_lanes())
 
     def write(self) -> Value:
         """All rows; then what the whole instruction adds to the record."""
@@ -320,6 +328,9 @@ class _Writer:
         most = select(abs(error) >= abs(old), abs(error), abs(old))
         source = select(abs(whole - error - old) > most, self._from_sides(here), source)
         self._put(here, d, nearly, usual, source)
+        odd = ~((d - d) == 0.0)
+        with code.when(any_lane(odd)):
+            _Births(self, here, c, d, nearly.upper).write(odd)
         self.digest[0] = self.digest[0] + total(bits_of(d))
         sums.note(here, error, whole, nearly.upper, usual)
         sums.keep(raw_c, raw_d)
@@ -520,13 +531,9 @@ class _Writer:
 
     def _depth(self) -> Value:
         """How many products its accumulator has, before this instruction."""
-        code, tiles = self.code, self.tiles
-        depths = memory_at(code, self.head[at.DEPTHS // 8], I64)
         begun = any_lane(self.begun.value != 0)
-        count = self.head[at.CHAINS // 8]
-        place = select(tiles.chain < count, tiles.chain, count - 1)
-        before = select(begun, depths[place], depths[place].lift(0))
-        depths[place] = before + self.how.model.k
+        before = select(begun, self.depth, self.depth.lift(0))
+        self.depths[self.place] = before + self.how.model.k
         deepest = self.record["deepest"]
         self.record["deepest"] = larger(deepest, before + self.how.model.k)
         return before
@@ -622,6 +629,108 @@ def _difference(d: Value, c: Value, product: _Sum) -> Value:
 
 def _low_of_difference(d: Value, c: Value) -> Value:
     return two_sum(d, c * -1.0).lower
+
+
+class _Births:
+    """Elements of D that are NaN or infinite: where each comes from."""
+
+    def __init__(
+        self, writer: _Writer, here: Eight, c: Value, d: Value, exact: Value
+    ) -> None:
+        self.writer, self.here, self.code = writer, here, writer.code
+        self.tiles, self.how = writer.tiles, writer.how
+        self.c, self.d = self._spilled(c), self._spilled(d)
+        self.exact = self._spilled(exact)
+
+    def _spilled(self, x: Value) -> Memory:
+        held = self.code.scratch(F64, LANES)
+        held[0] = x
+        return held
+
+    def write(self, odd: Value) -> None:
+        """Give each of them a node, which is in its second value."""
+        code, flags = self.code, self.code.scratch(I32, LANES)
+        flags[0] = convert(odd, I32, signed=False)
+        with code.loop(LANES) as lane, code.when(flags[lane] != 0):
+            node = self._node(lane)
+            upper = bits_of(self.exact[lane]) & -(1 << 32)
+            place, count = self.here.c + lane, self.how.sizes["d"]
+            self.tiles.d2[place] = upper | convert(node, I64, signed=False)
+            if self.how.words("d") > 1:
+                self.tiles.d2[place + count] = upper.lift(0)
+
+    def _second(self, has: Value, words: Memory, place: Value) -> Value:
+        """The node of an operand; 0 if it has none."""
+        found = self.code.variable(place.lift(0))
+        with self.code.when(has):
+            found.value = words[place] & 0xFFFFFFFF
+        return found.value
+
+    def _node(self, lane: Value) -> Value:
+        """The node: what was born here, or what came with an operand."""
+        code, tiles, here = self.code, self.tiles, self.here
+        c, d = self.c[lane], self.d[lane]
+        zero = lane.lift(0)
+        kind, parent = code.variable(zero), code.variable(zero)
+        k, x, y = code.variable(zero), code.variable(c), code.variable(c)
+        x.value, y.value = c.lift(0.0), c.lift(0.0)
+        with code.when(~((c - c) == 0.0)):
+            self._passed(kind, parent, tiles.has_c, tiles.c2, here.c + lane)
+        worst = code.variable(zero)
+        with code.loop(self.how.model.stored) as place:
+            own = here.a + place * LANES
+            column = self.writer._columns(here, place)
+            row = here.b + column * LANES + lane
+            a, b = self.writer.a.given[own], self.writer.b.given[row]
+            nan = is_nan(a) | is_nan(b)
+            product = a * b
+            odd = ~((product - product) == 0.0)
+            # A NaN says more than an infinity, and one that is born most.
+            rank = select(odd, zero.lift(1), 0)
+            rank = select(nan, rank.lift(2), rank)
+            rank = select(is_nan(product) & ~nan, rank.lift(3), rank)
+            with code.when((rank > worst.value) & ((kind.value == 0) | (rank == 3))):
+                worst.value = rank
+                k.value, x.value, y.value = column, a, b
+                with code.when(rank < 3):
+                    left = ~((a - a) == 0.0)
+                    self._passed(kind, parent, tiles.has_b, tiles.b2, row)
+                    with code.when(left):
+                        self._passed(kind, parent, tiles.has_a, tiles.a2, own)
+                    kind.value = select(worst.value < 2, zero, kind.value)
+        born = select(is_nan(d), zero.lift(int(Birth.INVALID)), int(Birth.OVERFLOW))
+        came = (worst.value == 1) & ~is_nan(d)
+        passed = select(parent.value == 0, zero.lift(int(Birth.GIVEN)), _PASSED)
+        found = select(came, passed, born)
+        found = select((kind.value != 0) & (worst.value < 3), kind.value, found)
+        parent.value = select(found == int(Birth.INVALID), zero, parent.value)
+        left_ = ~((x.value - x.value) == 0.0)
+        operand = select(left_, zero, zero.lift(1))
+        depth = select((c == 0.0) | is_nan(c), zero, self.writer.depth)
+        operand = select(found == int(Birth.INVALID), k.value + depth, operand)
+        operand = select(found == int(Birth.OVERFLOW), zero, operand)
+        third = (worst.value == 0) & (kind.value != 0)
+        operand = select(third, operand.lift(2), operand)
+        given = [tiles.site, found, parent.value, operand, tiles.block]
+        given += [tiles.warp * 32, self.writer.before]
+        table = self.code.builder.inttoptr(tiles.data.raw, POINTER)
+        return new_node(code, table, [*given, x.value, y.value, c, d])
+
+    def _passed(
+        self,
+        kind: Variable,
+        parent: Variable,
+        has: Value,
+        words: Memory,
+        place: Value,
+    ) -> None:
+        node = self._second(has, words, place)
+        parent.value = node
+        given = node.lift(int(Birth.GIVEN))
+        kind.value = select(node == 0, given, _PASSED)
+
+
+_PASSED = int(Birth.PASSED)
 
 
 class _Terms:
@@ -748,24 +857,7 @@ class _Bin:
         self.memory[at.BIN_FIELDS.index(name)] = value
 
 
-_SUMS = (
-    "added",
-    "size",
-    "total",
-    "values",
-    "alignment",
-    "alignment_size",
-    "keep",
-    "keep_size",
-    "rounding",
-    "rounding_size",
-    "elements",
-    "odd",
-    "sampled",
-    "differing",
-    "nonzero",
-    "vanished",
-)
+_SUMS = at.FIELDS[1 : at.FIELDS.index("worst")]
 """What is summed over the elements of an instruction."""
 
 

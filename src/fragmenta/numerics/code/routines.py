@@ -8,7 +8,7 @@ lanes at a time.  What is rare, such as a NaN, is done lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -116,11 +116,20 @@ class Beside(NamedTuple):
     masked: Routine
 
 
+Write = Callable[[Code, "Form", Record, list[Raw], Lanes], Value]
+"""Writes a routine; it returns the lanes in which something was born."""
+
+
 def beside(form: Form) -> Beside:
     """The routines beside an instruction."""
+    return made_of(form, _write)
+
+
+def made_of(form: Form, write: Write) -> Beside:
+    """The routines of a form: for all lanes, and for some of them."""
 
     def build(module: ir.Module, *, masked: bool) -> None:
-        _define(module, form, masked)
+        _define(module, form, masked, write)
 
     return Beside(
         Routine(form.name, partial(build, masked=False)),
@@ -128,7 +137,7 @@ def beside(form: Form) -> Beside:
     )
 
 
-def _define(module: ir.Module, form: Form, masked: bool) -> None:
+def _define(module: ir.Module, form: Form, masked: bool, write: Write) -> None:
     goals = [each for each in form.results if each.planes]
     given = [each for each in form.operands if each is not None]
     twins = [each for each in given if each.planes]
@@ -140,15 +149,20 @@ def _define(module: ir.Module, form: Form, masked: bool) -> None:
         mask = places.pop() if masked else code.constant(-1, I32)
         pointers = [code.builder.gep(warp, [each.raw]) for each in places]
         record = Record(code, warp, block, table, number)
-        count = len(form.sources) if form.sources else 1
-        lanes = Lanes(code, mask, masked)
-        record.begin(lanes, count)
-        work = Work(code, form, record, pointers, lanes)
-        with code.loop(LANES // CHUNK) as index:
-            work.chunk(index)
-        return work.end()
+        return write(code, form, record, pointers, Lanes(code, mask, masked))
 
     define(module, form.name + MASKED * masked, parameters, trace, I32)
+
+
+def _write(
+    code: Code, form: Form, record: Record, pointers: list[Raw], lanes: Lanes
+) -> Value:
+    """Exact values of results, part by part."""
+    record.begin(lanes, len(form.sources) if form.sources else 1)
+    work = Work(code, form, record, pointers, lanes)
+    with code.loop(LANES // CHUNK) as index:
+        work.chunk(index)
+    return work.end()
 
 
 class Work:

@@ -86,7 +86,8 @@ class NumericsStep(ProductStep):
     def decides(self) -> None:
         """A comparison, or a conversion to an integer."""
         opcode = self.instruction.opcode
-        self._beside(DECIDES if opcode == "cvt" else COMPARES)
+        if not {"num", "nan"} & set(self.instruction.qualifiers):
+            self._beside(DECIDES if opcode == "cvt" else COMPARES)
 
     def lost(self) -> None:
         """Bits of floats are changed: a new sign or exponent keeps the second value."""

@@ -123,6 +123,12 @@ def rounds(how: Product, name: str) -> list[range]:
     return [range(each, min(each + part.per, how.planes)) for each in starts]
 
 
+def _used(how: Product, name: str, number: int) -> tuple[int, ...]:
+    """The fields of an element that make words of a round, as far as they are used."""
+    quarters = fields(how.bits(name)).quarters
+    return quarters[: how.words(name) - number * len(quarters)]
+
+
 def gather(
     code: Code,
     how: Product,
@@ -149,7 +155,8 @@ def gather(
                 _cleared_before(code, how, name, goal, number, has.value == 0)
             has.value = code.constant(1, I32)
             _joined(code, how, name, held, len(planes), goal, number)
-    return has.value != 0
+    there: Value = has.value != 0
+    return there
 
 
 def _cleared_before(
@@ -185,7 +192,7 @@ def _joined(
         found = [convert(e.read(panel, row), I64, signed=False) for e in every]
         for element in range(per):
             place = ((panel * deep + row) * per + element) * LANES
-            for goal_number, quarter in enumerate(part.quarters):
+            for goal_number, quarter in enumerate(_used(how, name, number)):
                 low = element * bits + part.bits * quarter
                 word = found[0].lift(0)
                 for plane, each in enumerate(found):
@@ -218,12 +225,11 @@ def scatter(
         first = number * len(part.quarters) * count
         with code.loop(many) as panel, code.loop(deep) as row:
             at = (panel * deep + row) * LANES + first
-            words = [
-                source.lanes(at + place * count) for place in range(len(part.quarters))
-            ]
+            quarters = _used(how, "d", number)
+            words = [source.lanes(at + place * count) for place in range(len(quarters))]
             for place, panels in enumerate(every):
                 found = words[0].lift(0)
-                for word, quarter in zip(words, part.quarters, strict=True):
+                for word, quarter in zip(words, quarters, strict=True):
                     field = shift_unsigned(word, part.bits * place) & mask
                     found = found | (field << (part.bits * quarter))
                 panels.write(panel, row, convert(found, of))

@@ -13,8 +13,9 @@ registers beside them, those of shared memory in its shadows::
 
 ``warps`` are the addresses of four warps, ``shadows`` those of shared memory in each
 plane.  ``writes`` says whether the hardware's D is written to the registers.  The
-result is 1 if it could be computed.  The table has a pair for each register of A, of metadata, and of D: its place in
-a warp, and that of its plane 0, -1 if it has none.  ``work`` is memory for matrices.
+result is 1 if it could be computed.  The table has a pair for each register of A, of
+metadata, and of D: its place in a warp, and that of its plane 0, -1 if it has none.
+``work`` is memory for matrices.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def group_product(
     trace = partial(_trace, how, algebra, ways)
     name = f"{algebra.name}_group_product"
     calls = {_HARDWARE: hardware.traced}
-    return Traced(name, parameters, trace, I32, calls)  # type: ignore[arg-type]
+    return Traced(name, parameters, trace, I32, calls)
 
 
 def _hardware(op: Instruction, target: str, ways: Ways) -> WarpgroupFunction:
@@ -161,7 +162,7 @@ def _trace(
     work: Memory,
     *numbers: Value,
 ) -> Value:
-    *numbers, writes = numbers  # type: ignore[assignment]
+    *rest, writes = numbers
     op, model = how.op, how.model
     parts = _parted(how, work)
     registers = _Registers(code, how, ways, warps, table)
@@ -174,7 +175,8 @@ def _trace(
     if not panels:
         d = code.scratch(I32, registers.d_count * ROW)
         _copied(code, d, c, registers.d_count * ROW)
-    given = [d, inputs, descriptors, shared, size, metadata, selectors]
+    given: list[Memory | Value] = [d, inputs, descriptors, shared, size]
+    given += [metadata, selectors]
     steps = [code.constant(number, I64) for number in (ROW, LANES)]
     failed = _called(code, address_of_call(code, _HARDWARE), [*given, *steps])
     status = code.variable(code.constant(0, I32))
@@ -210,7 +212,7 @@ def _trace(
         parts.c2,
         parts.d2,
         *has,
-        *numbers,
+        *rest,
     )
     made = convert(algebra.product(code, how, tiles), I32, signed=False)
     if not panels:
@@ -443,7 +445,8 @@ def _second_of_operand(
 
         found = gather(code, how, name, held, read, goal)
         has.value = convert(found, I32, signed=False)
-    return has.value != 0
+    there: Value = has.value != 0
+    return there
 
 
 class _Registers:

@@ -17,8 +17,17 @@ from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, routine
 from fragmenta.units.fast import layout as fast
 
-ENTRY = ("function", "table", "shadows", "work", "data", "site", "chain")
-ENTRY += ("chains", "eager")
+ENTRY = (
+    "function",
+    "table",
+    "shadows",
+    "work",
+    "data",
+    "site",
+    "chain",
+    "chains",
+    "eager",
+)
 """The numbers of an entry."""
 MOST_FORMS = 256
 """Forms that have entries; others are Python's."""

@@ -86,7 +86,8 @@ class Product(NamedTuple):
     @property
     def raw(self) -> Type:
         """The type of raw bits."""
-        return I64 if self.model.accumulator == "f64" else I32
+        found: Type = I64 if self.model.accumulator == "f64" else I32
+        return found
 
 
 def words(bits: int, planes: int) -> int:
@@ -105,7 +106,7 @@ class Tiles(NamedTuple):
     b: Memory
     c: Memory
     d: Memory
-    index: Memory | None
+    index: Memory | None  # type: ignore[assignment]  # hides tuple.index
     scale_a: Memory | None
     scale_b: Memory | None
     a2: Memory

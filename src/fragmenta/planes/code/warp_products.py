@@ -149,7 +149,7 @@ def warp_product(op: Op, target: str, algebra: ProductAlgebra) -> Traced:
     }
     trace = partial(_trace, how, algebra)
     name = f"{algebra.name}_warp_product"
-    return Traced(name, parameters, trace, returns=I32)  # type: ignore[arg-type]
+    return Traced(name, parameters, trace, returns=I32)
 
 
 def _trace(
@@ -189,12 +189,22 @@ def _trace(
     seconds["d"] = code.scratch(I64, how.words("d") * how.sizes["d"])
     index, _ = columns_of(code, given)
     number = convert(warp[layout.WARP_NUMBER // 4], I64)
+    scale_a, scale_b = (scales_of(code, given, side) for side in sides.values())
     tiles = Tiles(
-        *(bits[name] for name in NAMES),
+        bits["a"],
+        bits["b"],
+        bits["c"],
+        bits["d"],
         index,
-        *(scales_of(code, given, side) for side in sides.values()),
-        *(seconds[name] for name in NAMES),
-        *has,
+        scale_a,
+        scale_b,
+        seconds["a"],
+        seconds["b"],
+        seconds["c"],
+        seconds["d"],
+        has[0],
+        has[1],
+        has[2],
         data,
         site,
         number * table[1] + table[0],
