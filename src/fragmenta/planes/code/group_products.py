@@ -13,8 +13,9 @@ registers beside them, those of shared memory in its shadows::
 
 ``warps`` are the addresses of four warps, ``shadows`` those of shared memory in each
 plane.  ``writes`` says whether the hardware's D is written to the registers.  The
-result is 1 if it could be computed.  The table has a pair for each register of A, of metadata, and of D: its place in
-a warp, and that of its plane 0, -1 if it has none.  ``work`` is memory for matrices.
+result is 1 if it could be computed.  The table has a pair for each register of A, of
+metadata, and of D: its place in a warp, and that of its plane 0, -1 if it has none.
+``work`` is memory for matrices.
 """
 
 from __future__ import annotations
