@@ -290,8 +290,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(BIN)/python
-	@echo "installing fragmenta: numpy, llvmlite, typer (about 100 MB)"
-	$(PIP) --editable .
+	@echo "installing fragmenta into $(VENV): numpy, llvmlite, ml_dtypes, typer, rich"
+	@echo "pip downloads wheels of about 100 MB; its progress follows (minutes on a slow line)"
+	$(BIN)/python $(filter-out --quiet,$(INSTALL)) --progress-bar on --editable .
 	touch $@
 
 # The assembler of an older toolkit is a second judge; it stands beside the newest one.

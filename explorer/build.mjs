@@ -1,5 +1,6 @@
 // Builds the page: checks the types, bundles the script, fills the shell in, and
-// has Python put the records into it.  PYTHON names the interpreter.
+// has Python put the records into it.  PYTHON names the interpreter.  With --script, the
+// page keeps the records that it has, which is enough after a change of the script.
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -59,10 +60,18 @@ const filled = read("page.html").replace(
   /%(DIGEST|STYLE|SCRIPT)%/g,
   (_, name) => slots[name],
 );
-writeFileSync(page, filled);
-const environment = { ...process.env, PYTHONPATH: join(root, "src") };
-execFileSync(python(), ["-m", "fragmenta.view.explorer_data"], {
-  env: environment,
-  stdio: "inherit",
-});
+if (process.argv.includes("--script")) {
+  const record = /(?<=<script type="text\/plain" id="(\w+)">)[^<]*/g;
+  const kept = new Map(
+    [...readFileSync(page, "utf8").matchAll(record)].map(([text, id]) => [id, text]),
+  );
+  writeFileSync(page, filled.replace(record, (_, id) => kept.get(id)));
+} else {
+  writeFileSync(page, filled);
+  const environment = { ...process.env, PYTHONPATH: join(root, "src") };
+  execFileSync(python(), ["-m", "fragmenta.view.explorer_data"], {
+    env: environment,
+    stdio: "inherit",
+  });
+}
 console.log(`${page}: ${Math.round(readFileSync(page).length / 1024)} KiB`);

@@ -3,13 +3,13 @@
 import { unpack, type Catalogue } from "./records/catalogue.js";
 import { announce, byId, h } from "./page/dom.js";
 import { Explorer, type Change } from "./page/explorer.js";
-import { FILL_NAMES, showResult, targetSelect } from "./views/explain.js";
+import { FILL_NAMES, showFill, showResult, targetSelect } from "./views/explain.js";
 import { showFacts } from "./views/facts.js";
 import { Figure } from "./views/figure.js";
 import { keepAddress, writeAddress } from "./page/history.js";
 import { listenToLeaps } from "./views/leaps.js";
 import { listenToLane, showElement, showLane } from "./views/inspector.js";
-import { closeNotice, showNotice } from "./page/notice.js";
+import { closeNotice, closeRemarks, showNotice } from "./page/notice.js";
 import { Picker } from "./views/picker.js";
 import { Player } from "./views/player.js";
 import { listenToPrinting } from "./views/printing.js";
@@ -63,15 +63,26 @@ function keepHeight(): void {
 
 function showHead(explorer: Explorer, change: Change): void {
   if (change === "instruction") showFacts(explorer);
-  if (change !== "pointer") showTools(explorer);
+  if (change === "instruction" || change === "picture") showTools(explorer);
+}
+
+let pinned: State["pinned"] = null;
+
+/** Whether another element is pinned than the last time. */
+function pinnedAnew({ state }: Explorer): boolean {
+  const other = state.pinned !== pinned;
+  pinned = state.pinned;
+  return other && pinned !== null;
 }
 
 function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
+  if (change === "view") return;
   if (change === "instruction") {
     const wrongTab = tabs.settle();
     const linked = wrongTab && !explorer.picked ? [wrongTab] : [];
     showNotice([...explorer.complaints, ...linked], explorer.remarks);
   }
+  if (change === "picture" || (change === "pointer" && pinnedAnew(explorer))) closeRemarks();
   showElement(explorer);
   showResult(explorer, byId("result"));
   showLane(explorer);
@@ -85,7 +96,8 @@ function listenToTools(explorer: Explorer): void {
     select.addEventListener("change", () => explorer.update(change(select.value)));
   };
   byId("values").addEventListener("change", () => {
-    explorer.own.begin(byId<HTMLSelectElement>("values").value as State["fill"]);
+    const { value } = byId<HTMLSelectElement>("values");
+    if (value !== "own") explorer.own.begin(value as State["fill"]);
   });
   // A link holds few values of one's own: the others would be gone without a word.
   window.addEventListener("beforeunload", (event) => {
@@ -98,7 +110,7 @@ function listenToTools(explorer: Explorer): void {
 
 function showTools(explorer: Explorer): void {
   const { state } = explorer;
-  byId<HTMLSelectElement>("values").value = state.fill;
+  showFill(explorer, byId<HTMLSelectElement>("values"));
   byId<HTMLSelectElement>("show").value = state.accumulator;
   byId<HTMLSelectElement>("colour").value = state.colour;
   byId<HTMLSelectElement>("sparse").value = explorer.sparseForm;

@@ -111,7 +111,8 @@ export const TESTS = {
       document.getElementById("own-said").textContent.startsWith("a.npy: 16 × 16"),
     );
     assert.match(await text(page, "#panel .outcome"), /^D\s+32\s/);
-    assert.match(await text(page, ".own"), /not in the link/);
+    await page.waitForFunction(() => /own=/.test(location.hash));
+    assert.match(await text(page, ".own"), /These values are in the link/);
     assert.doesNotMatch(await where(page), /set=/);
     await page.click("#own-reset");
     assert.match(await text(page, "#panel .outcome"), /^D\s+16\s/);

@@ -47,11 +47,11 @@ export const FRAME = {
     assert.equal(await page.isVisible("#results"), false);
     assert.equal(await page.evaluate(() => document.activeElement.id), "search");
     await page.keyboard.press("Escape");
-    assert.match(await where(page), /at=D\.9/);
+    assert.match(await where(page), /at=D\[1\]\[1\]/);
     return page;
   },
 
-  async "own values: what is not in the link is said, a word is named"(browser) {
+  async "own values: a pasted matrix is in the link, a word is named"(browser) {
     const page = await open(browser, `#op=${DENSE}&tab=explain`);
     const use = async (text) => {
       await page.fill("#own-text", text);
@@ -67,10 +67,17 @@ export const FRAME = {
     await use(Array.from({ length: 16 }, () => row).join("\n"));
     await page.click("#share");
     await page.click("#copy-link");
-    await page.waitForSelector("text=Link copied, without your own values: it holds up to 64");
-    await page.selectOption("#values", "identity");
-    assert.match(await page.textContent("#toast"), /Your own values are gone/);
-    return page;
+    await page.waitForSelector("text=Link copied; it opens on this machine only");
+    assert.equal(await page.inputValue("#values"), "own");
+    await page.waitForFunction(() => /&own=[\w-]+/.test(location.hash));
+    const hash = await page.evaluate(() => location.hash);
+    assert.ok(hash.length < 700, `${hash.length} letters`);
+    const other = await open(browser, hash);
+    await other.waitForFunction(() => document.getElementById("values").value === "own");
+    assert.match(await other.inputValue("#own-text"), /^100\s+101/);
+    await other.selectOption("#values", "identity");
+    assert.doesNotMatch(await where(other), /own=/);
+    return other;
   },
 
   async "paper: the title, the facts and the picture, on one page"(browser) {

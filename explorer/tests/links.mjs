@@ -32,7 +32,18 @@ export const LINKS = {
     const mma = "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale";
     const filled = await goTo(page, `#op=${mma}.scale_vec::1X.collector::a::fill&at=D[1][2]`);
     assert.match(filled.said, /is drawn as m128n64k32, one of its shapes, without scale_vec::1X and collector::a::fill\./);
-    assert.match(filled.hash, /mxf8f6f4.*&at=D\.66/);
+    assert.match(filled.hash, /mxf8f6f4.*&at=D\[1\]\[2\]/);
+    const bare = "tcgen05.mma.cta_group::1.kind::f16";
+    const exact = await goTo(page, `#op=${bare}+0x08200010`);
+    assert.deepEqual([exact.said, /0x08200010$/.test(exact.hash)], ["", true]);
+    assert.match(await page.textContent("#short"), /m128n128k16 f16 × f16 → f32/);
+    // Its B is N-major: drawn like the one that is not.
+    const turned = await goTo(page, `#op=${bare}+0x08210010`);
+    assert.match(turned.said, /is drawn as m128n128k16 of f16 × f16 → f32\./);
+    await page.selectOption("#width", { label: "n192" });
+    assert.match(await page.textContent("#short"), /m128n192k16 f16 × f16 → f32/);
+    await page.click("#chips >> text=2 CTAs");
+    assert.match(await page.textContent("#name"), /cta_group::2\.kind::f16 0x08300010/);
     const double = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64";
     assert.deepEqual(await goTo(page, `#op=${double}.rn`), { said: "", wrong: false, hash: `#op=${double}` });
     assert.match((await goTo(page, `#op=${DENSE}.rn`)).said, /not right/);
@@ -56,7 +67,8 @@ export const LINKS = {
     await far.waitForFunction(() => /middle=/.test(location.hash));
     const hash = await far.evaluate(() => location.hash);
     await far.close();
-    const [, matrix, index] = /middle=([A-D])\.(\d+)/.exec(hash);
+    const [, matrix, row, col] = /middle=([A-D])\[(\d+)\]\[(\d+)\]/.exec(hash);
+    const index = Number(row) * { A: 16, B: 256, D: 256 }[matrix] + Number(col);
     const page = await open(browser, `${hash}&at=A.0`, { width: 1100, height: 700 });
     const off = await page.evaluate(
       ([matrix, index]) => {

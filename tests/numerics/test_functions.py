@@ -69,7 +69,7 @@ def _tanh(x: Decimal) -> Decimal:
 EXACT: dict[str, Callable[[Decimal], Decimal]] = {
     "ex2": lambda x: (x * functions._log_of_two()).exp(),
     "lg2": lambda x: x.ln() / functions._log_of_two(),
-    "sin": lambda x: functions._sine(x),
+    "sin": functions._sine,
     "cos": lambda x: functions._sine(x + functions._pi() / 2),
     "tanh": _tanh,
     "rcp": lambda x: 1 / x,

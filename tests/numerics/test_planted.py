@@ -6,7 +6,6 @@ fractions and long decimals, so nothing here depends on the engine that is judge
 
 from __future__ import annotations
 
-import inspect
 from functools import cache
 from typing import Any
 
@@ -15,13 +14,10 @@ import pytest
 
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa.target import number as target_number
-from fragmenta.launch.kernel import Kernel
 from tests.numerics.planted import reading, running
 from tests.numerics.planted.cases import CASES, QUIET, Case, Quiet
 
-NUMERICS = "numerics" in inspect.signature(Kernel.launch).parameters
 EACH = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-NEEDS = pytest.mark.skipif(not NUMERICS, reason="launches have no numerics yet")
 
 
 @cache
@@ -92,7 +88,6 @@ def test_the_table_is_long_enough() -> None:
 # ── with it: the bug is found ───────────────────────────────────────────────
 
 
-@NEEDS
 @EACH
 def test_the_bug_is_located(case: Case) -> None:
     result, _, after = running.launched(case, True, numerics=True)
@@ -102,7 +97,6 @@ def test_the_bug_is_located(case: Case) -> None:
         _compare_errors(case, result, after)
 
 
-@NEEDS
 @EACH
 def test_nothing_is_found_in_the_twin(case: Case) -> None:
     result, _, after = running.launched(case, False, numerics=True)
@@ -113,7 +107,6 @@ def test_nothing_is_found_in_the_twin(case: Case) -> None:
     _compare_errors(case, result, after)
 
 
-@NEEDS
 @pytest.mark.parametrize("case", QUIET, ids=[case.name for case in QUIET])
 def test_nothing_is_found_in_a_quiet_kernel(case: Quiet) -> None:
     result, _, _ = running.launched(case, numerics=True)

@@ -12,7 +12,14 @@ from fragmenta.planes.elements import joined
 from fragmenta.planes.memory import PlaneObserver, Summed
 from fragmenta.units.machine import Warp
 from fragmenta.units.work import Copy
-from tests.planes.payloads import Payloads, check_moved, numbered, payloads, text
+from tests.planes.payloads import (
+    Payloads,
+    check_moved,
+    moved,
+    numbered,
+    payloads,
+    text,
+)
 from tests.races.test_followed_units import ARRIVE, ARRIVED, FENCE, FUNCTIONS, INIT
 
 LOAD, STORE = "ld.global.b32 %r10, [%of];", "st.global.b32 [%to], %r20;"
@@ -74,6 +81,16 @@ SWAP = (
 def test_a_swap_moves_what_it_stores() -> None:
     """Half of the lanes expect what memory holds."""
     check_moved(text(SWAP))
+
+
+def test_sums_leave_nothing_in_memory() -> None:
+    """Also vectors, and with a cache policy."""
+    policy = ".reg .b64 %c; createpolicy.fractional.L2::evict_last.b64 %c, 1.0;"
+    adds = "red.global.add.noftz.L2::cache_hint.v2.f16 [%to], {%h1, %h2}, %c;"
+    put = "st.global.b32 [%to], %r10; mov.b32 {%h1, %h2}, %r10;"
+    out, found = moved(text(LOAD + policy + put + adds))
+    assert out.any()
+    assert not found.any()
 
 
 def test_a_swap_gets_what_memory_held() -> None:

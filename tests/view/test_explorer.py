@@ -5,6 +5,7 @@ import json
 import re
 from html import escape
 from html.parser import HTMLParser
+from itertools import count, product
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.cuda.source.emit import to_cuda, to_ptx
-from fragmenta.isa.tcgen05_shapes import OF_KIND
+from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.view import explorer, explorer_data
 from fragmenta.view.path import path_svg
 
@@ -53,17 +54,27 @@ def test_sources_unfold_to_what_is_emitted(records):
     """If they do not, run: python -m fragmenta.view.explorer_data"""
     kept = records["sources"]
 
+    def counted(lists):
+        """What is new has the next number."""
+        new = count()
+
+        def number(item):
+            if isinstance(item, list):
+                return [number(each) for each in item]
+            return next(new) if item == explorer_data.NEXT else item
+
+        return number(lists)
+
+    listed, texts = counted(kept["paragraphs"]), counted(kept["texts"])
+
     def unfold(paragraphs):
-        lines = (
-            "\n".join(kept["lines"][n] for n in kept["paragraphs"][p])
-            for p in paragraphs
-        )
+        lines = ("\n".join(kept["lines"][n] for n in listed[p]) for p in paragraphs)
         return "\n\n".join(lines) + "\n"
 
     ops = explorer_data.holding()
-    assert len(kept["texts"]) == len(ops)
-    for number in range(0, len(ops), 17):
-        cuda, ptx = kept["texts"][number]
+    assert len(texts) == len(ops)
+    for number in range(0, len(ops), 23):
+        cuda, ptx = texts[number]
         assert unfold(cuda) == to_cuda(ops[number]).rstrip("\n") + "\n"
         assert unfold(ptx) == to_ptx(ops[number]).rstrip("\n") + "\n"
 
@@ -160,7 +171,7 @@ def test_every_operand_is_in_the_catalogue(records):
 
 
 def test_multiplications_in_tensor_memory_are_a_fair_selection(records):
-    """Every layout, kind and group, with scales and with metadata; not millions."""
+    """Every layout, kind, group and width, with scales and metadata; not millions."""
     found = [op for op in explorer_data.holding() if op.tensor_memory]
     assert {op.layout_letter for op in found} == set("ABDEFG")  # C: no metadata known
     assert {op.kind for op in found} == set(OF_KIND)
@@ -172,7 +183,15 @@ def test_multiplications_in_tensor_memory_are_a_fair_selection(records):
         "scale_B",
         "metadata",
     }
-    assert len(found) < 400
+    for kind, group in product(OF_KIND, (1, 2)):
+        drawn = {
+            op.shape[:2]
+            for op in found
+            if op.family == "tcgen05.mma" and (op.kind, op.cta_group) == (kind, group)
+        }
+        legal = sizes(kind, group).items()
+        assert drawn == {(m, n) for m, widths in legal for n in widths}
+    assert len(found) < 1500
     kept = {each["name"]: each for each in records["catalogue"]["instructions"]}
     for op in found:
         told = kept[str(op)]["tensor"]
@@ -182,7 +201,7 @@ def test_multiplications_in_tensor_memory_are_a_fair_selection(records):
 def test_the_path_is_told_in_the_words_of_the_picture(records):
     kept = records["catalogue"]
     by_name = {each["name"]: each for each in kept["instructions"]}
-    for op in [op for op in explorer_data.holding() if op.tensor_memory][::13]:
+    for op in [op for op in explorer_data.holding() if op.tensor_memory][::67]:
         told, drawn = by_name[str(op)]["tensor"]["path"], path_svg(op)
         numbers = [
             told["registers"],

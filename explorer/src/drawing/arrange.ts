@@ -4,6 +4,7 @@
 import { BETWEEN, columnsOf, fit, rowsOf, type Item, type Lines } from "./fit.js";
 import type { Names } from "./labels.js";
 import type { Sheet } from "./sheet.js";
+import { partsOf, type Band, type Parts } from "./parts.js";
 import { blocks, Track } from "./tracks.js";
 
 export interface Panel {
@@ -18,6 +19,12 @@ export interface Panel {
   numbered: boolean;
   /** Room for its caption. */
   caption: number;
+  /** Its warps and CTAs. */
+  parts: Parts;
+  /** What the rows are called that it shares with its neighbours, and whether it is the
+   * first of them. */
+  bands: Band[];
+  leading: boolean;
 }
 
 export interface Arrangement {
@@ -52,7 +59,7 @@ export function arrange(items: Item[], room: Room): Arrangement {
   const left = named(LEFT);
   const upper = named(UPPER);
   const result = items.filter((item) => !left.includes(item) && !upper.includes(item));
-  const banded = items.some(({ sheet }) => (sheet.matrix.part?.axes.W ?? 1) > 1);
+  const banded = items.some(({ sheet }) => partsOf(sheet).bands.length);
   const margin = NUMBERS + (banded ? BAND : 0);
   const lower = [...left, ...result];
 
@@ -68,11 +75,33 @@ export function arrange(items: Item[], room: Room): Arrangement {
   const horizontal = room.width - 4 - between - margin - numbers;
   const { high, wide, enough } = fit(down, across, { width: horizontal, height: vertical });
 
-  const { zoom } = room;
-  const rowTracks = down.map((each, at) => track(each, high[at] * zoom));
-  const columnTracks = across.map((each, at) => track(each, wide[at] * zoom));
+  const nearer = zoomed(room.zoom, (high.at(-1) ?? 1) / (down.at(-1)?.run ?? 1), wide.at(-1) ?? 1);
+  const rowTracks = down.map((each, at) => track(each, high[at] * nearer.high));
+  const columnTracks = across.map((each, at) => track(each, wide[at] * nearer.wide));
   const placed = place({ left, upper, result, rowTracks, columnTracks, margin, gap });
   return { ...placed, enough };
+}
+
+/** Cells that can be read: what is larger says nothing more. */
+const READABLE = { high: 48, wide: 96 };
+
+/**
+ * How much higher rows, and how much wider columns, a nearer picture has.  Rows that are
+ * high enough grow slowly, and columns, which have more to say, take what they leave.
+ */
+function zoomed(zoom: number, high: number, wide: number): { high: number; wide: number } {
+  const slowly = (factor: number, size: number, readable: number) => {
+    const enough = Math.max(readable, size) / size;
+    return factor <= enough ? factor : enough * Math.sqrt(factor / enough);
+  };
+  const tall = slowly(zoom, high, READABLE.high);
+  return { high: tall, wide: slowly((zoom * zoom) / tall, wide, READABLE.wide) };
+}
+
+/** The bands of the first sheet that has any; the result before what stands beside it. */
+function bandsOf(items: Item[]): Band[] {
+  const found = items.map(({ sheet }) => partsOf(sheet).bands);
+  return found.find((bands) => bands.some(({ lines }) => lines.length)) ?? [];
 }
 
 function track({ count, run, each, needed }: Lines, block: number): Track {
@@ -99,12 +128,15 @@ function place(given: {
   let y = 0;
   let x = margin;
   const above = bottom.reduce((sum, rows) => sum + rows.end + TOP + 6, 0);
+  const bands = bandsOf([...result, ...left]);
   left.forEach((item, at) => {
+    const parts = partsOf(item.sheet);
     const columns = columnTracks[at];
     const caption = columns.end + gap - 6;
     const rows = rowTracks[upper.length];
     const numbered = at === 0;
-    panels.push({ ...item, rows, columns, x, y: above + TOP, numbered, caption });
+    const more = { parts, bands, leading: at === 0 };
+    panels.push({ ...item, rows, columns, x, y: above + TOP, numbered, caption, ...more });
     x += columns.end + gap;
   });
   const free = x - gap;
@@ -113,12 +145,14 @@ function place(given: {
   const right = { columns, x, numbered: true, caption: columns?.end ?? 0 };
   upper.forEach((item, at) => {
     const rows = bottom[at];
-    panels.push({ ...item, ...right, rows, y: y + TOP });
+    const more = { parts: partsOf(item.sheet), bands: [], leading: false };
+    panels.push({ ...item, ...right, rows, y: y + TOP, ...more });
     y += rows.end + TOP + 6;
   });
   for (const item of result) {
     const rows = rowTracks[upper.length];
-    panels.push({ ...item, ...right, rows, y: above + TOP });
+    const more = { parts: partsOf(item.sheet), bands, leading: !left.length };
+    panels.push({ ...item, ...right, rows, y: above + TOP, ...more });
   }
   const width = columns && (upper.length || result.length) ? x + columns.end : free;
   const lowest = rowTracks[upper.length];

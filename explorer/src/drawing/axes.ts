@@ -1,11 +1,13 @@
 // Numbers and names around a matrix: its rows, columns and warps.
 
-import { BAND, type Panel } from "./arrange.js";
+import { BAND, TOP, type Panel } from "./arrange.js";
 import type { Window } from "./drawing.js";
 import { LEAST, LETTER } from "./labels.js";
 import type { Painter } from "./painter.js";
 import type { Theme } from "./palette.js";
 import type { Track } from "./tracks.js";
+
+const TITLED = 250; // pixels that a caption may take
 
 /** Numbers stay beside what is seen of a matrix that is larger than the window. */
 export function drawAxes(to: Painter, panel: Panel, theme: Theme, window: Window | null): void {
@@ -13,15 +15,17 @@ export function drawAxes(to: Painter, panel: Panel, theme: Theme, window: Window
   const wide = (count: number) => String(count - 1).length * LEAST * LETTER + 3;
   const [left, top] = [window?.left ?? -Infinity, window?.top ?? -Infinity];
   if (numbered && left < x + columns.end - 40) {
-    const right = Math.max(x - 5, left + wide(rows.count));
-    if (right > x) {
-      to.rect(left, y, right + 3 - left, rows.end, theme.page, 0.85);
-    }
+    const band = panel.bands.length ? BAND : 0;
+    const right = Math.max(x - 5, left + band + wide(rows.count));
+    const stuck = right > x;
+    if (stuck) to.rect(left, y, right + 3 - left, rows.end, theme.page, 0.85);
+    if (stuck || panel.leading) drawBands(to, panel, stuck ? left : x - BAND - 22, theme, window);
     for (const row of numberedLines(rows, sheet.down, LEAST + 1)) {
       const middle = y + rows.starts[row] + rows.sizes[row] / 2;
       to.text(right, middle, String(row), LEAST, theme.faint, "end");
     }
   }
+  drawTags(to, panel, theme, window);
   if (top > y + rows.end - 20) return;
   // Above the numbers stands the caption.
   const middle = Math.max(y - 8, top + 22);
@@ -59,22 +63,38 @@ function numberedLines(
   return [0];
 }
 
-/** The bands of a warpgroup's warps, at the left of its rows. */
-export function drawWarps(to: Painter, panel: Panel, theme: Theme): void {
-  const { matrix, down } = panel.sheet;
-  if (!panel.numbered || (matrix.part?.axes.W ?? 1) < 2 || down > 1) return;
-  const warp = (row: number) => matrix.lane[panel.sheet.index(row, 0)] >> 5;
-  const { rows } = panel;
-  let first = 0;
-  for (let row = 1; row <= rows.count; row++) {
-    if (row < rows.count && warp(row) === warp(first)) continue;
-    const [y, high] = [panel.y + rows.starts[first], rows.span(first, row - first)];
-    if (panel.x >= BAND + 20 && high >= 12 && panel.x < 200) {
-      const x = panel.x - BAND - 22;
-      to.rect(x, y + 1, BAND - 2, high - 2, theme.band);
-      const [middle, name] = [x + BAND / 2 - 1, `warp ${warp(first)}`];
-      to.text(middle, y + high / 2, name, LEAST, theme.ink, "middle");
-    }
-    first = row;
+/** The bands of warps and CTAs, at the left of rows; what is seen of one has its name. */
+function drawBands(
+  to: Painter,
+  { bands, rows, y }: Panel,
+  x: number,
+  theme: Theme,
+  window: Window | null,
+): void {
+  for (const { first, count, lines } of bands) {
+    const start = Math.max(y + rows.starts[first], (window?.top ?? -Infinity) + TOP);
+    const end = Math.min(y + rows.starts[first] + rows.span(first, count), window?.bottom ?? Infinity);
+    const high = end - start;
+    if (high < 4) continue;
+    to.rect(x, start + 1, BAND - 2, high - 2, theme.band);
+    const room = Math.floor((high - 2) / (LEAST + 2));
+    const said = room < lines.length ? lines.slice(-1) : lines;
+    if (!room) continue;
+    said.forEach((line, at) => {
+      const middle = start + high / 2 + (at - (said.length - 1) / 2) * (LEAST + 2);
+      to.text(x + BAND / 2 - 1, middle, line, LEAST, theme.ink, "middle");
+    });
   }
+}
+
+/** The names of columns, at the right of the caption, where there is room. */
+function drawTags(to: Painter, panel: Panel, theme: Theme, window: Window | null): void {
+  const { parts, columns, x, y } = panel;
+  if (window && window.top > y - TOP + 6) return;
+  parts.tags.forEach(({ first, count, lines: [text] }, at) => {
+    const needed = (text.length + 1) * LEAST * 1.1 * LETTER + (at ? 0 : TITLED);
+    if (columns.span(first, count) < needed) return;
+    const end = x + columns.starts[first] + columns.span(first, count) - 4;
+    to.text(end, y - 22, text, LEAST * 1.1, theme.ink, "end", true);
+  });
 }

@@ -2,9 +2,9 @@
 // there is room for; colours alone where there is none.
 
 import type { Panel } from "./arrange.js";
-import { drawWarps } from "./axes.js";
 import { LEAST, LETTER, width, writing, type Writing } from "./labels.js";
 import type { Painter } from "./painter.js";
+import { drawCuts } from "./parts.js";
 import type { Theme } from "./palette.js";
 import type { Track } from "./tracks.js";
 
@@ -89,7 +89,7 @@ export function saysAll(panel: Panel): boolean {
   const { form } = writingOf(panel);
   const { across, down } = panel.sheet;
   if (form === "range" || form === "line") return across * down === 1;
-  const cells = form === "elements" || form === "beside" || form === "cells";
+  const cells = form === "full" || form === "elements" || form === "beside" || form === "cells";
   return cells && alike(panel.columns, across) && alike(panel.rows, down);
 }
 
@@ -114,7 +114,7 @@ export function drawPanel(
   else drawBlocks(to, panel, look, theme, range);
   if (block < FRAMED) to.frame(panel.x, panel.y, columns.end, rows.end, theme.hair, 1);
   drawChunks(to, panel, look, theme);
-  drawWarps(to, panel, theme);
+  drawCuts(to, panel.parts, panel, theme);
 }
 
 /** The colours alone. */
@@ -146,10 +146,6 @@ function drawLogical(
   range: Range,
 ): void {
   const [top, bottom, left, right] = range;
-  const wide = panel.columns.sizes[0];
-  const letters = panel.names.letters.element;
-  const high = panel.rows.sizes[0];
-  const size = wide >= width(letters) && high >= LEAST ? LEAST : 0;
   for (let row = top; row < bottom; row++) {
     for (let column = left; column < right; column++) {
       const index = panel.sheet.index(row, column);
@@ -159,9 +155,6 @@ function drawLogical(
         continue;
       }
       to.rect(x + 0.5, y + 1, Math.max(1, w - 1), Math.max(1, h - 2), look.colour(index));
-      if (!size) continue;
-      const name = panel.names.element(index);
-      to.text(x + w / 2, y + h / 2, name, size, theme.ink, "middle");
     }
   }
   const box = { ...cellBox(panel, 0, 0), width: panel.columns.end, height: panel.rows.end };
@@ -178,7 +171,6 @@ function drawBlocks(
   const { sheet, rows, columns } = panel;
   const [top, bottom, left, right] = range;
   const { across, down } = sheet;
-  const style = writingOf(panel);
   const least = Math.min(columns.span(0, across), rows.span(0, down));
   const line = least > 14 ? 1.2 : least > 9 ? 0.8 : 0.5;
   for (let row = top; row < bottom; row += down) {
@@ -190,11 +182,44 @@ function drawBlocks(
         height: rows.span(row, down),
       };
       to.rect(box.x, box.y, box.width, box.height, look.colour(sheet.index(row, column)));
-      label(to, panel, row, column, box, style, theme);
       to.frame(box.x, box.y, box.width, box.height, theme.frame, line);
       if (look.wrong) drawWrong(to, panel, row, column, look.wrong, theme);
     }
   }
+}
+
+/** The names in all blocks that a window shows. */
+export function drawNames(
+  to: Painter,
+  panel: Panel,
+  theme: Theme,
+  window: Window | null = null,
+): void {
+  const { sheet, rows, columns } = panel;
+  const [top, bottom, left, right] = visible(panel, window);
+  if (bottom <= top || right <= left) return;
+  const { across, down } = sheet;
+  const logical = sheet.name === "logical";
+  const style = logical ? writingOfOpen(panel) : writingOf(panel);
+  if (style.form === "none") return;
+  for (let row = top; row < bottom; row += down) {
+    for (let column = left; column < right; column += across) {
+      if (logical && sheet.index(row, column) < 0) continue;
+      const box = {
+        x: panel.x + columns.starts[column],
+        y: panel.y + rows.starts[row],
+        width: columns.span(column, across),
+        height: rows.span(row, down),
+      };
+      label(to, panel, row, column, box, style, theme);
+    }
+  }
+}
+
+/** A sparse A as it multiplies has the names of elements alone. */
+function writingOfOpen({ columns, rows, names }: Panel): Writing {
+  const fits = columns.sizes[0] >= width(names.letters.element) && rows.sizes[0] >= LEAST;
+  return { form: fits ? "cells" : "none", size: LEAST };
 }
 
 function drawWrong(
@@ -212,26 +237,6 @@ function drawWrong(
     const { x, y, width: w, height: h } = cellBox(panel, r, c);
     to.frame(x + 1.5, y + 1.5, w - 3, h - 3, theme.warning, 2);
   }
-}
-
-/** The names of a block that is lit in part: a veil over the rest hides none of them. */
-export function relabel(to: Painter, panel: Panel, row: number, column: number, theme: Theme): void {
-  const { columns, rows, sheet } = panel;
-  const box = {
-    x: panel.x + columns.starts[column],
-    y: panel.y + rows.starts[row],
-    width: columns.span(column, sheet.across),
-    height: rows.span(row, sheet.down),
-  };
-  const style = writingOf(panel);
-  const { x, y, height } = box;
-  const head = panel.names.head(sheet.index(row, column));
-  if (style.form === "elements") {
-    const upper = y + height / 2 - style.size * 0.56;
-    to.text(x + box.width / 2, upper, head, style.size, theme.ink, "middle", true);
-  } else if (style.form === "beside") {
-    to.text(x + 3, y + height / 2, head, style.size, theme.ink, "start", true);
-  } else if (style.form !== "cells") label(to, panel, row, column, box, style, theme);
 }
 
 /** Whether a panel writes a name that belongs to all elements of a register. */
@@ -256,7 +261,14 @@ function label(
   const [middle, centre] = [box.x + box.width / 2, box.y + box.height / 2];
   const upper = centre - size * 0.56;
   const lower = centre + size * 0.56;
-  if (form === "elements") {
+  if (form === "full") {
+    const line = size * 1.14;
+    to.text(middle, centre - line, names.head(first), size, theme.ink, "middle", true);
+    eachElement(panel, row, column, (index, text, x) => {
+      if (text !== "…") to.text(x, centre, names.place!(index), size, theme.ink, "middle");
+      to.text(x, centre + line, text, size, theme.ink, "middle");
+    });
+  } else if (form === "elements") {
     to.text(middle, upper, names.head(first), size, theme.ink, "middle", true);
     eachElement(panel, row, column, (_, text, x) =>
       to.text(x, lower, text, size, theme.ink, "middle"),

@@ -33,6 +33,7 @@ const ROOMY = { high: 40, wide: 46 }; // larger blocks say nothing more
 
 /** What the forms say.  Without any label a matrix cannot be read at all. */
 const WORTH: Record<Form, number> = {
+  full: 10,
   elements: 10,
   beside: 10,
   cells: 8.5,

@@ -6,7 +6,7 @@ import type { Sheet } from "./sheet.js";
 export const LEAST = 9; // pixels: smaller letters are not written
 const MOST = 12;
 export const LETTER = 0.605; // of the size: the width of a letter
-const LINE = [0, 1.06, 1.2]; // of the size: the height of one line, and of each of two
+const LINE = [0, 1.06, 1.2, 1.2]; // of the size: the height of one line, of each of more
 
 /** What can be written about elements and the registers that hold them. */
 export interface Names {
@@ -18,12 +18,15 @@ export interface Names {
   range: (first: number, last: number) => string;
   /** Whether elements say something without their lane: values and codes do. */
   alone: boolean;
-  /** The most letters that each of the three has. */
-  letters: { head: number; element: number; range: number };
+  /** Where a value is: ``d12``; only with values, which leave no room for it elsewhere. */
+  place?: (index: number) => string;
+  /** The most letters that each of them has. */
+  letters: { head: number; element: number; range: number; place?: number };
 }
 
 /** How a sheet's blocks are labelled; all of them in the same way. */
 export type Form =
+  | "full" // the lane above, in each cell the element and its value
   | "elements" // the lane above, an element in each cell
   | "beside" // the lane at the left, elements below each other
   | "cells" // an element in each cell, no lane
@@ -62,7 +65,10 @@ export function namesOf(explorer: Explorer, sheet: Sheet): Names {
     // Two values stand beside each other in any case.
     range: block ? (numbers ? (block > 1 ? 2 * long + 1 : 0) : 2 * long) : long,
   };
-  return { head, element, range, alone: !!numbers, letters };
+  if (!numbers || !matrix.part) return { head, element, range, alone: !!numbers, letters };
+  const place = elementOf(sheet);
+  const more = { ...letters, place: place(last).length };
+  return { head, element, range, alone: true, place, letters: more };
 }
 
 function headOf({ matrix, across, down }: Sheet): (index: number) => string {
@@ -126,14 +132,16 @@ export function writing(
   cell: { width: number; height: number },
 ): Writing {
   const { width: w, height: h } = block;
-  const { head, element, range } = letters;
+  const { head, element, range, place = 0 } = letters;
   const stacked = Math.min(fitting(w, h, head, 2), fitting(cell.width, h, element, 2));
   const beside = Math.min(
     fitting(w - 7, h, head + element),
     fitting(w, cell.height, element),
   );
   const cells = alone ? fitting(cell.width, cell.height, element) : 0;
+  const three = Math.min(fitting(w, h, head, 3), fitting(cell.width, h, Math.max(element, place), 3));
   const forms: [Form, number][] = [
+    ["full", place && down === 1 ? three : 0],
     ["elements", down === 1 ? stacked : 0],
     ["beside", across === 1 && down > 1 ? beside : 0],
     ["cells", across * down > 1 ? cells : 0],

@@ -1,10 +1,11 @@
 // Marks what is pointed at: frames around it, and a veil over the rest.
 
 import type { Panel } from "./arrange.js";
-import { boxOf, cellBox, named, relabel, visible, type Window } from "./drawing.js";
+import { boxOf, cellBox, named, visible, type Window } from "./drawing.js";
 import type { Marks } from "./highlight.js";
 import type { Painter } from "./painter.js";
 import type { Theme } from "./palette.js";
+import type { Sheet } from "./sheet.js";
 
 /** A veil over what is not lit, frames around what is chosen. */
 export function drawMarks(
@@ -67,7 +68,15 @@ function drawVeil(
     for (let at = 0; at < down; at++) if (bright(row + at, column)) count += 1;
     return count;
   };
+  const touched = new Set(litBlocks(sheet, lit).map(([row]) => row));
+  let open = top; // the first of rows in which nothing is lit
+  const close = (row: number) => {
+    if (row > open) veil(open, row - open, left, right - left);
+  };
   for (let row = top; row < bottom; row += down) {
+    if (!touched.has(row)) continue;
+    close(row);
+    open = row + down;
     let from = left;
     for (let column = left; column <= right; column++) {
       const count = column < right ? lights(row, column) : down;
@@ -80,11 +89,23 @@ function drawVeil(
       from = column + 1;
     }
   }
-  for (let row = top; row < bottom; row += sheet.down) {
-    for (let column = left; column < right; column += sheet.across) {
-      outline(to, panel, row, column, bright, theme);
-    }
+  close(bottom);
+  for (const [row, column] of litBlocks(sheet, lit)) {
+    const seen = row >= top && row < bottom && column >= left && column < right;
+    if (seen) outline(to, panel, row, column, bright, theme);
   }
+}
+
+/** The blocks in which something is lit: of thousands, mostly a few. */
+function litBlocks(sheet: Sheet, lit: Uint8Array): [number, number][] {
+  const found = new Map<number, [number, number]>();
+  for (let index = lit.indexOf(1); index >= 0; index = lit.indexOf(1, index + 1)) {
+    const [row, column] = sheet.cell(index);
+    if (column < 0) continue;
+    const [first, start] = [row - (row % sheet.down), column - (column % sheet.across)];
+    found.set(first * sheet.columns + start, [first, start]);
+  }
+  return [...found.values()];
 }
 
 /** Around a block of which all is lit; around single elements elsewhere. */
@@ -125,5 +146,4 @@ function outline(
     if (w * h < 40) to.rect(x, y, w, h, theme.accent, 0.85);
     else if (least >= 6) to.frame(x + 0.5, y + 0.5, w - 1, h - 1, theme.ink, whole && !part ? 1.6 : 1);
   }
-  if (part && !open) relabel(to, panel, row, column, theme);
 }

@@ -28,7 +28,8 @@ const SIGNALS = {
 export function themeOf({ inks, lanes }: Catalogue, dark: boolean): Theme {
   const name = dark ? "dark" : "light";
   const { page, text, small, outline, hairline, band } = inks[name];
-  const rest = { frame: outline, hair: hairline, band, line: band, ...SIGNALS[name] };
+  // Between dark cells, light lines would be louder than what they separate.
+  const rest = { frame: dark ? page : outline, hair: hairline, band, line: band, ...SIGNALS[name] };
   return { dark, page, ink: text, faint: small, ...rest, lanes: lanes[name] };
 }
 

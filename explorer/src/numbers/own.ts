@@ -1,12 +1,14 @@
 // The user's own values: what was typed, pasted or loaded, over the initial ones.  A
-// few are in the link; many would make it too long and are kept here.
+// few are in the link one by one, whole operands are packed into it; what is larger
+// would make it too long and is kept here.
 
 import type { Patterns } from "./elements.js";
 import type { Explorer } from "../page/explorer.js";
 import { filled, type Fill, type Filled } from "./fills.js";
+import { MOST_PACKED, packed, unpacked } from "./packing.js";
 import { firstCodes, type Codes } from "./storing.js";
 
-/** The most elements and codes that a link has. */
+/** The most elements and codes that a link has one by one. */
 export const MOST_IN_LINK = 64;
 
 export class Own {
@@ -19,8 +21,12 @@ export class Own {
   private made: Map<string, Patterns> | null = null;
   private madeFrom = "";
   private op = "";
+  /** The text of the link for what was given. */
+  private packed = "";
   /** Whether values that no link has were just forgotten, unasked. */
   dropped = false;
+  /** Whether the values of a link could not be read. */
+  unread = false;
 
   constructor(private explorer: Explorer) {}
 
@@ -30,6 +36,10 @@ export class Own {
     if (this.op !== state.op) {
       this.op = state.op;
       this.forget();
+    }
+    if (state.packed && state.packed !== this.packed) {
+      this.packed = state.packed;
+      void this.restore(state.packed);
     }
     const from = JSON.stringify([state.op, state.selector, this.fill, state.set]);
     if (from === this.madeFrom) return;
@@ -88,7 +98,7 @@ export class Own {
 
   /** Whether there are values of one's own, and whether a link has them. */
   get kind(): "none" | "in the link" | "only here" {
-    if (this.given.size || this.givenCodes) return "only here";
+    if (this.given.size || this.givenCodes) return this.packed ? "in the link" : "only here";
     return Object.keys(this.explorer.state.set).length ? "in the link" : "none";
   }
 
@@ -112,6 +122,7 @@ export class Own {
     if (count <= MOST_IN_LINK && !this.givenCodes) {
       this.given.delete(name);
       this.change(set, differing);
+      if (this.given.size) void this.pack();
       return;
     }
     this.given.set(name, bits.slice());
@@ -120,6 +131,45 @@ export class Own {
       ([at]) => !at.startsWith(`${name}.`),
     );
     this.change(Object.fromEntries(others), codes ? {} : state.codes);
+    void this.pack();
+  }
+
+  /** Put whole operands into the link, if they are small enough. */
+  private async pack(): Promise<void> {
+    const { version } = this;
+    const lists = [...this.given].map(([name, bits]) => [
+      name,
+      Array.from(bits as ArrayLike<number | bigint>, (each) => each.toString(16)),
+    ]);
+    if (this.givenCodes) lists.push(["codes", Array.from(this.givenCodes, (each) => each.toString(16))]);
+    if (lists.some(([, bits]) => bits.length > MOST_PACKED)) return;
+    const text = await packed(Object.fromEntries(lists) as Record<string, string[]>);
+    if (version !== this.version) return; // changed again
+    this.packed = text;
+    this.explorer.update({ packed: text });
+  }
+
+  /** Take the operands of a link; what does not fit the instruction is left out. */
+  private async restore(text: string): Promise<void> {
+    const found = await unpacked(text);
+    if (this.packed !== text) return; // another link was opened
+    for (const [name, bits] of Object.entries(found ?? {})) {
+      const before = name === "codes" ? this.codes : this.first.operands.get(name);
+      const legal = bits.every((each) => /^[0-9a-f]{1,16}$/.test(each));
+      if (before?.length !== bits.length || !legal) continue;
+      const own = before.slice();
+      const wide = own instanceof BigUint64Array;
+      const used = name === "codes" ? 4 : this.explorer.catalogue.types[this.explorer.matrix(name)!.type].used;
+      bits.forEach((each, at) => {
+        const value = BigInt.asUintN(used, BigInt(`0x${each}`));
+        own[at] = (wide ? value : Number(value)) as never;
+      });
+      if (name === "codes") this.givenCodes = own as Codes;
+      else this.given.set(name, own as Patterns);
+    }
+    this.unread = !this.given.size && !this.givenCodes;
+    if (this.unread) this.packed = "";
+    this.change(this.explorer.state.set, this.explorer.state.codes, this.packed);
   }
 
   /** Back to what one began with. */
@@ -132,21 +182,27 @@ export class Own {
   /** Begin anew, with other values. */
   begin(fill: Fill): void {
     this.forget();
-    this.explorer.update({ set: {}, codes: {}, fill });
+    this.explorer.update({ set: {}, codes: {}, packed: "", fill });
   }
 
   private forget(): void {
     if (this.kind === "only here") this.dropped = true;
     this.given.clear();
     this.givenCodes = null;
+    this.packed = "";
     this.made = null;
     this.madeFrom = "";
     this.version++;
   }
 
-  private change(set: Record<string, string>, codes: Record<number, number>): void {
+  private change(
+    set: Record<string, string>,
+    codes: Record<number, number>,
+    packed = "",
+  ): void {
     this.made = null;
     this.version++;
-    this.explorer.update({ set, codes, fill: this.fill });
+    this.packed = packed;
+    this.explorer.update({ set, codes, packed, fill: this.fill });
   }
 }

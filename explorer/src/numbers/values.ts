@@ -202,6 +202,12 @@ export function shown(value: number): string {
       if (found.length <= room) return found;
     }
   }
+  const power = Math.log2(size);
+  if (Number.isInteger(power) && Math.abs(power) > 13) {
+    return `${minus}2^${String(power).replace("-", "−")}`;
+  }
+  const short = size.toExponential(1).replace(".0e", "e").replace("+", "");
+  if (short.length <= 5) return minus + short;
   const [mantissa, exponent] = size.toExponential(0).split("e");
   return `${minus}${mantissa}e${exponent.replace("+", "").replace("-", "−")}`;
 }

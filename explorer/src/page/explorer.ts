@@ -17,8 +17,8 @@ const FIRST =
   document.querySelector<HTMLMetaElement>('meta[name="first-instruction"]')?.content ||
   USUAL;
 
-/** What changed: everything, the picture, or only what is pointed at. */
-export type Change = "instruction" | "picture" | "pointer";
+/** What changed: everything, the picture, how near it is, or only what is pointed at. */
+export type Change = "instruction" | "picture" | "view" | "pointer";
 
 export class Explorer {
   state: State;
@@ -65,9 +65,18 @@ export class Explorer {
     this.listeners.push(listener);
   }
 
+  /** The link to what is shown. */
+  get hash(): string {
+    return toHash(this.state, ({ matrix, index }) => {
+      const found = this.matrix(matrix)!;
+      const [m, ...at] = found.spot(index);
+      return `${matrix}${(found.count > 1 ? [m, ...at] : at).map((each) => `[${each}]`).join("")}`;
+    });
+  }
+
   /** Go where a link points. */
   open(hash: string): void {
-    if (hash === toHash(this.state)) return;
+    if (hash === this.hash) return;
     this.follow(hash);
     this.tell("instruction");
   }
@@ -87,6 +96,12 @@ export class Explorer {
     this.state = { ...this.state, ...changes };
     this.derive();
     this.tell("picture");
+  }
+
+  /** Come nearer: nothing else changes, and the address follows when nobody moves. */
+  zoomTo(zoom: number): void {
+    this.state = { ...this.state, zoom };
+    this.tell("view");
   }
 
   /** Note what stands in the middle: nothing has to be drawn again. */
@@ -143,10 +158,17 @@ export class Explorer {
     this.own.keep();
     if (this.own.dropped) toast("Your own values are gone: no link holds so many");
     this.own.dropped = false;
+    if (this.own.unread) toast("The values of this link cannot be read");
+    this.own.unread = false;
     this.codes = this.own.codes.slice();
     for (const [index, code] of Object.entries(this.state.codes)) {
       if (Number(index) < this.codes.length) this.codes[Number(index)] = code;
     }
+  }
+
+  /** Whether the codes of the metadata are only an example. */
+  get exampleCodes(): boolean {
+    return !Object.keys(this.state.codes).length && this.own.kind === "none";
   }
 
   /** The target that numbers are for. */

@@ -3,14 +3,14 @@
 
 import { byId } from "./dom.js";
 import type { Explorer } from "./explorer.js";
-import { toHash } from "./state.js";
 
 /** The address that the page wrote last; another is a link that is about to open. */
 let last = "";
 
 export function keepAddress(explorer: Explorer): void {
   last = location.hash;
-  explorer.listen(() => writeAddress(explorer));
+  // To write an address takes a browser as long as to draw: not at every step of a zoom.
+  explorer.listen((change) => change !== "view" && writeAddress(explorer));
   window.addEventListener("hashchange", () => {
     last = location.hash;
     explorer.open(last);
@@ -23,7 +23,7 @@ export function keepAddress(explorer: Explorer): void {
 }
 
 export function writeAddress(explorer: Explorer): void {
-  const hash = toHash(explorer.state);
+  const hash = explorer.hash;
   const { picked } = explorer;
   explorer.picked = false;
   if (location.hash === hash || location.hash !== last) return;

@@ -113,18 +113,44 @@ function drawnAs(catalogue: Catalogue, name: string, first: string): Found | nul
     return { op, said, how: "one of many" };
   }
   const [base] = instructions[at].name.split(" ");
-  const same = instructions.find((op) => descriptor && op.name === `${base} ${descriptor}`);
+  const same = described(catalogue, base, descriptor);
   const op = same ?? instructions[at];
   const [asked, shown] = [plain.split("."), base.split(".")];
   const without = asked.filter((word) => !shown.includes(word));
   const added = shown.filter((word) => !asked.includes(word));
+  const exact = same?.name.endsWith(` ${descriptor}`);
+  const types = [op.values.a, op.values.b, op.values.d];
+  const alike = `as ${op.values.shape} of ${types[0]} × ${types[1]} → ${types[2]}`;
   const parts = [
-    same ? "" : `as ${op.values.shape}, one of its shapes`,
+    exact ? "" : same ? alike : `as ${op.values.shape}, one of its shapes`,
     without.length ? `without ${oneOf(without, "and")}` : "",
     added.length ? `with ${oneOf(added, "and")}` : "",
   ];
   const said = `${plain} is drawn ${parts.filter(Boolean).join(", ")}.`;
   return { op, said, how: "like it" };
+}
+
+/**
+ * The instruction of a descriptor: itself, or one of its M and N that differs in the
+ * fewest other bits.  Bits 17 to 22 are N / 8, and bits 24 to 28 are M / 16.
+ */
+function described(
+  { instructions }: Catalogue,
+  base: string,
+  descriptor: string,
+): Instruction | null {
+  if (!/^0x[0-9a-f]{1,8}$/i.test(descriptor)) return null;
+  const wanted = Number(descriptor);
+  const [n, m] = [8 * ((wanted >>> 17) & 63), 16 * ((wanted >>> 24) & 31)];
+  const off = (op: Instruction) => {
+    const differing = (Number(op.name.split(" ")[1]) ^ wanted) >>> 0;
+    return differing.toString(2).replaceAll("0", "").length;
+  };
+  const alike = instructions.filter(
+    ({ name, shape }) => name.startsWith(`${base} `) && shape[0] === m && shape[1] === n,
+  );
+  alike.sort((one, other) => off(one) - off(other));
+  return alike[0] ?? null;
 }
 
 // ── what it has ─────────────────────────────────────────────────────────────

@@ -22,6 +22,11 @@ export function showNotice(complaints: readonly string[], remarks: readonly stri
   box().append(h("strong", {}, title), close, ...said.map((each) => h("p", {}, each)));
 }
 
+/** Remarks have been read when somebody goes on; complaints stay until they are closed. */
+export function closeRemarks(): void {
+  if (!box().classList.contains("wrong-link")) closeNotice();
+}
+
 /** Whether there was something to close. */
 export function closeNotice(): boolean {
   if (box().hidden) return false;

@@ -16,6 +16,8 @@ export interface State {
   target: string;
   /** Elements that were typed: their bits in hexadecimal, by ``A.17``. */
   set: Record<string, string>;
+  /** Whole operands that were pasted, compressed; see numbers/packing. */
+  packed: string;
   accumulator: "D" | "C";
   colour: "lane" | "register";
   zoom: number;
@@ -42,6 +44,7 @@ export function initial(op: string): State {
     fill: "off",
     target: "",
     set: {},
+    packed: "",
     accumulator: "D",
     colour: "lane",
     zoom: 1,
@@ -98,6 +101,12 @@ const FIELDS: Fields = {
     read: readSet,
     write: setText,
     allowed: "elements with their bits in hexadecimal, such as A.17:3c00,B.0:bc00",
+  },
+  packed: {
+    key: "own",
+    read: (text) => (/^[\w-]{1,60000}$/.test(text) ? text : undefined),
+    write: String,
+    allowed: "values as the page packs them",
   },
   accumulator: choice("show", ["D", "C"]),
   colour: choice("colour", ["lane", "register"]),
@@ -160,13 +169,14 @@ function choice<T extends string | number>(key: string, values: readonly T[]): F
 
 // ── to a link and back ──────────────────────────────────────────────────────
 
-/** Only what differs from the beginning is written. */
-export function toHash(state: State): string {
+/** Only what differs from the beginning is written; ``named`` says A[3][17]. */
+export function toHash(state: State, named: (spot: Spot) => string): string {
   const plain = initial(state.op);
   const parts: string[] = [];
   const add = <Name extends keyof State>(name: Name) => {
     const { key, write } = FIELDS[name] as Field<State[Name]>;
-    const value = write(state[name]);
+    const spot = name === "pinned" || name === "middle" ? (state[name] as Spot | null) : null;
+    const value = spot ? named(spot) : write(state[name]);
     if (name !== "op" && value === write(plain[name])) return;
     parts.push(`${key}=${written(value)}`);
   };

@@ -158,6 +158,20 @@ export async function unpack<T>(text: string): Promise<T> {
   return (await new Response(stream).json()) as T;
 }
 
+/** What is new in lists of numbers has the next number: -1 stands for it. */
+function counted<T>(lists: T): T {
+  let known = 0;
+  const number = (item: unknown): unknown =>
+    Array.isArray(item) ? item.map(number) : item === -1 ? known++ : item;
+  return number(lists) as T;
+}
+
+/** The sources, with every number in its place. */
+export async function unpackSources(text: string): Promise<Sources> {
+  const { lines, paragraphs, texts } = await unpack<Sources>(text);
+  return { lines, paragraphs: counted(paragraphs), texts: counted(texts) };
+}
+
 /** The text that paragraphs and lines, kept once each, spell. */
 export function unfold(sources: Sources, paragraphs: number[]): string {
   const paragraph = (index: number) =>

@@ -21,6 +21,8 @@ export class Matrix {
     readonly part: Part | null,
     shape: number[],
     readonly pinned: Element,
+    /** The CTAs that share an operand in shared memory. */
+    readonly ctas = 1,
   ) {
     this.layout = part && new Layout(part.line, part.axes);
     const sizes = part?.windows?.map(([size]) => size) ?? this.layout?.shape ?? shape;
@@ -219,7 +221,8 @@ export function scene(catalogue: Catalogue, op: Instruction, selector: number): 
   if (!matrices.has("B") && op.values.b) {
     const { bits } = catalogue.types[op.values.b];
     const shape = [op.shape[2], op.shape[1]];
-    matrices.set("B", new Matrix("B", op.values.b, bits, null, shape, {}));
+    const ctas = op.tensor?.ctas ?? 1;
+    matrices.set("B", new Matrix("B", op.values.b, bits, null, shape, {}, ctas));
   }
   const pattern = op.pattern === undefined ? null : catalogue.patterns[op.pattern];
   const [a, b] = ["A", "B"].map((each) => matrices.get(each));

@@ -42,7 +42,7 @@ interface Word {
   word: string;
   said?: Meaning;
   /** The instructions that become a machine instruction of this name. */
-  from?: Set<Instruction>;
+  from?: Origins;
 }
 
 /**
@@ -85,7 +85,7 @@ function fitsWord(
   op: Instruction,
   { word, said, from }: Word,
 ): boolean {
-  if (from) return from.has(op);
+  if (from) return from.all.has(op);
   if (said && fits(catalogue, op, said)) return true;
   return whole.has(word)
     ? words.get(op)!.includes(word)
@@ -139,13 +139,21 @@ function plainly(text: string): string {
 
 /** What a disassembler prints around a name: operands, predicates, addresses. */
 function isOperand(word: string): boolean {
-  return /^(-?\|?U?R(\d+|Z)\b.*|@!?U?P\w+|U?P(\d|T)|0x[0-9a-f]+|\d+|gdesc.*|desc.*|\{.*)$/i.test(
-    word,
-  );
+  return OPERAND.test(word);
 }
 
-/** The instructions from which a machine instruction comes, alone if there are any. */
-function comingFrom(catalogue: Catalogue, name: string): Set<Instruction> | undefined {
+/** Registers, predicates, numbers, descriptors, constants, and what waits: ``gsb0``. */
+const OPERAND =
+  /^([-~!]?\|?U?R(\d+|Z)\b.*|@?!?U?P(\d+|T)\b|0x[0-9a-f]+|-?\d+|gsb\d*|[gi]?desc.*|tmem.*|c\[.*|\[.*|[{&].*)$/i;
+
+/** The instructions of which a machine instruction is all, or only a part. */
+interface Origins {
+  all: Set<Instruction>;
+  own: Set<Instruction>;
+}
+
+/** The instructions from which a machine instruction comes. */
+function comingFrom(catalogue: Catalogue, name: string): Origins | undefined {
   const { sass, instructions } = catalogue;
   const meant = new Set(machineNames(indexOf(catalogue).machine, name));
   if (!meant.size) return undefined;
@@ -157,8 +165,13 @@ function comingFrom(catalogue: Catalogue, name: string): Set<Instruction> | unde
         return (whole || !alone) && code.some(([each]) => meant.has(each));
       }),
     );
-  const own = from(true);
-  return new Set(own.length ? own : from(false));
+  return { all: new Set(from(false)), own: new Set(from(true)) };
+}
+
+/** Of the name of a machine instruction: what becomes it alone; null without one. */
+export function wholly(catalogue: Catalogue, text: string): Set<Instruction> | null {
+  const found = wordsOf(catalogue, text).find(({ from }) => from?.own.size);
+  return found?.from?.own ?? null;
 }
 
 /** The names that a name means: itself, all below it, or all with its words. */
@@ -197,6 +210,8 @@ export function meantBy(catalogue: Catalogue, text: string): Instruction[] {
     const some = found.filter(test);
     if (some.length) found = some;
   };
+  const own = wholly(catalogue, text);
+  if (own) prefer((op) => own.has(op));
   prefer((op) => !!op.values.a);
   if (!/\bws\b/.test(words)) prefer((op) => !op.family.includes(".ws"));
   if (!asksSparse(text)) prefer((op) => !op.family.endsWith(".sp"));

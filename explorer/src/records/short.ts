@@ -73,7 +73,7 @@ function shortened(op: Instruction): Short {
 
 // ── rows and groups ─────────────────────────────────────────────────────────
 
-/** Instructions that differ only in their chips, or in the n of a ``wgmma``. */
+/** Instructions that differ only in their chips, or in the n of a ``wgmma`` or ``tcgen05.mma``. */
 export interface Row {
   shape: string;
   types: string;
@@ -145,10 +145,11 @@ export function grouped(
   return [...groups.values()].sort((one, other) => order(one.family) - order(other.family));
 }
 
-/** All widths of a ``wgmma`` share a row. */
+/** All widths of a ``wgmma``, and of a ``tcgen05.mma``, share a row. */
 function rowShape(op: Instruction): string {
   const shape = shapeOf(op);
-  return op.family.startsWith("wgmma") ? shape.replace(/n\d+/, "nN") : shape;
+  const wide = op.family.startsWith("wgmma") || op.tensor !== undefined;
+  return wide ? shape.replace(/n\d+/, "nN") : shape;
 }
 
 /** Such as ``4-bit integers``, of what is multiplied or moved. */

@@ -94,8 +94,20 @@ export function fillSelect(explorer: Explorer, id: string, off: boolean): HTMLEl
   for (const each of fills)
     select.append(h("option", { value: each }, FILL_NAMES[each]));
   select.value = fill === "off" && !off ? "small" : fill;
-  select.addEventListener("change", () => explorer.own.begin(select.value as Fill));
+  if (fill !== "off") showFill(explorer, select);
+  select.addEventListener("change", () => {
+    if (select.value !== "own") explorer.own.begin(select.value as Fill);
+  });
   return select;
+}
+
+/** What is chosen; values of one's own are said to be. */
+export function showFill({ state, own }: Explorer, select: HTMLSelectElement): void {
+  const mine = select.querySelector('option[value="own"]');
+  const any = own.kind !== "none" && state.fill !== "off";
+  if (any && !mine) select.prepend(h("option", { value: "own" }, "your own"));
+  if (!any) mine?.remove();
+  select.value = any ? "own" : state.fill;
 }
 
 /** Targets that compute alike stand together. */

@@ -1,12 +1,13 @@
 // The picture: B above D, A beside it, metadata and scales beside A.
 
-import { arrange, TOP, type Arrangement, type Panel } from "../drawing/arrange.js";
+import { arrange, BAND, TOP, type Arrangement, type Panel } from "../drawing/arrange.js";
 import { drawAxes } from "../drawing/axes.js";
 import { listenToMoves } from "../drawing/camera.js";
 import { announce, byId, download, h, toast } from "../page/dom.js";
 import {
   boxOf,
   caption,
+  drawNames,
   drawPanel,
   hit,
   saysAll,
@@ -31,18 +32,22 @@ import {
 } from "../drawing/palette.js";
 import { logicalSheet, sheetOf, type Sheet } from "../drawing/sheet.js";
 import { CLOSEST } from "../page/state.js";
+import { Minimap } from "./minimap.js";
 import { showWiring, type Corner } from "./wiring.js";
 
 const STEP = 1.5; // how much closer one press of a button comes
 const TITLE = 12; // the size of captions
 const STUCK = 28; // pixels beside the edge: the numbers of rows stand there
 const EDGE = { left: 12, top: 36 }; // around a picture that is saved
+const PHONE = 1000; // pixels: narrower pages have the answer in a sheet below
 const SETTLED = 250; // milliseconds without a move
 
 export class Figure {
   private host = byId("figure");
   private base = h("canvas", { "aria-hidden": "true" });
   private over = h("canvas", { class: "over", "aria-hidden": "true" });
+  /** Names, numbers and captions, above what is marked: no veil hides them. */
+  private letters = h("canvas", { class: "letters", "aria-hidden": "true" });
   private stages = new Map<string, HTMLElement>();
   private arrangement!: Arrangement;
   private looks = new Map<string, Look>();
@@ -53,9 +58,13 @@ export class Figure {
   private touched = false;
   /** A timer that waits until nobody moves any more. */
   private settling = 0;
+  /** Moves the window over a picture that is about to be drawn. */
+  private aim: ((to: Arrangement) => void) | null = null;
+  private minimap = new Minimap((x, y) => this.moveTo(x, y));
 
   constructor(private explorer: Explorer) {
-    this.host.append(this.base, this.over);
+    this.host.append(this.base, this.over, this.letters);
+    this.host.parentElement!.append(this.minimap.canvas);
     explorer.listen((change) => this.changed(change));
     byId("export").addEventListener("click", () => this.save());
     const centre = () => [this.size.width / 2, this.size.height / 2] as const;
@@ -144,6 +153,7 @@ export class Figure {
     const sheets = this.arrangement.panels.map(({ sheet }) => sheet);
     this.looks = new Map(sheets.map((sheet) => [sheet.name, this.look(sheet)]));
     const { height } = this.size;
+    this.aim?.(this.arrangement);
     this.hold();
     this.host.classList.toggle("movable", this.movable);
     this.host.classList.toggle("tall", this.arrangement.height > height + 1);
@@ -203,10 +213,13 @@ export class Figure {
   }
 
   private paint(): void {
-    const painter = this.canvas(this.base);
+    const [painter, letters] = [this.canvas(this.base), this.canvas(this.letters)];
     for (const panel of this.arrangement.panels) {
       this.drawOne(painter, panel, this.window);
+      drawNames(letters, panel, this.explorer.theme, this.window);
     }
+    for (const panel of this.arrangement.panels) this.drawAround(letters, panel, this.window);
+    this.minimap.show(this.arrangement, this.window, this.explorer.theme);
   }
 
   private drawOne(painter: Painter, panel: Panel, window: Window | null): void {
@@ -214,14 +227,15 @@ export class Figure {
     drawPanel(painter, panel, look, this.explorer.theme, window);
   }
 
-  /** Numbers and captions, above what is marked: a veil does not hide them. */
+  /** Numbers and captions. */
   private drawAround(painter: Painter, panel: Panel, window: Window | null): void {
     const { theme } = this.explorer;
     if (window && !inside(window, panel, TOP)) return;
     drawAxes(painter, panel, theme, window);
     // The caption stays beside what is seen of a matrix that is larger than the window.
     const seen = !window || window.top < panel.y + panel.rows.end - 40;
-    const moved = window && window.left > panel.x ? window.left + STUCK - panel.x : 0;
+    const stuck = STUCK + (panel.bands.length ? BAND : 0);
+    const moved = window && window.left > panel.x ? window.left + stuck - panel.x : 0;
     const [x, y] = [panel.x + moved, Math.max(panel.y - 22, (window?.top ?? -Infinity) + 8)];
     const [name, about] = this.caption(panel, panel.caption - moved);
     const wide = (name.length + 1) * TITLE * 0.605;
@@ -240,7 +254,8 @@ export class Figure {
     const stored = (matrix.part?.stored ?? 1) > 1 ? " as stored" : "";
     const where = open ? " as it multiplies" : `${stored}${this.placeOf(matrix)}`;
     const kind = matrix.name === "metadata" ? "" : `${matrix.type} `;
-    const texts = [`${kind}${size}${where}`, `${kind}${size}`, size, ""];
+    const example = !kind && this.explorer.exampleCodes ? ", example codes" : "";
+    const texts = [`${kind}${size}${where}${example}`, `${kind}${size}${where}`, `${kind}${size}`, size, ""];
     const left = room - (name.length + 1) * TITLE * 0.605;
     return [name, caption(texts, left, TITLE - 1)];
   }
@@ -286,7 +301,6 @@ export class Figure {
       const own = marks.get(panel.sheet.matrix.name);
       if (own) drawMarks(painter, panel, own, theme, this.window);
     }
-    for (const panel of this.arrangement.panels) this.drawAround(painter, panel, this.window);
     const panel = hover && this.panelOf(hover);
     const box = panel && !saysAll(panel) ? boxOf(panel, hover.index) : null;
     const { x, y } = this.origin;
@@ -313,15 +327,26 @@ export class Figure {
   // ── moving ────────────────────────────────────────────────────────────────
 
   private move(dx: number, dy: number): void {
-    this.touched = true;
     this.pan.x -= dx;
     this.pan.y -= dy;
     this.hold();
     this.prepareStages();
     this.paint();
     this.mark();
+    this.unsettled();
+  }
+
+  /** Somebody moves: the address waits. */
+  private unsettled(): void {
+    this.touched = true;
     clearTimeout(this.settling);
     this.settling = window.setTimeout(() => this.settle(), SETTLED);
+  }
+
+  /** A point of the picture comes into the middle. */
+  private moveTo(x: number, y: number): void {
+    const { width, height } = this.size;
+    this.move(this.pan.x - x + width / 2, this.pan.y - y + height / 2);
   }
 
   /** Nobody moves any more: the address says what is in the middle. */
@@ -361,14 +386,16 @@ export class Figure {
       x: (at.x - nearest.x) / nearest.columns.end,
       y: (at.y - nearest.y) / nearest.rows.end,
     };
-    this.explorer.update({ zoom });
-    const now = this.arrangement.panels[panels.indexOf(nearest)];
-    const there = {
-      x: now.x + part.x * now.columns.end,
-      y: now.y + part.y * now.rows.end,
+    this.aim = ({ panels: now }) => {
+      const panel = now[panels.indexOf(nearest)];
+      this.pan = {
+        x: panel.x + part.x * panel.columns.end - x,
+        y: panel.y + part.y * panel.rows.end - y,
+      };
     };
-    this.pan = { x: there.x - x, y: there.y - y };
-    this.move(0, 0);
+    this.explorer.zoomTo(zoom);
+    this.aim = null;
+    this.unsettled();
   }
 
   /** Move as little as it takes to see an element. */
@@ -440,6 +467,9 @@ export class Figure {
     this.explorer.pin(spot);
     if (!spot) return;
     this.stages.get(spot.matrix)?.focus({ preventScroll: true });
+    // On a phone the answer covers the lower part of the screen.
+    const at = innerWidth < PHONE ? this.pointOf(spot) : null;
+    if (at && at.y > innerHeight / 2) scrollBy(0, at.y - innerHeight / 3);
     announce(this.explorer.describe(spot));
   }
 
@@ -534,6 +564,7 @@ export class Figure {
       this.drawOne(painter, panel, window);
       const own = this.explorer.marks.get(panel.sheet.matrix.name);
       if (own) drawMarks(painter, panel, own, theme, window);
+      drawNames(painter, panel, theme, window);
       this.drawAround(painter, panel, window);
     }
     const lines = [...explorer.scene.matrices.values()].flatMap(({ name, part }) =>

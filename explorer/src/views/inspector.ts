@@ -55,7 +55,7 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
     if (warps > 1) add("warp", `${matrix.lane[spot.index] >> 5}`);
     add("lane", `${matrix.lane[spot.index] & 31}`);
     add("register", `${matrix.register[spot.index]}`);
-    add("bits", high > low ? `${high}:${low}` : `${low}`);
+    add(high > low ? "bits" : "bit", high > low ? `${high}:${low}` : `${low}`);
     add("element", `${matrix.part.letter}${matrix.ordinal(spot.index)}`);
     const copies = matrix.places(spot.index).slice(1);
     for (const place of copies) {
@@ -171,10 +171,15 @@ export function showLane(explorer: Explorer): void {
   const host = byId("lane-holds");
   if (lane === null) {
     const hint = "Pick a lane to see all that it holds.";
+    delete host.dataset.key;
     host.replaceChildren(h("p", { class: "hint" }, hint));
     return;
   }
   const held = [...scene.matrices.values()].filter((matrix) => matrix.part);
+  const { own, codes, state, target } = explorer;
+  const key = [state.op, state.selector, state.fill, lane, own.version, target, codes.join("")].join();
+  if (host.dataset.key === key) return; // another element of the same lane
+  host.dataset.key = key;
   host.replaceChildren(...held.flatMap((matrix) => lines(explorer, matrix, lane)));
 }
 
@@ -189,15 +194,27 @@ function lines(explorer: Explorer, matrix: Matrix, lane: number): Node[] {
   const title = h("h3", {}, matrix.name.replace("_", " "));
   if (!registers.size) return [title, h("p", { class: "hint" }, "nothing that counts")];
   const rows = [...registers].sort(([one], [other]) => one - other);
-  const table = h("dl", { class: "registers" });
-  for (const [register, indices] of rows) {
-    indices.sort((one, other) => matrix.slot[one] - matrix.slot[other]);
-    const name = `${matrix.tensor ? "column" : "register"} ${register}`;
-    const items = indices.map((index) => item(explorer, matrix, index));
-    table.append(h("div", {}, h("dt", {}, name), h("dd", {}, ...items)));
-  }
-  return [title, table];
+  const list = (some: [number, number[]][]) =>
+    h(
+      "dl",
+      { class: "registers" },
+      ...some.map(([register, indices]) => {
+        indices.sort((one, other) => matrix.slot[one] - matrix.slot[other]);
+        const name = `${matrix.tensor ? "column" : "register"} ${register}`;
+        const items = indices.map((index) => item(explorer, matrix, index));
+        return h("div", {}, h("dt", {}, name), h("dd", {}, ...items));
+      }),
+    );
+  if (rows.length <= MOST) return [title, list(rows)];
+  const rest = rows.slice(FIRST);
+  const more = h("details", {}, h("summary", {}, `and ${rest.length} more`));
+  // Made when they are asked for: a wgmma has 128, and the pointer moves often.
+  more.addEventListener("toggle", () => more.append(list(rest)), { once: true });
+  return [title, list(rows.slice(0, FIRST)), more];
 }
+
+const MOST = 20; // registers of an operand that are listed at once
+const FIRST = 12; // of more than that
 
 /** An element that a click leads to; keys get there in the picture. */
 function item(explorer: Explorer, matrix: Matrix, index: number): HTMLElement {

@@ -58,9 +58,14 @@ export function metadataPanel(explorer: Explorer): Node[] {
       { class: "nibbles" },
       ...indices.map((index) => nibble(explorer, matrix, index)),
     ),
+    ...(explorer.exampleCodes ? [h("p", { class: "hint" }, EXAMPLE)] : []),
     problems(explorer, matrix),
   ];
 }
+
+const EXAMPLE =
+  "These codes are an example: those of a kernel follow from its A. Type other ones, or " +
+  "paste A under Explain.";
 
 function word(explorer: Explorer, indices: number[]): string {
   const matrix = explorer.matrix("metadata")!;

@@ -6,7 +6,6 @@ import { fit, fitted, numberIn, Refused, refuseShape, tableIn, type Table } from
 import type { Explorer } from "../page/explorer.js";
 import type { Matrix } from "../records/matrix.js";
 import { npyTable } from "../numbers/npy.js";
-import { MOST_IN_LINK } from "../numbers/own.js";
 import { compressed, decompressed, logicalColumns, TooFull } from "../numbers/storing.js";
 import { cellName, fullText, VALUED } from "../numbers/values.js";
 
@@ -180,7 +179,7 @@ function linkText(explorer: Explorer): string {
   return {
     none: "Numbers are decimal, inf, nan, or bits such as 0x3c00. A file can be dropped here.",
     "in the link": "These values are in the link.",
-    "only here": `These values are not in the link: it holds up to ${MOST_IN_LINK} changes.`,
+    "only here": `These values are not in the link: it holds up to 64 x 64.`,
   }[explorer.own.kind];
 }
 

@@ -3,11 +3,12 @@
 import type { Instruction } from "../records/catalogue.js";
 import { byId, h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";
-import { asksSparse, nearby, search } from "../records/searching.js";
+import { asksSparse, nearby, search, wholly } from "../records/searching.js";
 import { grouped, type Group, type Row } from "../records/short.js";
 
 const MOST = 60; // rows that are drawn at once; more follow where one goes on
-const WIDTHS = 8; // chips of a row; a wgmma has 32 widths
+const WIDTHS = 3; // of a row; a wgmma has 32 of them, and the powers of two are listed
+const NARROW = 32; // of a tcgen05.mma, whose rows are long, not even these
 
 /** Words to begin with, each of which can be typed, too. */
 const WORDS = [
@@ -137,7 +138,7 @@ export class Picker {
     let found = search(catalogue, text);
     this.said = `${found.length} instruction${found.length === 1 ? "" : "s"}`;
     if (!found.length) ({ said: this.said, found } = nearby(catalogue, text));
-    const groups = grouped(catalogue, found, asksSparse(text));
+    const groups = this.groups(found, text);
     this.listed = groups.flatMap((group) =>
       group.rows.map((row) => ({ group, row, options: chosen(row, op) })),
     );
@@ -145,6 +146,17 @@ export class Picker {
     this.active = [Math.max(0, current), 0];
     if (current >= 0) this.active[1] = this.optionOf(this.listed[current], op);
     this.show();
+  }
+
+  /** Of a machine instruction, what becomes it alone comes first. */
+  private groups(found: Instruction[], text: string): Group[] {
+    const { catalogue } = this.explorer;
+    const list = (some: Instruction[]) => grouped(catalogue, some, asksSparse(text));
+    const own = wholly(catalogue, text);
+    if (!own) return list(found);
+    const parts = list(found.filter((op) => !own.has(op)));
+    const said = (group: Group) => ({ ...group, about: `${group.about}, of which it is a part` });
+    return [...list(found.filter((op) => own.has(op))), ...parts.map(said)];
   }
 
   private optionOf({ row, options }: Listed, op: Instruction): number {
@@ -181,7 +193,7 @@ export class Picker {
       this.option(number, index + 1, row.ops[at], [row.chips[at].join(" ") || "plain"]),
     );
     const left = row.ops.length - options.length;
-    const title = "For the other widths, search for a shape, such as 64x40";
+    const title = "For the other widths, search for a shape, such as 64x40, or pick one and choose";
     if (left) variants.push(h("small", { role: "none", title }, `+${left}`));
     const texts = [row.shape, row.types, ...row.common, ...row.chips[first]];
     return h(
@@ -303,7 +315,8 @@ function chosen(row: Row, current: Instruction): number[] {
   const all = row.ops.map((_, at) => at);
   const widths = new Set(row.ops.map((op) => op.shape[1]));
   if (widths.size <= WIDTHS) return all;
-  const even = (op: Instruction) => Number.isInteger(Math.log2(op.shape[1]));
+  const even = ({ shape: [, n], tensor }: Instruction) =>
+    Number.isInteger(Math.log2(n)) && (!tensor || n > NARROW);
   return all.filter((at) => even(row.ops[at]) || row.ops[at] === current);
 }
 

@@ -82,6 +82,7 @@ export class Player {
 
   /** Another instruction begins anew; another pin or value goes on at the same step. */
   private follow(change: Change): void {
+    if (change === "view") return;
     if (!this.steps || this.explorer.framing) return;
     if (change === "pointer" && this.seen === this.about) return;
     if (change === "instruction") this.stop();

@@ -3,7 +3,6 @@
 import { byId, copy, download, toast } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";
 import type { Figure } from "./figure.js";
-import { MOST_IN_LINK } from "../numbers/own.js";
 import { sourceText } from "./tabs.js";
 
 const SCALE = 2; // pixels of a PNG for each of the picture
@@ -92,8 +91,10 @@ export class Share {
   /** What a link does not hold. */
   private get missing(): string {
     const { kind } = this.explorer.own;
-    const most = `it holds up to ${MOST_IN_LINK} changes`;
-    return kind === "only here" ? `, without your own values: ${most}` : "";
+    const most = `it holds up to 64 x 64 of them`;
+    const without = kind === "only here" ? `, without your own values: ${most}` : "";
+    const here = location.protocol === "file:" ? "; it opens on this machine only" : "";
+    return without + here;
   }
 
   private async copySource(language: 0 | 1, what: string): Promise<void> {

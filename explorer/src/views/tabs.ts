@@ -1,6 +1,6 @@
 // The same layout in other words, and what can be done with it.
 
-import { unfold, unpack, type Sources } from "../records/catalogue.js";
+import { unfold, unpackSources, type Sources } from "../records/catalogue.js";
 import { byId, copy, h } from "../page/dom.js";
 import type { Change, Explorer } from "../page/explorer.js";
 import { explainPanel } from "./explain.js";
@@ -127,6 +127,7 @@ export class Tabs {
   }
 
   show(change: Change): void {
+    if (change === "view") return;
     const { current } = this;
     if (change !== "pointer") this.list(current);
     const { operand, state, spot } = this.explorer;
@@ -230,7 +231,7 @@ let sources: Promise<Sources> | null = null;
 
 /** The CUDA (0) or PTX (1) of the instruction that is shown. */
 export async function sourceText(explorer: Explorer, language: 0 | 1): Promise<string> {
-  sources ??= unpack<Sources>(byId("sources").textContent!);
+  sources ??= unpackSources(byId("sources").textContent!);
   const unpacked = await sources;
   const number = explorer.catalogue.instructions.indexOf(explorer.op);
   return unfold(unpacked, unpacked.texts[number][language]);

@@ -46,6 +46,7 @@ from fragmenta.arithmetic.packing import (
     WIDE,
     WIDE_DEPTH,
     in_a_row,
+    signs_beside,
 )
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
@@ -134,7 +135,12 @@ class FloorVariant(NamedTuple):
     @property
     def signs(self) -> int:
         """Vectors of B's lowest bits for each vector of its exponents."""
-        return 1 if not self.wide else 2 if self.sparse else 4
+        return 1 if not self.wide else 2 if self.sparse or self.beside else 4
+
+    @property
+    def beside(self) -> bool:
+        """Whether the signs of wide elements are vectors of their own."""
+        return self.wide and signs_beside(self.sparse, self.sums)
 
     @property
     def several(self) -> int:
@@ -223,7 +229,7 @@ def _parts(v: FloorVariant) -> list[tuple[Type, int]]:
         (values, rows * DEPTH),
         (I8, pairs * rows * _PAIR),
         (I8, pairs * rows * _PAIR),
-        (I32, rows * DEPTH),
+        (I8, pairs * rows * _PAIR) if v.beside else (I32, rows * DEPTH),
         (I32, rows * DEPTH),
         (I16, v.group * v.several),
         (F32, v.sums),
@@ -333,16 +339,17 @@ def _from(v: FloorVariant, w: Work, at: Panel, product: Value) -> Work:
     if v.once:
         vectors = product * v.group
     along = 0 if v.sparse else product * v.across
-    signs = 0 if v.wide else along
+    lows = 0 if v.wide and not v.beside else along * v.signs
+    signs = product if v.sparse else product // 2
     return w._replace(
         b_values=starting_at(w.b_values, at.values + along),
         b_powers=starting_at(w.b_powers, at.powers + along),
-        b_lows=starting_at(w.b_lows, at.lows + signs),
+        b_lows=starting_at(w.b_lows, at.lows + lows),
         b_base=starting_at(w.b_base, at.base),
         a_values=starting_at(w.a_values, product),
         a_powers=starting_at(w.a_powers, vectors),
         a_lows=starting_at(w.a_lows, vectors),
-        a_signs=starting_at(w.a_signs, product if v.sparse else product // 2),
+        a_signs=starting_at(w.a_signs, vectors if v.beside else signs),
         a_places=starting_at(w.a_places, product),
     )
 
@@ -552,15 +559,19 @@ def _limits(e: Value, base: Value | None, step: Step) -> Value:
 
 def _counts(step: Step, limits: Value) -> Value:
     """How many negative products lose bits, for each row and column."""
-    total = (_counts_by_sign if step.v.wide else _narrow_counts)(step, limits)
+    by_sign = step.v.wide and not step.v.beside
+    total = (_counts_by_sign if by_sign else _counts_at_once)(step, limits)
     if not step.v.single:
         low, high = _halves(step.v, total)
         total = low + high
     return convert(total, I32, signed=False)
 
 
-def _narrow_counts(step: Step, limits: Value) -> Value:
-    """The same for each k of a pair; the sign of a sum is that of the product."""
+def _counts_at_once(step: Step, limits: Value) -> Value:
+    """The same for each k of a pair, for all rows at once.
+
+    The sign of a sum of narrow types is that of the product.
+    """
     code, v, _, w = step
     if not v.single:
         rows = range(0, v.sums, LANES)
@@ -570,8 +581,14 @@ def _narrow_counts(step: Step, limits: Value) -> Value:
     with _each_vector(step) as numbers:
         for number in numbers:
             x = _of_rows(v, w.a_lows, number)
-            y = _of_columns(step, w.b_lows, number)
-            count.value = count.value - convert(limits > x + y, I8)
+            y = _of_columns(step, w.b_lows, number * v.signs)
+            if v.beside:
+                loses = convert(limits > saturated_sum(x, y), I8)
+                signs = _of_columns(step, w.b_lows, number * v.signs + 1)
+                loses = loses & (_of_rows(v, w.a_signs, number) ^ signs)
+            else:
+                loses = convert(limits > x + y, I8)
+            count.value = count.value - loses
     return count.value
 
 

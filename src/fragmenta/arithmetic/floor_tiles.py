@@ -252,6 +252,7 @@ def tile_kernel(of: TileVariant) -> Traced:
 def _work(code: Code, of: TileVariant) -> Work:
     """The packed elements of all rows of A, and of a panel of B."""
     values = of.steps.values
+    beside = of.steps.beside
     return Work(
         b_values=code.scratch(values, of.k * LANES),
         b_powers=code.scratch(I8, of.k * LANES),
@@ -260,7 +261,7 @@ def _work(code: Code, of: TileVariant) -> Work:
         a_values=code.scratch(values, MOST_A),
         a_powers=code.scratch(I8, MOST_A * LANES),
         a_lows=code.scratch(I8, MOST_A * LANES),
-        a_signs=code.scratch(I32, MOST_A),
+        a_signs=code.scratch(*((I8, MOST_A * LANES) if beside else (I32, MOST_A))),
         a_places=code.scratch(I32, MOST_A),
         a_base=code.scratch(I16, MOST_A // LANES),
         sums=code.scratch(F32, _ALL),
@@ -281,6 +282,8 @@ def _of_group(w: Work, of: TileVariant, group: Value) -> Work:
     at = (group // several) * (GROUP * DEPTH) + group % several * of.stored
     pairs = group * (of.stored // 2 * GROUP * _PAIR)
     signs = at if of.steps.sparse else at // 2
+    if of.steps.beside:
+        signs = pairs
     return w._replace(
         a_values=starting_at(w.a_values, at),
         a_powers=starting_at(w.a_powers, pairs),

@@ -12,6 +12,9 @@ Types of at most 5 exponent bits are *narrow*: the exponent of a lowest bit take
 than 7 bits, and the sign is the eighth.  Added modulo 256, two signs are that of the
 product.
 
+The signs of a row of other types choose among vectors of B.  In registers of 512 bits,
+which hold several rows, signs are vectors of their own instead, and are compared.
+
 The exponents of other types, and of scaled elements, are relative to a *base*, the
 largest exponent of the row or the column.  What is far below the base is clipped; the
 steps detect it where it matters.
@@ -96,6 +99,14 @@ ABOVE = 79
 _ZERO_A, _ZERO_B = 84, 84 - 128
 
 
+def signs_beside(sparse: bool, sums: int) -> bool:
+    """Whether signs are vectors of their own, where they are not a bit of exponents.
+
+    With wide registers this takes less than a choice of vectors for each row.
+    """
+    return not sparse and sums > 32
+
+
 class Packing(NamedTuple):
     """What must be known to compile a packer."""
 
@@ -134,6 +145,11 @@ class Packing(NamedTuple):
     def wide(self) -> bool:
         """Whether exponents need a base."""
         return self.form.exponent_bits == 8 or self.scaled
+
+    @property
+    def beside(self) -> bool:
+        """Whether the signs of wide elements are vectors of their own."""
+        return self.wide and signs_beside(self.sparse, self.sums)
 
     @property
     def at_once(self) -> int:
@@ -296,8 +312,9 @@ def column_packer(of: Packing) -> Traced:
     ``lows`` of narrow elements are like ``powers``: a vector of sixteen lanes for each
     pair along k.  Of others, a pair has four vectors: those for a pair of A with the
     signs ``++``, ``-+``, ``+-`` and ``--``.  A lane whose product is not negative never
-    loses bits there.  If A is sparse, each k has two vectors, as wide as the panel: for
-    a positive and for a negative element of A.
+    loses bits there.  Or it has two: the lowest bits, and the signs.  If A is sparse,
+    each k has two vectors, as wide as the panel: for a positive and for a negative
+    element of A.
 
     Eight columns of a wider panel are packed at a time.
     """
@@ -366,7 +383,7 @@ def column_packer(of: Packing) -> Traced:
             for number, value in enumerate(each):
                 values[(k + number) * of.across] = value
             wrong.value = wrong.value | _any_eight(parts.special)
-            power, *low = _signed(parts, most)
+            power, *low = _signed(of, parts, most)
             if of.single:
                 wide = len(low) * WIDE
                 _put_eights(powers, k * WIDE, WIDE, [power])
@@ -385,14 +402,16 @@ def _ordered(parts: Parts) -> Value:
     return select(parts.zero, _LOWEST, parts.power)
 
 
-def _signed(parts: Parts, base: Value | None) -> tuple[Value, ...]:
+def _signed(of: Packing, parts: Parts, base: Value | None) -> tuple[Value, ...]:
     """The exponents of elements, and of lowest bits.
 
-    Those of wide elements are two, by the sign of an element of A.
+    Those of wide elements are two, by the sign of an element of A, or come with signs.
     """
     if base is None:
         return _narrow(parts, _ZERO_B)
     power, low = _relative(parts, base)
+    if of.beside:
+        return power, low, convert(parts.negative, I8)
     minus = select(parts.negative, low, _NEVER)
     plus = select(parts.negative, low.lift(_NEVER), low)
     return power, minus, plus
@@ -405,8 +424,10 @@ def _put_lows(of: Packing, to: Memory, k: Value, low: list[Value]) -> None:
         return
     for pair in range(of.deep // 2):
         lanes = range(pair * 2 * LANES, (pair + 1) * 2 * LANES)
-        minus, plus = (picked(each, lanes) for each in low)
-        vectors = _pairs(minus, plus, of.sparse)
+        first_low, second_low = (picked(each, lanes) for each in low)
+        vectors = [first_low, second_low]
+        if not of.beside:
+            vectors = _pairs(first_low, second_low, of.sparse)
         first = (k + 2 * pair) * (len(vectors) * LANES)
         for number, vector in enumerate(vectors):
             to[first + number * 2 * LANES] = vector
@@ -467,7 +488,8 @@ def row_packer(of: Packing) -> Traced:
     Beyond the last row, the last one is repeated.  ``signs`` says which of the vectors
     of B's lowest bits belong to a pair, as a distance in bytes.  If A is sparse,
     ``places`` says where the columns of B for each element are in a panel, and
-    ``signs`` where their lowest bits are.  Narrow elements need no ``signs``.
+    ``signs`` where their lowest bits are.  Narrow elements need no ``signs``.  Signs
+    that are vectors of their own lie as ``lows`` do.
     """
 
     @kernel(
@@ -477,7 +499,7 @@ def row_packer(of: Packing) -> Traced:
         values=pointer(of.values),
         powers=pointer(I8),
         lows=pointer(I8),
-        signs=pointer(I32),
+        signs=pointer(I8 if of.beside else I32),
         places=pointer(I32),
         base=pointer(I16),
         special=pointer(I32),
@@ -532,7 +554,7 @@ def row_packer(of: Packing) -> Traced:
             if of.sparse:
                 chosen = [index.lanes(start + q, of.at_once) for start in starts]
                 _put_places(of, to, q, some.parts.negative, chosen, p)
-            elif of.wide:
+            elif of.wide and not of.beside:
                 _put_signs(of, to, q, some.parts.negative)
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
@@ -583,6 +605,8 @@ def _put_rows(
         at = (q * len(every) // of.at_once + number) * len(lanes)
         to.powers[at] = picked(power, lanes)
         to.lows[at] = picked(low, lanes)
+        if of.beside:
+            to.signs[at] = picked(convert(parts.negative, I8), lanes)
 
 
 def _put_signs(of: Packing, to: _RowMemories, q: Value, negative: Value) -> None:

@@ -57,17 +57,18 @@ def explore(
 
 
 def _check_listed(op: Instruction) -> None:
-    """The page has two widths of each ``tcgen05.mma``, not all of them."""
+    """The page has every shape of ``tcgen05.mma``, but not all types and majors."""
     found = [each for each in holding() if each.tensor_memory]
     if op in found:
         return
 
-    def far(other: Instruction) -> tuple[bool, ...]:
+    def far(other: Instruction) -> tuple[int, ...]:
         names = ("kind", "cta_group", "a", "d")
         return (
             other.family != op.family,
             *(other.values.get(name) != op.values.get(name) for name in names),
             other.shape.m != op.shape.m,
+            abs(other.shape.n - op.shape.n),
         )
 
     near = min(found, key=far)
@@ -76,6 +77,6 @@ def _check_listed(op: Instruction) -> None:
     group = "cta_group::2." if near.cta_group == 2 else ""
     words = near.family.replace("tcgen05.mma", "tcgen05")
     raise UnknownInstruction(
-        f"the page has only some tcgen05.mma; nearest: "
+        f"the page has only some types of tcgen05.mma; nearest: "
         f"{words}.{group}{kind}{near.shape}.{types}; fragmenta draw draws every one"
     )

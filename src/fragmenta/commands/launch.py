@@ -18,7 +18,6 @@ from fragmenta.cards import DEFAULT
 from fragmenta.cards import card as check_card
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.counters import counter_fields, counter_lines
-from fragmenta.commands.numerics import numerics_fields
 from fragmenta.commands.files import (
     Force,
     SarifFile,
@@ -29,27 +28,35 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.launch_arguments import (
+    Given,
+    LaunchOptions,
+    Named,
+    block_of,
+    check_parameters,
+    read_arguments,
+    read_files,
+)
+from fragmenta.commands.launch_options import (
     Args,
     Block,
     Cluster,
     Cooperative,
     Flags,
-    Given,
     Grid,
     KernelFiles,
-    LaunchOptions,
-    Named,
     ScheduleText,
     ScheduleTexts,
     Shared,
     Target,
-    block_of,
-    check_parameters,
-    read_arguments,
-    read_files,
     schedule_options,
     sides,
     split_flags,
+)
+from fragmenta.commands.numerics import (
+    born,
+    emit_numerics,
+    every_problem,
+    numerics_fields,
 )
 from fragmenta.commands.options import AsJson, Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import (
@@ -265,13 +272,12 @@ def launch(
     check_parameters(found, given)
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
-    _check_timeline(timeline, no_check, force)
+    _check_files(timeline, save_schedule, no_check, force)
     _check_isolated(
         isolated,
         {"--orders": orders, "--counters": counters, "--numerics": numerics},
     )
     check_card(card)
-    _check_schedule_file(save_schedule, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     watch = Watch("report" if timeline else problems, strict)
     options: LaunchOptions = {
@@ -287,8 +293,8 @@ def launch(
     before = [each.value.tobytes() for each in given]
     values, picture = for_kernel([each.value for each in given]), ""
     where = target or found.loaded.module.target
-    head = _Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
-    check = partial(_check, found, values, shared, where)
+    head = Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
+    check = partial(check_launch, found, values, shared, where)
     try:
         with patience(f"launching {found.function.shown}") as progress:
             if isolated:
@@ -313,23 +319,25 @@ def launch(
     changes = _changes(found, given, before)
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
-    more = [] if result.numerics is None else result.numerics.problems
-    every = [*result.problems, *more]
-    write_sarif(sarif_file, ((file, each) for each in every), force)
+    write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
     if timeline is not None:
         _draw(timeline, picture, result, force)
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
-        fields = {**counter_fields(found, result, card), **numerics_fields(result)}
-        emit_json({**done.to_json(), **fields})
+        emit_json(
+            {
+                **done.to_json(),
+                **counter_fields(found, result, card),
+                **numerics_fields(result),
+            }
+        )
     elif sarif_file != "-":
         head.show()
         emit("\n".join([done.to_text(), *counter_lines(found, result, card)]))
         for each in done.shown:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
-        if result.numerics is not None:
-            emit(f"\n{result.numerics}")
-    if any(each.severity == ERROR for each in [*done.shown, *more]):
+        emit_numerics(result)
+    if any(each.severity == ERROR for each in (*done.shown, *born(result))):
         raise typer.Exit(NOTHING)
 
 
@@ -357,13 +365,12 @@ def _check_isolated(isolated: bool, alone: dict[str, bool]) -> None:
             raise BadCall(f"{name} cannot be combined with --isolated")
 
 
-def _check_schedule_file(path: str | None, force: bool) -> None:
-    if path is not None:
-        check_output(path, force, ".json", option="--save-schedule")
-
-
-def _check_timeline(timeline: str | None, no_check: bool, force: bool) -> None:
-    """Refuse a picture that cannot be written, before anything is computed."""
+def _check_files(
+    timeline: str | None, schedule: str | None, no_check: bool, force: bool
+) -> None:
+    """Refuse files that cannot be written, before anything is computed."""
+    if schedule is not None:
+        check_output(schedule, force, ".json", option="--save-schedule")
     if timeline is not None:
         if no_check:
             raise BadCall(
@@ -468,7 +475,9 @@ def _range(array: Array) -> tuple[float | None, float | None, int | None]:
     return *ends, int(wide.size - numbers.size)
 
 
-def _check(kernel: Kernel, values: Sequence[object], shared: int, target: str) -> None:
+def check_launch(
+    kernel: Kernel, values: Sequence[object], shared: int, target: str
+) -> None:
     """Refuse arguments and shared memory as a launch does, but before it compiles."""
     Arguments(kernel.function, values, kernel.names)
     if shared:
@@ -476,7 +485,7 @@ def _check(kernel: Kernel, values: Sequence[object], shared: int, target: str) -
         check_shared(static, shared, target)
 
 
-class _Head:
+class Head:
     """The first lines, which are printed before the launch: what is being done."""
 
     def __init__(

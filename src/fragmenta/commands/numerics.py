@@ -4,7 +4,25 @@ from __future__ import annotations
 
 import json
 
+from fragmenta.commands.output import emit
 from fragmenta.launch.result import Result
+from fragmenta.ptx.checking.problem import Problem
+
+
+def born(result: Result) -> list[Problem]:
+    """What numerics found; nothing without it."""
+    return [] if result.numerics is None else result.numerics.problems
+
+
+def every_problem(result: Result) -> list[Problem]:
+    """All problems of a launch, for SARIF."""
+    return [*result.problems, *born(result)]
+
+
+def emit_numerics(result: Result) -> None:
+    """Print the report, if there is one."""
+    if result.numerics is not None:
+        emit(f"\n{result.numerics}")
 
 
 def numerics_fields(result: Result) -> dict[str, object]:
@@ -12,5 +30,5 @@ def numerics_fields(result: Result) -> dict[str, object]:
     if result.numerics is None:
         return {}
     found = json.loads(result.numerics.to_json())
-    found["problems"] = [each.to_dict() for each in result.numerics.problems]
+    found["problems"] = [each.to_dict() for each in born(result)]
     return {"numerics": found}

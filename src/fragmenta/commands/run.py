@@ -13,7 +13,7 @@ import typer
 
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile, check_output, save_text
-from fragmenta.commands.launch_arguments import (
+from fragmenta.commands.launch_options import (
     Flags,
     ScheduleTexts,
     schedule_options,
@@ -34,8 +34,8 @@ from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits
 from fragmenta.launch.options import check_schedules
+from fragmenta.programs.asked import Options
 from fragmenta.programs.cards import USUAL, card, cards
-from fragmenta.programs.device import Options
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.running import run as run_program
 from fragmenta.programs.told import Launched

@@ -16,13 +16,14 @@ import json
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.npy import Archive, read
 from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import device, programs
@@ -54,6 +55,9 @@ from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Pointer, Received
 from fragmenta.units.schedule import EAGER, Given
+
+if TYPE_CHECKING:
+    from fragmenta.numerics.report import Numerics
 
 PARTS = ("index", "texts", "changes")
 """The parts of a recording's archive; ``data`` may be missing."""
@@ -427,6 +431,8 @@ class Replayed:
     """What the race detector and the checks found, even if the bytes are equal."""
     ended: str = ""
     """The error that ended it here, if an error ended it on the GPU, too."""
+    numerics: Numerics | None = None
+    """What it lost, if that was asked for."""
 
     @property
     def same(self) -> bool:
@@ -455,15 +461,17 @@ def replay_one(
     schedule: Given | Sequence[Given] = EAGER,
     limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
     target: str | None = None,
+    numerics: bool = False,
 ) -> Replayed:
     """Launch one kernel here and compare every byte.
 
-    ``target`` is another arithmetic than that of the GPU.
+    ``target`` is another arithmetic than that of the GPU.  With ``numerics``, the
+    answer also says what the launch lost.
     """
     kernel = found.kernel(launch)
     check_room(launch, limits)
     started = Started(found, launch, kernel)
-    fault, output, hazards = "", "", []
+    fault, output, hazards, lost = "", "", [], None
     try:
         result = kernel.launch(
             launch.grid,
@@ -476,8 +484,9 @@ def replay_one(
             watch=watch,
             schedule=schedule,
             limits=limits,
+            numerics=numerics,
         )
-        output = result.output
+        output, lost = result.output, result.numerics
     except KernelHazard as why:
         output = why.output
         fault = "" if why.result else str(why)  # otherwise it ran to its end
@@ -488,7 +497,8 @@ def replay_one(
         return _both_ended(launch, fault, hazards)
     compared, wrong = started.differences()
     same = launch.printed is None or kernels.same_lines(output, launch.printed)
-    return Replayed(launch, compared, wrong, fault, bool(fault) or same, hazards)
+    said = bool(fault) or same
+    return Replayed(launch, compared, wrong, fault, said, hazards, numerics=lost)
 
 
 def check_room(launch: RecordedLaunch, limits: Limits) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -249,7 +249,9 @@ class OnCPU:
                 each.launch_here(self.target, code, grid, block, arguments, **options)
                 return
         kernel = anew(chosen(code, name))
-        how = {name: options.pop(name) for name in ("numerics", "nan") if name in options}
+        how: dict[str, Any] = {
+            name: options.pop(name) for name in ("numerics", "nan") if name in options
+        }
         self.last = kernel.launch(
             grid,
             _block(block, options),

@@ -96,8 +96,8 @@ def on_cpu(
     """In this block, ``import cupy`` gives a module whose kernels run here.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
-    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with ``last``, the result of the
-    last launch.
+    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with
+    ``last``, the result of the last launch.
 
     >>> with on_cpu("sm_80") as cpu:
     ...     import cupy

@@ -166,8 +166,8 @@ def on_cpu(
     """In this block, kernels of numba-cuda run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
-    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with ``last``, the result of the
-    last launch.
+    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with
+    ``last``, the result of the last launch.
 
     >>> import numpy as np
     >>> from numba import cuda

@@ -255,8 +255,8 @@ def on_cpu(
     """In this block, Warp's kernels run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
-    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with ``last``, the result of the
-    last launch.
+    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with
+    ``last``, the result of the last launch.
     """
     with Session(Warp(), target, **options).diverted() as session:
         yield session

@@ -18,6 +18,7 @@ import numpy as np
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import LimitReached
 from fragmenta.launch import faults
+from fragmenta.launch.clones import Clones
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import total
 from fragmenta.launch.runners import Runner
@@ -32,6 +33,10 @@ SLICE = 0.02
 """For about so many seconds machine code runs before Python has its turn."""
 LONG_SLICE = 0.1
 """The same in a thread beside others, which would wait for each other in Python."""
+FEW = 4
+"""With fewer threads than this, copies of runners are of little use."""
+ROUNDS = 16
+"""How many rounds such a thread begins with: it is halted in any of them."""
 RAMP = 0.001
 """So many seconds pass before the number of threads is doubled.
 
@@ -72,8 +77,8 @@ class _Pace:
     A round is a turn of each warp, or less if the block ends.
     """
 
-    def __init__(self, seconds: float = SLICE) -> None:
-        self.rounds, self._seconds = 1, seconds
+    def __init__(self, seconds: float = SLICE, rounds: int = 1) -> None:
+        self.rounds, self._seconds = rounds, seconds
         self._start = time.perf_counter()
 
     def begin(self) -> None:
@@ -143,7 +148,8 @@ def _in_parallel(workers: _Workers) -> None:
     started: list[threading.Thread] = []
     try:  # an interrupt may come as soon as the first of them runs
         while not workers.enough(len(started)):
-            more = min(max(1, len(started)), workers.most - len(started))
+            left = workers.most - len(started)
+            more = left if workers.quick else min(max(1, len(started)), left)
             for _ in range(more):
                 started.append(threading.Thread(target=workers.work, daemon=True))
                 started[-1].start()
@@ -185,12 +191,18 @@ class _Workers:
         self.first, self.count = first, last - first
         self.most = min(cores(), self.count)
         self.queue = Queue(first, last)
+        self._clones = Clones(launch, self.queue)
         self.contexts: list[Runner] = []
         self.errors: list[tuple[int, Exception]] = []
 
     def enough(self, threads: int) -> bool:
         """Whether no further thread is needed."""
         return threads == self.most or self.queue.following >= self.queue.last
+
+    @property
+    def quick(self) -> bool:
+        """Whether further threads need hardly any time to begin."""
+        return self._clones.template is not None
 
     def check(self) -> None:
         """Raise what has to end the launch, and tell how far it is."""
@@ -212,6 +224,8 @@ class _Workers:
 
     def close(self) -> None:
         """Add up what was executed; the memory of the contexts is not needed."""
+        for each in self.contexts:
+            each.close()
         if self.contexts:
             counts = [each.counts for each in self.contexts]
             self.launch.counts = np.sum(counts, axis=0)
@@ -246,6 +260,7 @@ class _Workers:
         try:
             for _ in self._slices(context):
                 pass
+            context.release()
         except Exception as error:  # raised again where the launch was made
             limits = isinstance(error, LimitReached)
             over = limits or getattr(error, "kind", "") == "limit"
@@ -254,14 +269,14 @@ class _Workers:
 
     def _context(self) -> Runner:
         """A new context, which takes blocks from the queue."""
-        context = self.launch.context()
-        context.share(self.queue)
+        context = self._clones.take() if self.most >= FEW else self._clones.plain()
         self.contexts.append(context)
         return context
 
     def _slices(self, context: Runner) -> Iterator[None]:
         """Run blocks until there are no more; Python has its turn now and then."""
-        pace = _Pace(SLICE if self.most == 1 else LONG_SLICE)
+        alone = self.most == 1
+        pace = _Pace(SLICE) if alone else _Pace(LONG_SLICE, ROUNDS)
         while not context.halt[0] and not context.finished:
             context.allow(pace.rounds, True)
             pace.begin()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from fragmenta.arrays.checks import check_flags
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import (
     BadCall,
@@ -31,10 +32,10 @@ from fragmenta.launch.options import (
     Options,
     Watch,
     check_algebra,
-    check_nan,
     check_cluster,
     check_cooperative,
     check_dynamic,
+    check_nan,
     check_orders,
     check_schedules,
     check_shape,
@@ -55,7 +56,9 @@ if TYPE_CHECKING:
     from fragmenta.launch.dask import Spread
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
+    from fragmenta.launch.repeating import Repeats
     from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
+    from fragmenta.launch.targets import Comparison
     from fragmenta.numerics.report import Numerics
     from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
@@ -199,8 +202,7 @@ class Kernel:
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract, counters=counters)
-        algebra = self._algebra(numerics, nan, algebra)
-        check_algebra(algebra, client)
+        algebra = self._algebra(numerics, nan, algebra, client)
         how = check_watch(watch)
         several = check_schedules(schedule)
         states = check_orders(orders, how, client)
@@ -230,6 +232,7 @@ class Kernel:
             defined: int | None = None,
             recorded: bool = False,
             raced: bool = False,
+            other: Algebra | None = None,
         ) -> Launch:
             plain = defined is None and not recorded
             launch = self.loaded.launch(
@@ -244,7 +247,7 @@ class Kernel:
                 raced=raced,
                 goes_on=reports,
                 counted=counters and plain,
-                algebra=algebra if plain else None,
+                algebra=(other or algebra) if plain else None,
                 names=self.names,
                 language=self.language,
                 meter=meter,
@@ -253,17 +256,15 @@ class Kernel:
             launch.progress = progress
             return launch
 
-        spread = None
-        if client is not None:
-            from fragmenta.launch.dask import Spread
-
-            spread = Spread(self.loaded, self.name, options, limits, client)
-
+        spread = _spread(self, options, limits, client)
         explored = None if states is None else _explored(states, prepared)
+        repeats = _repeats(numerics, self.loaded, partial(prepared, several[0]))
 
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
             if explored is not None:
                 most = explored.most(most)
+            if repeats is not None:
+                repeats.note(launch)
             return _run(launch, most, spread)
 
         runs = _runs(prepared, run_one, several, reports)
@@ -296,18 +297,19 @@ class Kernel:
             complete=runs.complete,
             fault=runs.fault,
             counters=_counted(runs.launch, counts),
-            numerics=_numerics(numerics, algebra, runs.launch, self.function.shown),
+            numerics=_lost(repeats, algebra, runs.launch, self.function.shown),
         )
         if not reports:
             made.raise_errors()
         return made
 
     def _algebra(
-        self, numerics: bool, nan: str, algebra: Algebra | None
+        self, numerics: bool, nan: str, algebra: Algebra | None, client: object
     ) -> Algebra | None:
         """The algebra of a launch, checked."""
         check_flags(numerics=numerics)
         check_nan(nan, numerics)
+        check_algebra(algebra or numerics or None, client)
         if not numerics:
             return algebra
         if algebra is not None:
@@ -316,6 +318,24 @@ class Kernel:
 
         of = StoppingAlgebra if nan == "raise" else NumericsAlgebra
         return of.of(self.loaded.module)
+
+    def compare(
+        self,
+        grid: Any,
+        block: Any,
+        arguments: Sequence[Any] = (),
+        *,
+        targets: Sequence[str],
+        **options: Any,
+    ) -> Comparison:
+        """Launch it with the arithmetic of several targets: where do results part?
+
+        Arrays are copied, and stay as they are.  The options are those of
+        :meth:`launch`.  The first target is compared with each of the others.
+        """
+        from fragmenta.launch.targets import compare
+
+        return compare(self, grid, block, arguments, targets, **options)
 
     def problems(self, target: str | None = None) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing, without running it.
@@ -361,17 +381,33 @@ def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
     )
 
 
-def _numerics(
-    wanted: bool, algebra: Algebra | None, launch: Launch, kernel: str
+def _lost(
+    repeats: Repeats | None, algebra: Algebra | None, launch: Launch, kernel: str
 ) -> Numerics | None:
     """What a launch lost, if it was asked."""
-    if not wanted or algebra is None:
-        return None
-    from fragmenta.numerics.engine import NumericsAlgebra
-    from fragmenta.numerics.report import numerics
+    return None if repeats is None else repeats.report(algebra, launch, kernel)
 
-    assert isinstance(algebra, NumericsAlgebra)
-    return numerics(algebra.found, launch.module(), launch.shape, kernel)
+
+def _spread(
+    kernel: Kernel, options: Options, limits: Limits, client: Any
+) -> Spread | None:
+    """What runs blocks on a Dask cluster, if there is a client."""
+    if client is None:
+        return None
+    from fragmenta.launch.dask import Spread
+
+    return Spread(kernel.loaded, kernel.name, options, limits, client)
+
+
+def _repeats(
+    wanted: bool, loaded: Loaded, prepare: Callable[..., Launch]
+) -> Repeats | None:
+    """What reports a launch with numerics, and runs it again; None without."""
+    if not wanted:
+        return None
+    from fragmenta.launch.repeating import Repeats
+
+    return Repeats(lambda algebra: prepare(other=algebra), loaded.module)
 
 
 def _runs(

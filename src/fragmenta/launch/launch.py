@@ -185,8 +185,8 @@ class Launch:
 
     def check(self, runner: Runner) -> None:
         """Raise the error of a runner, if it has failed or is stuck."""
-        context = runner.failed
         if runner.status == Status.FAULT:
+            context = runner.failed
             failed = self.host.errors.get(context.address)
             failed = self.compiled.code.rest.errors.pop(context.address, failed)
             if failed is None and self.machine is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TypedDict
 
 import numpy as np
 
 from fragmenta.arrays.checks import check_flags, is_among, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     BadCall,
     ShapeError,

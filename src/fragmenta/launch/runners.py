@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.simt.context import Context, Queue
 from fragmenta.simt.layout import Status
 from fragmenta.units.fast import layout as fast
@@ -38,12 +38,16 @@ class Runner(Protocol):
     """Runs blocks of a queue one after the other, or clusters."""
 
     launch: Launch
-    contexts: list[Context]
-    """The memory of its blocks."""
-    failed: Context
-    """The context that failed, or that stands for all that wait."""
     halt: NDArray[np.int32]
     """Not 0 if no further block should begin."""
+
+    @property
+    def contexts(self) -> list[Context]:
+        """The memory of its blocks."""
+
+    @property
+    def failed(self) -> Context:
+        """The context that failed, or that stands for all that wait."""
 
     @property
     def cluster(self) -> Cluster | None:
@@ -86,6 +90,12 @@ class Runner(Protocol):
 
     def run(self, turn: int) -> None:
         """Run until all have ended, or something else has to happen first."""
+
+    def close(self) -> None:
+        """All has run: tell the launch what it has to know."""
+
+    def release(self) -> None:
+        """Free memory that nobody needs: all has run in this thread."""
 
 
 def _contexts(launch: Launch, blocks: int) -> list[Context]:
@@ -139,11 +149,25 @@ class BlockRunner:
 
     def run(self, turn: int) -> None:
         """Run until the blocks have ended, or something else has to happen first."""
+        if self.launch.machine is not None:
+            self.launch.machine.local.runner = self
         code = self.launch.compiled.code
         code.grid(self.failed.address, code.kernel, turn)
 
+    def settle(self) -> None:
+        """Be ready to be copied."""
 
-class _Run(Record):
+    settled = True
+    """Whether machine code can begin blocks."""
+
+    def close(self) -> None:
+        """All has run."""
+
+    def release(self) -> None:
+        """Its memory is needed until the launch ends."""
+
+
+class RunRecord(Record):
     """The record by which machine code runs clusters."""
 
     index = Long(fast.RUN_INDEX)
@@ -155,16 +179,7 @@ class _Run(Record):
     ended = Word(fast.RUN_ENDED)
     traced = Word(fast.RUN_TRACED)
     room = Long(fast.RUN_ROOM)
-
-    def __init__(self, runner: ClusterRunner) -> None:
-        super().__init__(aligned(fast.RUN_BYTES))
-        shape = runner.launch.shape
-        self.longs[fast.RUN_HALT >> 3] = address_of(runner.halt)
-        self.longs[fast.RUN_CLUSTER >> 3] = runner.cluster.address
-        for axis in range(3):
-            self.longs[(fast.RUN_GRID >> 3) + axis] = shape.grid[axis]
-            self.longs[(fast.RUN_SHAPE >> 3) + axis] = shape.cluster[axis]
-        self.status, self.room = Status.ENDED, 1
+    first = Word(fast.RUN_FIRST)
 
     @property
     def status(self) -> Status:
@@ -174,6 +189,17 @@ class _Run(Record):
     @status.setter
     def status(self, status: Status) -> None:
         self.words[fast.RUN_STATUS >> 2] = status
+
+
+def _run_record(runner: ClusterRunner) -> RunRecord:
+    made, shape = RunRecord(aligned(fast.RUN_BYTES)), runner.launch.shape
+    made.longs[fast.RUN_HALT >> 3] = address_of(runner.halt)
+    made.longs[fast.RUN_CLUSTER >> 3] = runner.cluster.address
+    for axis in range(3):
+        made.longs[(fast.RUN_GRID >> 3) + axis] = shape.grid[axis]
+        made.longs[(fast.RUN_SHAPE >> 3) + axis] = shape.cluster[axis]
+    made.status, made.room = Status.ENDED, 1
+    return made
 
 
 class ClusterRunner:
@@ -193,8 +219,8 @@ class ClusterRunner:
         if launch.shape.cluster != (1, 1, 1):
             for rank, context in enumerate(self.contexts):
                 context.name_cluster(rank)
-        self.halt = np.zeros(1, np.int32)
-        self._run = _Run(self)
+        self.halt = zeros(1, np.int32)
+        self._run = _run_record(self)
         self.share(Queue())
         self._renewal: Renewal | None = None
         self._clean = False
@@ -254,13 +280,24 @@ class ClusterRunner:
 
     def run(self, turn: int) -> None:
         """Run until the clusters have ended, or something else has to happen first."""
-        while not self.halt[0]:
-            if self.status == Status.ENDED and not self._clean:
+        self._go_on(turn, returned=False)
+
+    def returned(self, turn: int) -> None:
+        """Go on after machine code has run a cluster that this runner did not begin."""
+        self._go_on(turn, returned=True)
+
+    def _go_on(self, turn: int, returned: bool) -> None:
+        self.cluster.machine.local.runner = self
+        while returned or not self.halt[0]:
+            if self.status == Status.ENDED and not self._clean and not returned:
                 if not self._take():
                     return
                 self._begin()
-            if self._renewal is not None and not self.cluster.touched:
-                if not self._in_code(turn):
+            if returned or (self._renewal is not None and not self.cluster.touched):
+                if not returned:
+                    self._call_code(turn)
+                returned = False
+                if not self._has_run(turn):
                     return
             else:
                 self._rounds(turn)
@@ -271,6 +308,12 @@ class ClusterRunner:
             self._run.rounds -= 1
             if self._run.rounds <= 0:
                 return
+
+    def close(self) -> None:
+        """All has run."""
+
+    def release(self) -> None:
+        """Its memory is needed until the launch ends."""
 
     def _take(self) -> bool:
         """Take the next cluster; whether there is one."""
@@ -283,6 +326,25 @@ class ClusterRunner:
                 return True
         return False
 
+    def settle(self) -> None:
+        """Be ready to be copied: all clusters of the copies begin in machine code."""
+        self._run.index = self.launch.cluster_count - 1
+        self._begin()
+        self._run.index, self._run.status = 0, Status.ENDED
+        self._clean = True
+        if self.cluster.port.unattended is not None:
+            self.cluster.port.unattended.leave()
+
+    @property
+    def settled(self) -> bool:
+        """Whether machine code can begin clusters."""
+        return self._renewal is not None
+
+    @property
+    def record(self) -> RunRecord:
+        """The record by which machine code runs clusters."""
+        return self._run
+
     def _begin(self) -> None:
         """Begin a cluster in Python."""
         index, code = self._run.index, self.launch.compiled.code
@@ -291,8 +353,7 @@ class ClusterRunner:
             context.begin(member, member + 1)
             code.reset(context.address)
             context.status = Status.READY
-        # Most kernels need Python in the first cluster of a thread, and then no more.
-        known = self._begun == 1 or (self._begun > 1 and not self.cluster.touched)
+        known = self._is_known()
         self._begun += 1
         self.cluster.begin(index)
         self._fruitless = 0
@@ -301,6 +362,24 @@ class ClusterRunner:
         self._renewal = self._renewed() if known else None
         if self._renewal is not None:
             self._renewal.write(self._run.longs)
+
+    def _is_known(self) -> bool:
+        """Whether machine code may know all that it needs for the next clusters.
+
+        Most kernels need Python in the first cluster, and then no more.  Other threads
+        know what was found there.
+        """
+        if self._begun:
+            return self._begun == 1 or not self.cluster.touched
+        # Python ends the first cluster of a launch, whose history is kept.
+        if not self.index or not self.cluster.machine.settled:
+            return False
+        if self.cluster.machine.warpgroups:
+            # What has products has loaded it.
+            from fragmenta.units import wgmma
+
+            wgmma.prepare(self.cluster)
+        return True
 
     def _prepare(self) -> None:
         """Make ready what else a cluster needs."""
@@ -319,14 +398,14 @@ class ClusterRunner:
             return
         self.status = Status.ENDED
 
-    def _in_code(self, turn: int) -> bool:
-        """Run clusters in machine code; whether Python has to go on with one."""
-        self._call_code(turn)
+    def _has_run(self, turn: int) -> bool:
+        """Clusters ran in machine code; whether Python has to go on with one."""
         status = self.status
         self._clean = status == Status.ENDED
         if self._clean:
             assert self.cluster.port.unattended is not None
             self.cluster.port.unattended.leave()
+            self.cluster.machine.settle()
             return False
         if status == Status.FAULT:
             self.cluster.touch()

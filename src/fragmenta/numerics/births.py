@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING
 
 from fragmenta.numerics.code.layout import Birth
@@ -34,6 +35,6 @@ def born(warp: Warp, event: Event, lanes: int) -> int:
             Birth.OVERFLOW: "a number becomes infinite",
             Birth.DIVISION: "a number is divided by zero",
         }.get(node.kind, "a NaN is born")
-        rule = rules.NAN if node.value != node.value else rules.INFINITY
+        rule = rules.NAN if isnan(node.value) else rules.INFINITY
         said = f"{words}: {formula(instruction, node.values, node.value)}"
     raise Stop(rule, event.site, warp, lanes, said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -14,11 +14,11 @@ from fragmenta.numerics.code.nodes import CONTEXT_BITS
 from fragmenta.numerics.code.steps import NumericsProbes, NumericsStep, StoppingStep
 from fragmenta.numerics.multiplying import LaunchProducts
 from fragmenta.numerics.products import Chain, ProductStatistics, record_of
-from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded
+from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded, encoded
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.group_products import port_functions
-from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.module import Module
 from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.simt.empties import empty_parts
 from fragmenta.simt.layout import POISON
@@ -33,17 +33,28 @@ if TYPE_CHECKING:
 
 MOST_CONTEXTS = 4096
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
+_KINDS = ("kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
 
 
-def planes_for(functions: Iterable[Function]) -> int:
-    """How many planes a kernel needs: more for floats of 8 bits and less."""
-    small = any(
-        word.startswith(_SMALL) or word in ("kind::f8f6f4", "kind::mxf4", "kind::mxf8f6f4")
-        for each in functions
+def _words(module: Module) -> set[str]:
+    """All qualifiers of the instructions of a module."""
+    return {
+        word
+        for each in module.functions.values()
         for instruction in each.instructions
         for word in instruction.qualifiers
-    )
-    return 8 if small else 4
+    }
+
+
+def planes_for(words: set[str]) -> tuple[int, int]:
+    """How many planes a kernel needs, and the bits of its smallest elements.
+
+    >>> planes_for({"f32", "rn"}), planes_for({"e4m3x2"}), planes_for({"e2m1x2"})
+    ((4, 8), (8, 8), (8, 4))
+    """
+    small = any(each.startswith(_SMALL) or each in _KINDS for each in words)
+    tiny = any(each.startswith("e2m1") or "f4" in each for each in words)
+    return 8 if small else 4, 4 if tiny else 8
 
 
 class Node(NamedTuple):
@@ -54,7 +65,7 @@ class Node(NamedTuple):
     kind: at.Birth
     parent: int
     operand: int
-    count: int
+    times: int
     block: int
     thread: int
     time: int
@@ -100,8 +111,8 @@ class NumericsAlgebra(Algebra):
     step: ClassVar[type[Step]] = NumericsStep
     counts_losses: ClassVar[bool] = True
 
-    def __init__(self, planes: int = 4) -> None:
-        super().__init__(planes)
+    def __init__(self, planes: int = 4, granule: int = 8) -> None:
+        super().__init__(planes, granule)
         self.found = Found()
         self._tables: list[NDArray[np.uint8]] = []
         self._nodes: list[NDArray[np.uint8]] = []
@@ -109,6 +120,10 @@ class NumericsAlgebra(Algebra):
         self._directory = np.zeros(MOST_CONTEXTS, np.int64)
         self._sums: list[int] = []
         self._products = LaunchProducts(planes)
+        self.exact_sites: frozenset[int] | None = None
+        """Sites whose errors second values leave out; None: those of all sites."""
+        self.exact_inputs: dict[str, NDArray[np.float64]] = {}
+        """What elements of arrays stand for exactly, by the name of the array."""
 
     def probes(self) -> NumericsProbes:
         """A new instrument for the code of a kernel."""
@@ -121,13 +136,18 @@ class NumericsAlgebra(Algebra):
         from fragmenta.numerics import births  # it registers an event
 
         assert births
-        return cls(planes or planes_for(module.functions.values()))
+        wanted, granule = planes_for(_words(module))
+        return cls(planes or wanted, granule)
 
     def begin(self, watch: PlaneWatch) -> None:
         """Look at the arrays before the launch."""
         for each in watch.launch.places:
             self.found.arrays.append(Array(each, _specials(each)))
             self._sums.append(_sum(each))
+            exact = self.exact_inputs.get(each.name)
+            if exact is not None and each.elements is not None:
+                planes = watch.memories[each.slot]
+                encoded(each.data, exact, FORMATS[each.elements.type], planes)
 
     def context_table(
         self, watch: PlaneWatch, context: Context
@@ -148,6 +168,10 @@ class NumericsAlgebra(Algebra):
             (at.WARPS, watch.launch.shape.warps),
         ):
             words[place // 8] = value
+        if self.exact_sites is not None:
+            rows = table[at.HEAD :].view(np.float64).reshape(-1, len(at.FIELDS))
+            rows[:, at.FIELDS.index("kept")] = 1.0
+            rows[list(self.exact_sites), at.FIELDS.index("kept")] = 0.0
         self._tables.append(table)
         self._nodes.append(nodes)
         self._times.append(times)
@@ -166,7 +190,7 @@ class NumericsAlgebra(Algebra):
 
     def births_at(self, site: int) -> list[Node]:
         """The births at a site so far, while the launch runs."""
-        found = []
+        found: list[Node] = []
         for number, (table, nodes) in enumerate(
             zip(self._tables, self._nodes, strict=True)
         ):
@@ -180,6 +204,7 @@ class NumericsAlgebra(Algebra):
         found = self.found
         found.places = [(name, index) for name, index in watch.compiled.followed]
         found.records = merged([_records(each) for each in self._tables])
+        digests = _digests(self._tables)
         for number, (table, nodes) in enumerate(
             zip(self._tables, self._nodes, strict=True)
         ):
@@ -197,8 +222,10 @@ class NumericsAlgebra(Algebra):
                 each.seconds = decoded(data, planes, each.format)
         found.products = self._products.statistics()
         found.chain = self._products.chain()
-        for product in found.products:
-            found.records[product.number] = record_of(product)
+        for one in found.products:
+            found.records[one.number] = record_of(one)
+        for number, record in found.records.items():
+            record["digest"] = int(digests[number])
         self._products = LaunchProducts(self.planes)
         self._tables, self._nodes, self._times = [], [], []
 
@@ -240,7 +267,12 @@ def _specials(segment: Segment) -> dict[str, int]:
             found[name] = int(where.sum())
             found[f"first_{name}"] = int(np.argmax(where))
     unwritten = sum(
-        int((segment.data[first : last // 4 * 4 + first % 4].view(np.uint32) == POISON).sum())
+        int(
+            (
+                segment.data[first : last // 4 * 4 + first % 4].view(np.uint32)
+                == POISON
+            ).sum()
+        )
         for first, last in empty_parts(segment.data)
         if first % 4 == 0 and (last - first) % 4 == 0
     )
@@ -256,14 +288,30 @@ def _records(table: NDArray[np.uint8]) -> dict[int, dict[str, float]]:
     for number in np.flatnonzero(rows[:, 0]):
         row = rows[number]
         found[int(number)] = {
-            name: int(row[i]) if name in at.WHOLE else float(row[i : i + 1].view(np.float64)[0])
+            name: int(row[i])
+            if name in at.WHOLE
+            else float(row[i : i + 1].view(np.float64)[0])
             for i, name in enumerate(at.FIELDS)
         }
     return found
 
 
+def _digests(tables: list[NDArray[np.uint8]]) -> NDArray[np.int64]:
+    """The sum of the bits of all results, for each site."""
+    column = at.FIELDS.index("digest")
+    rows = [
+        each[at.HEAD :].view(np.int64).reshape(-1, len(at.FIELDS))[:, column]
+        for each in tables
+    ]
+    with np.errstate(over="ignore"):
+        found: NDArray[np.int64] = np.sum(rows, axis=0, dtype=np.int64)
+    return found
+
+
 _WORST = at.FIELDS[at.FIELDS.index("a") : at.FIELDS.index("time") + 1]
-_OTHER = at.FIELDS[at.FIELDS.index("other_block") : at.FIELDS.index("other_exact_b") + 1]
+_OTHER = at.FIELDS[
+    at.FIELDS.index("other_block") : at.FIELDS.index("other_exact_b") + 1
+]
 
 
 def merged(tables: list[dict[int, dict[str, float]]]) -> dict[int, dict[str, float]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fragmenta.numerics.code.layout import Birth
+from fragmenta.numerics.seconds import kind_of
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Instruction, Source
@@ -85,7 +88,7 @@ def _born(found: Numerics, way: Way, severity: str) -> Problem:
         born.function,
         born.instruction,
         f"{born.words}, {born.thread}{reached}",
-        born.count,
+        born.times,
         born.thread.block,
         tuple(_related(found, each) for each in way.moments[1:]),
     )
@@ -95,6 +98,19 @@ def _related(found: Numerics, moment: Moment) -> Related:
     return Related(
         moment.line, _text(found, moment.instruction), moment.words, moment.source
     )
+
+
+def _matters(found: Numerics) -> bool:
+    """Whether an output has an error far above the rounding of its format."""
+    for output in found.outputs.values():
+        error = np.abs(output.error[np.isfinite(output.error)])
+        if not error.size:
+            continue
+        largest = float(np.abs(output.exact[np.isfinite(output.error)]).max())
+        usual = max(2.0**-14, 2.0 ** (3 - kind_of(output.format).precision))
+        if float(error.max()) > usual * largest:
+            return True
+    return False
 
 
 def _site(found: Numerics, site: Site) -> Iterator[Problem]:
@@ -114,7 +130,7 @@ def _site(found: Numerics, site: Site) -> Iterator[Problem]:
     if counts.get("cancelled") and site.worst_relative > BAD and site.amplification > 4:
         yield made(
             rules.CANCELLATION,
-            rules.WARNING,
+            rules.WARNING if _matters(found) else rules.INFO,
             f"{site.cancelled_bits:.0f} bits cancel, and the result has a relative "
             f"error of {site.worst_relative:.3g}",
             counts["cancelled"],
@@ -135,7 +151,10 @@ def _site(found: Numerics, site: Site) -> Iterator[Problem]:
         if counts.get(name) and not (name == "underflows" and counts.get("flushed")):
             severity = rules.WARNING if name == "saturated" else rules.INFO
             yield made(
-                rule, severity, f"{counts[name]:,} of {site.elements:,} {words}", counts[name]
+                rule,
+                severity,
+                f"{counts[name]:,} of {site.elements:,} {words}",
+                counts[name],
             )
     if counts.get("other_way"):
         yield made(

@@ -63,7 +63,6 @@ def _colour(share: float) -> str:
     if not np.isfinite(share):
         return _NAN
     mixed = (
-        round(low + (high - low) * share)
-        for low, high in zip(_LOW, _HIGH, strict=True)
+        round(low + (high - low) * share) for low, high in zip(_LOW, _HIGH, strict=True)
     )
     return "#" + "".join(f"{each:02x}" for each in mixed)

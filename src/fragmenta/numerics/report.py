@@ -1,20 +1,21 @@
-"""What a launch with numerics shows: errors by line, births of NaN, errors of outputs."""
+"""What a launch with numerics shows: errors by line, births of NaN, wrong outputs."""
 
 from __future__ import annotations
 
 import json
 import linecache
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import BadCall, nearest
+from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.products import (
@@ -37,6 +38,12 @@ from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
 from fragmenta.simt.naming import array as array_name
 from fragmenta.simt.naming import element as element_name
+
+if TYPE_CHECKING:
+    from fragmenta.numerics.blame import Blame
+
+Again: TypeAlias = "Callable[[frozenset[int] | None, Mapping[str, Any]], Found]"
+"""Runs a launch again: with the sites that are exact, and with exact inputs."""
 
 
 class Thread(NamedTuple):
@@ -71,6 +78,8 @@ class Worst(NamedTuple):
 class Site:
     """One instruction: what it lost."""
 
+    number: int
+    """The number of the site in its launch."""
     function: str
     index: int
     instruction: Instruction
@@ -92,6 +101,10 @@ class Site:
     counts: dict[str, int]
     """What happened to how many elements: names of :data:`COUNTED`."""
     worst: Worst
+    share: float = 0.0
+    """The share of the errors of an output that comes mostly from here; 0 to 1."""
+    digest: int = 0
+    """The sum of the bits of all results, as f64."""
     other: Worst | None = None
     """The first element that decided otherwise than exact values would."""
 
@@ -135,7 +148,7 @@ class Site:
 
     @property
     def origin(self) -> float:
-        """The relative error that begins here, not in operands, at the worst element."""
+        """The relative error that begins here, at the worst element."""
         exact = abs(self.worst.exact)
         own = abs(self.worst.added) / exact if exact else 0.0
         if self.amplification > 4 or not self.amplification:
@@ -159,6 +172,7 @@ class Site:
             "worst_relative": self.worst_relative,
             "amplification": self.amplification,
             "cancelled_bits": self.cancelled_bits,
+            "share": self.share,
             "counts": self.counts,
             "worst": _worst_dict(self.worst),
             "other": None if self.other is None else _worst_dict(self.other),
@@ -186,13 +200,14 @@ class Moment(NamedTuple):
 
     kind: Birth
     function: str
-    index: int
+    at: int
+    """The index of the instruction in its function."""
     instruction: Instruction
     text: str
     operands: tuple[float, ...]
     value: float
     thread: Thread
-    count: int
+    times: int
     """Elements that came this way."""
     unwritten: bool
     operand: int
@@ -284,7 +299,7 @@ class Way:
                     "value": each.value,
                     "words": each.words,
                     "thread": each.thread._asdict(),
-                    "count": each.count,
+                    "count": each.times,
                 }
                 for each in self.moments
             ],
@@ -314,7 +329,7 @@ class Output:
     @cached_property
     def exact(self) -> NDArray[np.float64]:
         """The exact values, rounded to f64."""
-        return self._shaped(self.seconds.exact)
+        return self._shaped(self.seconds.exact + self.seconds.lower)
 
     @cached_property
     def error(self) -> NDArray[np.float64]:
@@ -359,7 +374,7 @@ class Output:
 
     @property
     def total(self) -> float:
-        """The error of the whole array: a norm of it relative to that of exact values."""
+        """The error of the array: its norm, relative to that of the exact values."""
         good = np.isfinite(self.error)
         exact = np.linalg.norm(self.exact[good])
         error = float(np.linalg.norm(self.error[good]))
@@ -410,7 +425,9 @@ class Output:
             "worst_relative": worst,
             "worst_element": list(index),
             "worst_ulp": float(finite.max()) if finite.size else 0.0,
-            "mean_lost_bits": float(np.mean(self.lost_bits)) if self.values.size else 0.0,
+            "mean_lost_bits": float(np.mean(self.lost_bits))
+            if self.values.size
+            else 0.0,
         }
 
 
@@ -428,7 +445,7 @@ class Numerics:
     outputs: dict[str, Output]
     """By the name of the argument."""
     instructions: list[Site] = field(repr=False)
-    """All that compute with floats; those where errors begin come first."""
+    """All that compute with floats; those that most errors come from first."""
     births: list[Way] = field(repr=False)
     """The ways of NaN and infinities that reached an array."""
     notes: list[Way] = field(repr=False)
@@ -439,6 +456,8 @@ class Numerics:
     """The elements of all arrays."""
     lost_nodes: int = 0
     module: Module | None = field(default=None, repr=False)
+    again: Again | None = field(default=None, repr=False)
+    """Runs the launch again, with other sites exact: see :meth:`blame`."""
     products: list[ProductStatistics] = field(default_factory=list, repr=False)
     """What each instruction lost that multiplies matrices: by step, and over k."""
     chain: Chain | None = field(default=None, repr=False)
@@ -446,7 +465,7 @@ class Numerics:
 
     @cached_property
     def promotion(self) -> Promotion | None:
-        """What promoting its accumulators to f32 would save, if that is a bit or more."""
+        """What promoting its accumulators to f32 would save, if it is a bit or more."""
         return promotion(self.chain)
 
     def __getitem__(self, name: str) -> Output:
@@ -484,6 +503,53 @@ class Numerics:
     def clean(self) -> bool:
         """Whether no output has a NaN or an infinity that was born in the launch."""
         return not self.births
+
+    def blame(
+        self,
+        output: Any = None,
+        by: str = "kind",
+        inputs: Mapping[str, Any] | None = None,
+    ) -> Blame:
+        """Split the error of an output among groups of instructions.
+
+        The launch is run again for each group: second values then have the errors of
+        all instructions but those of the group.  So each part is measured, together
+        with all that happens to it on its way.  Arrays stay as they are.
+
+        ``output`` is the name of an array, or an array; without it, it is the only one.
+        ``by`` is ``kind`` (Tensor Core, sums, conversions ...), ``line`` or
+        ``instruction``: the first 8 of these, and the others together.  ``inputs`` are
+        the numbers that elements of an argument stand for before they were quantised.
+        """
+        from fragmenta.numerics.blame import blame
+
+        return blame(self, self._chosen(output), by, inputs or {})
+
+    def advice(self, output: Any = None) -> list[str]:
+        """What would help most, measured: see :meth:`blame`."""
+        from fragmenta.numerics.blame import advice
+
+        return advice(self, self._chosen(output))
+
+    def _chosen(self, output: Any) -> Output:
+        """An output by its name, or by its array."""
+        if isinstance(output, Output):
+            return output
+        if isinstance(output, str):
+            return self[output]
+        if output is None:
+            wrong = [e for e in self.outputs.values() if np.nansum(np.abs(e.error))]
+            if len(wrong) == 1 or (wrong and len(self.outputs) == 1):
+                return wrong[0]
+            if len(self.outputs) == 1:
+                return next(iter(self.outputs.values()))
+        else:
+            values = np.asarray(output).astype(np.float64).reshape(-1)
+            for each in self.outputs.values():
+                if np.array_equal(each.values.reshape(-1), values, equal_nan=True):
+                    return each
+        shown = [each.shown for each in self.outputs.values()]
+        raise BadCall(f"name one of the outputs: {one_of(shown) or 'there are none'}")
 
     @cached_property
     def problems(self) -> list[Any]:
@@ -549,11 +615,11 @@ class _Places:
         """The line of the source, or of the PTX."""
         source = instruction.source
         if source is not None:
-            said = linecache.getline(source.file, source.line).strip()
+            said = " ".join(linecache.getline(source.file, source.line).split())
             if said:
                 return said
         if 0 < instruction.line <= len(self._lines):
-            return self._lines[instruction.line - 1].strip()
+            return " ".join(self._lines[instruction.line - 1].split())
         return instruction.mnemonic
 
     def thread(self, block: float, thread: float, time: float) -> Thread:
@@ -570,11 +636,11 @@ def _unravelled(place: int, of: tuple[int, int, int]) -> tuple[int, int, int]:
     return place % x, place // x % y, place // (x * y)
 
 
-def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numerics:
+def numerics(
+    found: Found, module: Module, shape: Shape, kernel: str, again: Again | None = None
+) -> Numerics:
     """What a launch found, in words that users know."""
     places = _Places(found, module, shape)
-    sites = [_site(places, number, each) for number, each in found.records.items()]
-    sites.sort(key=lambda each: (-each.origin, each.function, each.index))
     outputs = {
         each.segment.name: Output(
             each.segment.name, each.format, each.segment.elements, each.seconds
@@ -582,6 +648,13 @@ def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numeric
         for each in found.arrays
         if each.seconds is not None
     }
+    shares = _shares(outputs)
+    sites = [
+        _site(places, number, each, shares.get(number, 0.0))
+        for number, each in found.records.items()
+    ]
+    order = lambda each: (-each.share, -each.origin, each.function, each.index)  # noqa: E731
+    sites.sort(key=order)
     births, notes = _ways(places, outputs)
     inputs = {each.segment.name: each.before for each in found.arrays if each.before}
     shapes = {
@@ -590,13 +663,40 @@ def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numeric
         if each.segment.elements is not None
     }
     return Numerics(
-        kernel, outputs, sites, births, notes, inputs, shapes, found.lost_nodes, module,
+        kernel,
+        outputs,
+        sites,
+        births,
+        notes,
+        inputs,
+        shapes,
+        found.lost_nodes,
+        module,
+        again,
         products=found.products,
         chain=found.chain,
     )
 
 
-def _site(places: _Places, number: int, record: Mapping[str, float]) -> Site:
+def _shares(outputs: Mapping[str, Output]) -> dict[int, float]:
+    """How much of the error of an output comes mostly from each site, at most."""
+    found: dict[int, float] = {}
+    for output in outputs.values():
+        error = np.abs(np.nan_to_num(output.seconds.error))
+        total = float(error.sum())
+        if not total:
+            continue
+        weights = np.bincount(output.seconds.sources, error)
+        for source in np.flatnonzero(weights):
+            if source:
+                share = float(weights[source]) / total
+                found[int(source) - 1] = max(found.get(int(source) - 1, 0.0), share)
+    return found
+
+
+def _site(
+    places: _Places, number: int, record: Mapping[str, float], share: float
+) -> Site:
     function, index, instruction = places.instruction(number)
     count = operand_count(instruction)
     names = "abc"[:count]
@@ -623,6 +723,7 @@ def _site(places: _Places, number: int, record: Mapping[str, float]) -> Site:
         )
     ratio = record["worst_cancelled"]
     return Site(
+        number,
         function,
         index,
         instruction,
@@ -637,6 +738,8 @@ def _site(places: _Places, number: int, record: Mapping[str, float]) -> Site:
         math.log2(ratio) if ratio > 1 else 0.0,
         {name: int(record[name]) for name in COUNTED if record[name]},
         worst,
+        share,
+        int(record["digest"]),
         other,
     )
 
@@ -670,7 +773,11 @@ def _ways(
         if each.kind not in (Birth.PASSED, Birth.GIVEN) and each.number not in reached
     ]
     notes = [
-        Way(_moments(places, list(_chain(nodes, each.number))), {}, math.isnan(each.value))
+        Way(
+            _moments(places, list(_chain(nodes, each.number))),
+            {},
+            math.isnan(each.value),
+        )
         for each in starts
     ]
     return births, _grouped(notes)
@@ -681,7 +788,8 @@ def _grouped(ways: list[Way]) -> list[Way]:
     found: dict[tuple[object, ...], Way] = {}
     for each in ways:
         born = each.born
-        key = (born.function, born.index, born.kind, born.operand, each.nan)
+        # A loop that was unrolled has several instructions for one line.
+        key = (born.place, born.kind, born.instruction.opcode, each.nan)
         old = found.get(key)
         if old is None:
             found[key] = each
@@ -690,7 +798,8 @@ def _grouped(ways: list[Way]) -> list[Way]:
         for name, (count, first) in each.outputs.items():
             before = outputs.get(name)
             total = count + (before[0] if before else 0)
-            outputs[name] = total, min(first, before[1], key=len) if before else first
+            earliest = min(first, before[1], key=_numbers) if before else first
+            outputs[name] = total, earliest
         longer = each if len(each.moments) > len(old.moments) else old
         found[key] = Way(longer.moments, outputs, each.nan)
     ordered = sorted(
@@ -698,6 +807,11 @@ def _grouped(ways: list[Way]) -> list[Way]:
         key=lambda each: (not each.nan, -sum(n for n, _ in each.outputs.values())),
     )
     return list(ordered)
+
+
+def _numbers(name: str) -> list[int]:
+    """The numbers in the name of an element, which order elements."""
+    return [int(each) for each in re.findall(r"\d+", name)]
 
 
 def _chain(nodes: Mapping[int, Node], number: int) -> Iterator[Node]:
@@ -723,11 +837,9 @@ def _moments(places: _Places, chain: Sequence[Node]) -> tuple[Moment, ...]:
                 node.values,
                 node.value,
                 places.thread(node.block, node.thread, node.time),
-                node.count,
+                node.times,
                 node.unwritten,
                 node.operand,
             )
         )
     return tuple(made)
-
-

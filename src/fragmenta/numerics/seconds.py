@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.numerics.code.elements import KINDS, Kind
-from fragmenta.planes.elements import joined
+from fragmenta.numerics.code.elements import KINDS, MOST_SOURCES, Kind
+from fragmenta.planes.elements import joined, split
 
 FORMATS = {
     "float64": "f64",
@@ -44,6 +44,8 @@ class Seconds(NamedTuple):
     """The node of an element that is NaN or infinite; 0: it was given so."""
     present: NDArray[np.bool_]
     """Whether an element has a second value."""
+    sources: NDArray[np.int64]
+    """The site that most of the error of an element comes from, and 1; 0: unknown."""
 
     @property
     def error(self) -> NDArray[np.float64]:
@@ -66,10 +68,12 @@ def decoded(
     bits = _BITS[name]
     size = bits // 8
     count = data.size // size
-    held = data[: count * size].view(_TYPES[name]).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN of small formats
+        held = data[: count * size].view(_TYPES[name]).astype(np.float64)
     if planes is None or not planes.any():
         none = np.zeros(held.shape)
-        return Seconds(held, held, none, none.astype(np.int64), none.astype(bool))
+        zero = none.astype(np.int64)
+        return Seconds(held, held, none, zero, none.astype(bool), zero)
     # The other planes are for smaller elements.
     used = planes[: 4 if bits >= 16 else 8, : count * size]
     numbers = joined(np.ascontiguousarray(used), bits)
@@ -81,13 +85,36 @@ def decoded(
     elif bits >= 32:
         lower = np.ascontiguousarray(numbers[:, 1]).view(np.float64)
     finite = np.isfinite(held)
-    single = (upper >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    with np.errstate(invalid="ignore"):
-        exact = np.where(finite, exact, single.astype(np.float64))
+    words = (upper & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
+    exact = np.where(finite, exact, words)
     exact = np.where(present, exact, held)
     lower = np.where(present & finite, lower, 0.0)
     nodes = np.where(finite | ~present, 0, upper & np.uint64(0xFFFFFFFF))
-    return Seconds(held, exact, lower, nodes.astype(np.int64), present)
+    named = finite & present & (planes.shape[0] * bits >= 64)
+    sources = np.where(named, upper & np.uint64(MOST_SOURCES), 0)
+    return Seconds(
+        held, exact, lower, nodes.astype(np.int64), present, sources.astype(np.int64)
+    )
+
+
+def encoded(
+    data: NDArray[np.uint8],
+    exact: NDArray[np.float64],
+    name: str,
+    planes: NDArray[np.uint8],
+) -> None:
+    """Let the elements of memory stand for other numbers: write their planes."""
+    bits = _BITS[name]
+    held = data.view(_TYPES[name]).astype(np.float64)
+    given = np.ascontiguousarray(exact, np.float64).reshape(-1)
+    upper = given.view(np.uint64) & ~np.uint64(MOST_SOURCES)
+    rest = given - upper.view(np.float64)
+    apart = (given != held) & np.isfinite(held)
+    numbers = np.zeros((given.size, max(1, planes.shape[0] * bits // 64)), np.uint64)
+    numbers[:, 0] = np.where(apart, np.maximum(upper, 1), 0)
+    if bits >= 32:
+        numbers[:, 1] = np.where(apart, rest.view(np.uint64), 0)
+    planes[:] = split(numbers, bits, planes.shape[0]).view(np.uint8)
 
 
 def best_format(data: NDArray[np.uint8], planes: NDArray[np.uint8]) -> str:

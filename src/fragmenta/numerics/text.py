@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +27,7 @@ MOST_MOMENTS = 8
 def report(found: Numerics) -> str:
     """The whole report."""
     parts = [f"numerics of {found.kernel}"]
-    for each in found.births[:MOST_WAYS]:
-        parts.append("\n".join(_way(found, each)))
+    parts += ["\n".join(_way(found, each)) for each in found.births[:MOST_WAYS]]
     if len(found.births) > MOST_WAYS:
         parts.append(f"and {len(found.births) - MOST_WAYS} more births")
     if found.outputs:
@@ -61,9 +61,9 @@ def _way(found: Numerics, way: Way) -> Iterator[str]:
             WIDTH,
             "  ",
         )
-    first, rest = way.moments[0], way.moments
-    if first.kind == Birth.GIVEN:
-        yield from _inputs(found, first)
+    start, rest = way.moments[0], _without_repeats(way)
+    if start.kind == Birth.GIVEN:
+        yield from _inputs(found, start)
     left = len(rest) - MOST_MOMENTS
     for place, each in enumerate(rest):
         if left > 0 and MOST_MOMENTS // 2 <= place < len(rest) - MOST_MOMENTS // 2:
@@ -72,6 +72,22 @@ def _way(found: Numerics, way: Way) -> Iterator[str]:
             if each is not way.born:
                 continue
         yield from _moment("born" if each is way.born else "then", each)
+
+
+def _without_repeats(way: Way) -> list[Moment]:
+    """The moments of a way; of some at one line that are alike, the first."""
+    kept: list[Moment] = []
+    for each in way.moments:
+        last = kept[-1] if kept else None
+        alike = (
+            last is not None
+            and each is not way.born
+            and (last.place, last.instruction.opcode)
+            == (each.place, each.instruction.opcode)
+        )
+        if not alike or each.kind != Birth.PASSED:
+            kept.append(each)
+    return kept
 
 
 def _moment(word: str, moment: Moment) -> Iterator[str]:
@@ -84,7 +100,7 @@ def _moment(word: str, moment: Moment) -> Iterator[str]:
 def _inputs(found: Numerics, moment: Moment) -> Iterator[str]:
     """The arrays that a given NaN or infinity may come from."""
     value = moment.operands[moment.operand]
-    kind = "nan" if value != value else "infinite"
+    kind = "nan" if isnan(value) else "infinite"
     word = "NaN" if kind == "nan" else "infinite"
     for name, before in found.inputs.items():
         if kind in before:
@@ -96,7 +112,8 @@ def _inputs(found: Numerics, moment: Moment) -> Iterator[str]:
                 "      ",
             )
         if moment.unwritten and before.get("unwritten"):
-            yield f"  from  {before['unwritten']:,} words of {array(name)} were not written"
+            count = f"{before['unwritten']:,} words"
+            yield f"  from  {count} of {array(name)} were not written"
 
 
 def _outputs(found: Numerics) -> Iterator[str]:
@@ -126,19 +143,27 @@ def _lines(found: Numerics) -> Iterator[str]:
     shown = [each for each in found.instructions if each.worst_relative > 0]
     if not shown:
         return
-    yield "where errors begin, worst first"
-    for each in shown[:MOST_LINES]:
-        yield from _site(each)
-    if len(shown) > MOST_LINES:
-        yield f"  and {len(shown) - MOST_LINES} more instructions"
+    yield "where the errors come from, worst first"
+    groups: dict[tuple[str, str], list[Site]] = {}
+    for each in shown:  # a loop that was unrolled has several for one line
+        groups.setdefault((each.place, each.mnemonic), []).append(each)
+    order = sorted(groups.values(), key=lambda few: -sum(each.share for each in few))
+    for few in order[:MOST_LINES]:
+        yield from _site(few)
+    if len(groups) > MOST_LINES:
+        yield f"  and {len(groups) - MOST_LINES} more instructions"
 
 
-def _site(site: Site) -> Iterator[str]:
-    yield wrapped(f"  {site.place}, {site.mnemonic}", WIDTH, "    ")
+def _site(alike: list[Site]) -> Iterator[str]:
+    """Instructions of one line that are alike; the first is the worst."""
+    site, total = alike[0], sum(each.share for each in alike)
+    times = f" ({len(alike)} times)" if len(alike) > 1 else ""
+    yield wrapped(f"  {site.place}, {site.mnemonic}{times}", WIDTH, "    ")
     yield _quoted(site.text, 6)
+    share = f"{total:.0%} of an output's error; " if total > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
     yield wrapped(
-        f"      relative error {site.worst_relative:.3g}"
+        f"      {share}relative error {site.worst_relative:.3g}"
         f"{growth if site.amplification > 1.5 else ''}; adds up to "
         f"{site.worst_ulp:.3g} ulp",
         WIDTH,
@@ -189,8 +214,10 @@ def _notes(found: Numerics) -> Iterator[str]:
         yield f"  and {len(found.notes) - MOST_WAYS} more"
     if found.restarts:
         yield "where exact values were lost, and began anew with the value"
-    for each in found.restarts[:MOST_WAYS]:
-        count = each.counts["restarted"]
-        yield wrapped(f"  {each.place}, {each.mnemonic}: {count:,} times", WIDTH, "    ")
+    for site in found.restarts[:MOST_WAYS]:
+        count = site.counts["restarted"]
+        yield wrapped(
+            f"  {site.place}, {site.mnemonic}: {count:,} times", WIDTH, "    "
+        )
     if found.lost_nodes:
         yield f"{found.lost_nodes:,} births had no room, and are not listed"

@@ -45,9 +45,7 @@ def operand_count(instruction: Instruction) -> int:
     return min(3, max(1, len(instruction.operands) - 1))
 
 
-def formula(
-    instruction: Instruction, operands: Sequence[float], value: float
-) -> str:
+def formula(instruction: Instruction, operands: Sequence[float], value: float) -> str:
     """An instruction with its numbers.
 
     >>> from fragmenta.ptx.module import Instruction

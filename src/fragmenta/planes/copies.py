@@ -19,7 +19,7 @@ from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast.tasks import MOVE
 
 if TYPE_CHECKING:
-    from fragmenta.planes.memory import Shadow
+    from fragmenta.planes.shadows import Shadow
 
 
 @once

@@ -12,7 +12,9 @@ is the ``kind`` of a ``KernelFault``; among problems such a fault counts as its 
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
+
+from fragmenta.arrays.lazy_dataclass import dataclass
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)

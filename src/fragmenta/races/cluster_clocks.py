@@ -12,7 +12,7 @@ import numpy as np
 
 from fragmenta.races.order import Clock, Order
 from fragmenta.races.shadow import layout
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Record
 from fragmenta.units.renewal import Renewal
@@ -76,7 +76,7 @@ class ClusterClocks(Record):
 
     def _make_room(self, most: int) -> None:
         """Make room for so many mbarriers that were fenced; there are none yet."""
-        self._fenced = np.zeros(most, np.int64)
+        self._fenced = zeros(most, np.int64)
         self.longs[layout.PHASES_FENCED >> 3] = address_of(self._fenced)
         self.longs[layout.PHASES_FENCED_ROOM >> 3] = most
 

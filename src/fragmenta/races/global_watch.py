@@ -35,7 +35,7 @@ from fragmenta.races.shadow.global_records import (
 from fragmenta.races.shadow.layout import Apart
 from fragmenta.races.shadow.problem_table import Moment, Noted, ProblemTable
 from fragmenta.simt import empties, layout
-from fragmenta.simt.compiled import aligned
+from fragmenta.simt.compiled import aligned, fresh
 
 MOST_PRECISE = 1024
 """With more groups than this, all that acquire share what any of them released: the
@@ -716,6 +716,5 @@ def _distinct(
 def _shadow(data: NDArray[np.uint8]) -> _Shadow:
     words = -(-data.size // WORD) + 32  # a vector at the end may go past it
     marks = empties.marks(data)
-    return _Shadow(
-        np.zeros(words, np.int32), np.zeros(words, np.int32), marks, data.size
-    )
+    writes, reads = (fresh(4 * words).view(np.int32) for _ in range(2))
+    return _Shadow(writes, reads, marks, data.size)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +14,27 @@ from numpy.typing import NDArray
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
-from fragmenta.races.layout_watch import is_watched
+from fragmenta.races.layout_watch import ASK_LAYOUT, ASK_ROWS, is_watched
 from fragmenta.races.map_history import KNOWN, MapHistory
 from fragmenta.races.observer import Observer
+from fragmenta.races.product_units import ASK_UNITS
 from fragmenta.races.racy_reads import ReadLog
 from fragmenta.races.register_watch import kins_of
-from fragmenta.races.report.history import Note, Recorded
+from fragmenta.races.report.history import Note, Notes, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
 from fragmenta.races.rounded_copies import butterfly
+from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS, Plan
 from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
+from fragmenta.races.task_watch import ASK_COPY
+from fragmenta.simt.compiled import callback_address
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.findings import Finding, Problems
 from fragmenta.units.kernel_units import kernel_units
-from fragmenta.units.machine import Cluster, Machine
+from fragmenta.units.machine import Cluster, Machine, Results
 from fragmenta.units.port import Step
 
 
@@ -71,6 +75,46 @@ def instructions_of(compiled: Described) -> Instructions:
     )
 
 
+class Asks:
+    """What compiled code calls for observers that are copies of one another.
+
+    A copy has the pointers of the first one.  Each thread runs one of them.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        def here() -> Observer:
+            found = machine.local.cluster.port
+            assert isinstance(found, Observer)
+            return found
+
+        def units(of: int, key: int) -> None:
+            here().units.add(of, key)
+
+        def copies(address: int) -> None:
+            here().tasks.issued(address)
+
+        def asked(rank: int, of: int, word: int, site: int, number: int) -> None:
+            found = here().layouts
+            assert found is not None
+            found.asked(rank, of, word, site, number)
+
+        def rows(rank: int, number: int, site: int, where: int) -> None:
+            found = here().layouts
+            assert found is not None
+            found.rows(rank, number, site, where)
+
+        self._kept = (
+            ASK_UNITS(units),
+            ASK_COPY(copies),
+            ASK_LAYOUT(asked),
+            ASK_ROWS(rows),
+        )
+        first, second, third, fourth = map(callback_address, self._kept)
+        self.units: int = first
+        self.copies: int = second
+        self.layouts: tuple[int, int] = third, fourth
+
+
 class LaunchWatch:
     """Watches all clusters of a launch."""
 
@@ -96,10 +140,17 @@ class LaunchWatch:
         """Whether the mbarrier of an ``mbarrier.init`` is used, by its site."""
         self.kins = kins_of(compiled)
         self.lock = Lock()
+        self._first: dict[int, Notes] = {}
+        """The notes of the first cluster, if a copy of an observer has them."""
         self._told: list[Told] = []
         """What other processes found, which ran some of the clusters."""
         self.reads: ReadLog | None = None
         """Which loads race, if code tells of every load."""
+
+    @cached_property
+    def asks(self) -> Asks:
+        """What compiled code calls for observers that are copies."""
+        return Asks(self.machine)
 
     def observer(self, cluster: Cluster) -> Observer:
         """A new observer of a cluster."""
@@ -141,6 +192,30 @@ class LaunchWatch:
             problems.put(Finding(rules.BANK_CONFLICT, site, banks.message, count=count))
         self._drop_consequences(problems)
 
+    def copying(self) -> LaunchWatch | None:
+        """How copies of clusters are observed, unless Python reads a log of each."""
+        return self if self.reads is None else None
+
+    def results(self, cluster: Cluster) -> Results:
+        """Where compiled code writes what it found in a cluster."""
+        observer = cluster.port
+        assert isinstance(observer, Observer)
+        flags: list[NDArray[Any]] = [observer.problems.counts]
+        first = global_records.FULL // 4
+        flags += [each.narrow[first : first + 2] for each in observer.ledgers]
+        blocks = [each.context.parts["block"] for each in cluster.blocks]
+        return Results(flags, list(self.banks.of(blocks)), observer.history.memory)
+
+    def add(self, counts: list[NDArray[np.uint8]]) -> None:
+        """Add the counts of a copy of a cluster in which nothing was found."""
+        self.banks.add(counts)
+
+    def keep_first(self, log: NDArray[np.uint8]) -> None:
+        """Keep what happened in the first cluster, which a copy has run."""
+        notes = Notes(log)
+        notes.freeze()
+        self._first[0] = notes
+
     def told(self) -> Told:
         """What was found here."""
         found = []
@@ -181,11 +256,12 @@ class LaunchWatch:
 
     def _kept(self) -> dict[int, Sequence[Note]]:
         """The notes of some clusters that ran here; they are read when needed."""
-        return {
-            number: notes
-            for observer in self.observers
-            for number, notes in observer.history.kept.items()
-        }
+        found: dict[int, Sequence[Note]] = dict(self._first)
+        for observer in self.observers:
+            for number, notes in observer.history.kept.items():
+                if number not in found or len(notes):  # some have run no cluster
+                    found[number] = notes
+        return found
 
     def recorded(self) -> list[Recorded]:
         """The histories of some clusters, with the problems that were found there."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once
 from fragmenta.isa.instruction import Instruction
 from fragmenta.ptx import rules
@@ -35,9 +36,10 @@ from fragmenta.shared.descriptor import (
 )
 from fragmenta.shared.operands import major_of
 from fragmenta.shared.swizzles import REPEAT, WGMMA_SWIZZLES, pattern
-from fragmenta.simt.compiled import address_of, aligned, callback_address
+from fragmenta.simt.compiled import address_of, aligned, callback_address, copied, zeros
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.loaded import Loaded
+from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.findings import Finding
 from fragmenta.units.lane_copies import WarpCopy
@@ -53,8 +55,8 @@ if TYPE_CHECKING:
     from fragmenta.races.observer import Observer
 
 _LONG, _WORD, _POINTER = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
-_ASK = ctypes.CFUNCTYPE(None, *5 * (_LONG,))
-_ASK_ROWS = ctypes.CFUNCTYPE(None, *3 * (_LONG,), _POINTER)
+ASK_LAYOUT = ctypes.CFUNCTYPE(None, *5 * (_LONG,))
+ASK_ROWS = ctypes.CFUNCTYPE(None, *3 * (_LONG,), _POINTER)
 _MATRIX = 8
 """Rows of one matrix of ``ldmatrix``."""
 ALL = 0xFFFFFFFF
@@ -136,24 +138,59 @@ def _oddities(
     return of.reading.twice(), of.reading.uneven()
 
 
+class KnownLayouts:
+    """What was judged in a kernel and is right: it need not be judged by each thread.
+
+    What is right depends on the operand and on the layouts of boxes alone.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._judged = np.zeros(at.JUDGED, np.int64)
+
+    def begun(self) -> NDArray[np.int64]:
+        """What a new observer knows."""
+        with self._lock:
+            return copied(self._judged)
+
+    def add(self, judged: NDArray[np.int64]) -> None:
+        """Let later observers know what one has judged."""
+        with self._lock:
+            free = self._judged == 0
+            self._judged[free] = judged[free]
+
+
+@once_per_kernel
+def layouts_of(compiled: Described) -> KnownLayouts:
+    """What is known of a kernel; its instructions have the same numbers in launches."""
+    return KnownLayouts()
+
+
 class LayoutWatch:
     """The boxes in the shared memory of a cluster, and who reads them."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, asks: tuple[int, int] | None = None) -> None:
+        """``asks`` are functions that call :meth:`asked` and :meth:`rows`."""
         self._observer = observer
         order, blocks = observer.order, observer.cluster.blocks
         count = -(-blocks[0].shared.size // at.LINE)
         shape = len(blocks), count
-        self._lines = np.zeros(shape, np.int32)
-        self._records = np.zeros((*shape, at.BOX_BYTES), np.uint8)
+        self._lines = zeros(shape, np.int32)
+        self._records = zeros((*shape, at.BOX_BYTES), np.uint8)
         self._states = aligned(len(blocks) * at.BOXES_BYTES).view(np.int64)
         self._states = self._states.reshape(len(blocks), -1)
-        self._judged = np.zeros(at.JUDGED, np.int64)
+        self._known = layouts_of(observer.machine.launch.compiled)
+        self._judged = self._known.begun()
+        self._right, self._told = True, False
+        """Whether all that was judged is right; whether others know of it."""
         sites = len(observer.machine.launch.compiled.places)
-        self._looked = np.zeros(max(sites, 1), np.uint8)
-        self._functions = _ASK(self._asked), _ASK_ROWS(self._rows)
+        self._looked = zeros(max(sites, 1), np.uint8)
         self._written, self._look = functions()
-        ask, rows = (callback_address(each) for each in self._functions)
+        if asks is None:
+            self._functions = ASK_LAYOUT(self.asked), ASK_ROWS(self.rows)
+            first, second = self._functions
+            asks = callback_address(first), callback_address(second)
+        ask, rows = asks
         for rank in range(len(blocks)):
             state, head = self._states[rank], order.head(rank, np.int64)
             state[at.BOXES_LINES >> 3] = address_of(self._lines[rank])
@@ -171,6 +208,12 @@ class LayoutWatch:
     def close(self) -> None:
         """Free everything: the functions and this object refer to one another."""
         vars(self).clear()
+
+    def leave(self) -> None:
+        """A cluster has ended without Python: let other threads know what is right."""
+        if self._right and not self._told:
+            self._told = True
+            self._known.add(self._judged)
 
     def begin(self) -> None:
         """A new cluster begins: nothing was copied yet."""
@@ -276,7 +319,7 @@ class LayoutWatch:
 
     # ── products ────────────────────────────────────────────────────────────
 
-    def _asked(self, rank: int, of: int, word: int, site: int, number: int) -> None:
+    def asked(self, rank: int, of: int, word: int, site: int, number: int) -> None:
         """Machine code asks about an operand of a product.
 
         ``of`` is the number of an operand of ``wgmma``, or the address of a source of
@@ -348,6 +391,7 @@ class LayoutWatch:
         found = _judged(near, tuple((kind, line - first) for kind, line in begins))
         if found is None:
             return
+        self._right = False
         boxes = [self._box(rank, line) for _, line in begins]
         reading = given.reading
         if self._goes_on(found, boxes):
@@ -368,6 +412,7 @@ class LayoutWatch:
         twice, uneven = _oddities(given.near)
         if twice is None and not uneven:
             return
+        self._right = False
         reading = given.reading
         if twice is not None:
             message, repair = layout_words.of_overlap(reading, *twice)
@@ -432,7 +477,7 @@ class LayoutWatch:
 
     # ── ldmatrix ────────────────────────────────────────────────────────────
 
-    def _rows(self, rank: int, number: int, site: int, where: int) -> None:
+    def rows(self, rank: int, number: int, site: int, where: int) -> None:
         """Machine code asks about rows of ``ldmatrix`` that are not below each other.
 
         It is a mistake only if another swizzle explains the addresses.

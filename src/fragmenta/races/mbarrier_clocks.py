@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fragmenta.races.order import Clock, Order, know
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import MBARRIERS
-from fragmenta.simt.compiled import address_of, aligned, sparse
+from fragmenta.simt.compiled import address_of, aligned, sparse, zeros
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Long, Record
@@ -39,8 +39,8 @@ class MbarrierClocks(Record):
         self._rows = sparse(4 * prod(shape)).view(np.int32).reshape(shape)
         self._more: list[NDArray[np.int32]] = []
         """Pairs of rows for which there was no room."""
-        self._places = np.zeros(room, np.int32)
-        self._offsets = np.zeros(blocks * MBARRIERS, np.int32)
+        self._places = zeros(room, np.int32)
+        self._offsets = zeros(blocks * MBARRIERS, np.int32)
         for offset, number in (
             (layout.MADE_ROOM, len(self._places)),
             (layout.MADE_ROWS, address_of(self._rows)),

@@ -38,7 +38,8 @@ from fragmenta.races.task_watch import TaskWatch
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
-from fragmenta.simt.compiled import address_of
+from fragmenta.simt.arena import in_use
+from fragmenta.simt.compiled import address_of, zeros
 from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
@@ -124,7 +125,7 @@ class Observer(TensorObserver, Unattended):
         )
         self.problems = ProblemTable()
         self.shared = SharedShadow(self.order, self.problems, strict=machine.strict)
-        self.numbers = np.zeros(machine.launch.cluster_count, np.int64)
+        self.numbers = zeros(machine.launch.cluster_count + 1, np.int64)
         """The clusters that were watched, by how many there were before."""
         self.history = History()
         self.running, self._before = False, 0
@@ -153,7 +154,8 @@ class Observer(TensorObserver, Unattended):
         self.layouts: LayoutWatch | None = None
         """Where boxes are; None if no instruction copies any."""
         if launch_watch.has.boxes:
-            self.layouts = LayoutWatch(self)
+            asks = launch_watch.asks.layouts if in_use() else None
+            self.layouts = LayoutWatch(self, asks)
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
         if cluster.alone:  # compiled code goes from one block to the next
@@ -172,7 +174,8 @@ class Observer(TensorObserver, Unattended):
         has_tensors = machine.tensor and not machine.strict
         if has_tensors or has.copies:
             found |= functions("copies")
-            self.tasks = TaskWatch(self)
+            ask = self.launch_watch.asks.copies if in_use() else 0
+            self.tasks = TaskWatch(self, ask)
         if has_tensors:
             found |= functions("tensors")
         if has.map_changes:
@@ -183,7 +186,8 @@ class Observer(TensorObserver, Unattended):
         self.functions = found
         if not has.products:
             return
-        self.units = UnitTable(self.launch_watch.kins)
+        ask = self.launch_watch.asks.units if in_use() else 0
+        self.units = UnitTable(self.launch_watch.kins, ask)
         for block in self.cluster.blocks:
             head = self.order.head(block.rank, np.int64)
             for offset, address in (
@@ -248,13 +252,15 @@ class Observer(TensorObserver, Unattended):
 
     def leave(self) -> None:
         """The last cluster that began has ended without Python."""
+        if self.layouts is not None:
+            self.layouts.leave()
         self.running, self._before = False, len(self.machine.problems)
 
     def renewed(self, renewal: Renewal) -> bool:
         """Tell what :meth:`begin` does, and when :meth:`end` does nothing."""
         blocks = self.cluster.blocks
-        if len(blocks) > 1 or not self.history.kept:
-            return False  # what the first cluster did is kept
+        if len(blocks) > 1:
+            return False
         memory = self.launch_watch.memory
         self.order.renewed(renewal, self.numbers)
         for place, every in (
@@ -279,7 +285,7 @@ class Observer(TensorObserver, Unattended):
 
     def _clean(self, renewal: Renewal) -> None:
         """Tell when nothing has leaked and nothing was found."""
-        renewal.leaks = True
+        renewal.leaks = renewal.first = True
         renewal.same_at_end(self.problems.counts)
         for block in self.cluster.blocks:
             for each in block.warpgroups.values():

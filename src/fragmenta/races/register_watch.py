@@ -28,9 +28,10 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import in_order
 from fragmenta.ptx.rules import ERROR, Rule
 from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
+from fragmenta.races.product_units import KnownUnits
 from fragmenta.races.shadow import product_layout as layout
 from fragmenta.races.shadow.product_layout import COMPUTED, MOVED, READ
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Described, Event, once_per_kernel
 from fragmenta.units.machine import Warp
@@ -131,6 +132,8 @@ class Kins:
         self._made: dict[Located, Kin] = {}
         self.all: list[Kin] = []
         self.pointers = np.zeros(most + 1, np.int64)
+        self.units = KnownUnits()
+        """The units of shared memory that their descriptors name."""
 
     def of(self, located: Located) -> Kin:
         """The kin of an instruction."""
@@ -206,7 +209,7 @@ class RegisterWatch:
         """The records of the keepers of a block."""
         if rank not in self._records:
             self._records[rank] = aligned(self._warps * layout.KEEPER_BYTES)
-            self._pairs[rank] = np.zeros((self._warps, 2, _ROOM, 2), np.int32)
+            self._pairs[rank] = zeros((self._warps, 2, _ROOM, 2), np.int32)
         return self._records[rank]
 
     def prepare(self, warp: Warp) -> None:
@@ -281,7 +284,7 @@ class Keeper(Record):
         if dirty:
             both = warp.memory[dirty : dirty + 2 * size].reshape(2, size)
         else:
-            both = np.zeros((2, size), np.uint8)
+            both = zeros((2, size), np.uint8)
         self._touched, self._busy = both
         self.longs[layout.KEEPER_TOUCHED >> 3] = address_of(self._touched)
         self.longs[layout.KEEPER_BUSY >> 3] = address_of(self._busy)

@@ -18,19 +18,21 @@ from fragmenta.units.port import Step
 if TYPE_CHECKING:
     from fragmenta.races.observer import Observer
 
-_ASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+ASK_COPY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class TaskWatch:
     """The clocks of tasks, and what compiled code leaves to Python."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, ask: int = 0) -> None:
+        """``ask`` is a function that calls :meth:`issued` of the right observer."""
         self._observer = observer
         order, cluster = observer.order, observer.cluster
         shape = at.TASKS, *order.new_clock().shape
         self._rows = sparse(4 * prod(shape)).view(np.int32).reshape(shape)
-        self._function = _ASK(self._issued)
-        ask = callback_address(self._function)
+        if not ask:
+            self._function = ASK_COPY(self.issued)
+            ask = callback_address(self._function)
         for block in cluster.blocks:
             head = order.head(block.rank, np.int64)
             head[layout.HEAD_TASKS // 8] = address_of(self._rows)
@@ -40,7 +42,7 @@ class TaskWatch:
         """Free everything: the function and the tasks refer to one another."""
         vars(self).clear()
 
-    def _issued(self, address: int) -> None:
+    def issued(self, address: int) -> None:
         """A copy is in flight."""
         observer = self._observer
         observer.cluster.touch()

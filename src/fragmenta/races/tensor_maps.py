@@ -21,7 +21,7 @@ from fragmenta.races.map_history import ACQUIRE
 from fragmenta.races.order import Clock, knows, knows_all
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.global_records import Flags
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.simt.layout import FIRST_ARGUMENT, SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import Event, first
 from fragmenta.units.machine import Warp
@@ -91,7 +91,7 @@ class Maps:
         """Have memory for so many maps and users of each; what is there stays."""
         memory = aligned(layout.MAPS_FIRST + maps * layout.CHANGED_BYTES)
         memory[: self._record.raw.size] = self._record.raw
-        noted = np.zeros((maps, users, _USER), np.int32)
+        noted = zeros((maps, users, _USER), np.int32)
         noted[: self._users.shape[0], : self._users.shape[1]] = self._users
         self._record, self._users = Record(memory), noted
         self._record.words[layout.MAPS_ROOM >> 2] = maps

@@ -25,7 +25,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import LINES, in_order
 from fragmenta.races.order import Clock, knows
 from fragmenta.races.shadow import tensor_layout as layout
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.units.records import Record, Word
 from fragmenta.units.tmem_cells import Cells
 
@@ -139,7 +139,7 @@ class Listed:
     ) -> None:
         # Not the watch itself: the two would wait for Python's collector.
         self._longs, self._place = longs, first >> 3
-        self.rows = np.zeros(room, of)
+        self.rows = zeros(room, of)
         self._write()
 
     def _write(self) -> None:
@@ -180,17 +180,17 @@ class Watch(Record):
         """``used``: whether the kernel uses tensor memory."""
         super().__init__(aligned(layout.WATCH_BYTES))
         self._warps = warps
-        self.periods = np.zeros((len(layout.AGENTS), blocks, warps), np.int32)
+        self.periods = zeros((len(layout.AGENTS), blocks, warps), np.int32)
         """The present epoch of each agent of a warp."""
-        self.numbers = np.zeros((blocks, warps), np.int32)
+        self.numbers = zeros((blocks, warps), np.int32)
         """How many accesses each warp has issued."""
         shape, room = (blocks, LANES, COLUMNS), layout.ROOM
         if not used:
             shape, room = (blocks, 0, 0), 0
         # Memory that is never touched costs nothing.
-        self.cells = np.zeros(shape, np.int32)
+        self.cells = zeros(shape, np.int32)
         """The number of the last write of each cell; 0: there was none."""
-        self._idle = np.zeros(blocks, np.int32)
+        self._idle = zeros(blocks, np.int32)
         self.writes = Listed(self.longs, layout.WATCH_WRITES, layout.ACCESS, room)
         self.reads = Listed(self.longs, layout.WATCH_READS, layout.READ, room)
         self.commits = Listed(self.longs, layout.WATCH_COMMITS, layout.COMMIT, room)

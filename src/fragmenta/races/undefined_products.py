@@ -16,19 +16,16 @@ from fragmenta.execution.tcgen05 import undefined
 from fragmenta.execution.undefined import depending
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction
-from fragmenta.shared.descriptor import MAJORS, Descriptor
+from fragmenta.shared.descriptor import MAJORS
 from fragmenta.shared.tiles import read_tile
 from fragmenta.simt.layout import LANES
-from fragmenta.tensor_memory.copying import copy
 from fragmenta.units.machine import Warp
-from fragmenta.units.tcgen05 import Product, Queued
-from fragmenta.units.tmem_copies import Fill
-from fragmenta.units.tmem_moves import Load, Store
+from fragmenta.units.tcgen05 import Product
 from fragmenta.units.undefined import Elements
 from fragmenta.units.warpgroups import Wgmma
 
 if TYPE_CHECKING:
-    from fragmenta.races.definedness_watch import Shadow
+    from fragmenta.planes.shadows import Shadow
 
 Words: TypeAlias = NDArray[np.uint8 | np.uint16 | np.uint32 | np.uint64]
 """A register in all lanes."""
@@ -101,58 +98,19 @@ def _gathered(
     return found
 
 
-def _words(warp: Warp, place: int) -> NDArray[np.uint32]:
-    """A register of 32 bits in all lanes, by where it is in a warp."""
-    found: NDArray[np.uint32] = warp.words[place // 4 : place // 4 + LANES]
-    return found
-
-
-def _put(warp: Warp, place: int | None, words: NDArray[np.uint32]) -> None:
-    if place is not None:
-        _words(warp, place)[:] = words
-
-
 # ── tensor memory ───────────────────────────────────────────────────────────
 
 
-def loaded(
-    task: Load, warp: Warp, twins: Mapping[int, int], cells: NDArray[np.uint32]
-) -> None:
-    """Fill the shadows of the registers of a ``tcgen05.ld``."""
-    words = task.words_of(cells.reshape(-1).take(task.way.numbers))
-    for place, row in zip(task.results.offsets, words, strict=True):
-        _put(warp, twins.get(place), row)
-    if task.reduced is not None:
-        some = np.where(words.any(axis=0), np.uint32(UNSET), np.uint32(0))
-        _put(warp, twins.get(task.reduced.place), some)
-
-
-def stored(
-    task: Store, given: Sequence[Words | None], cells: NDArray[np.uint32]
-) -> None:
-    """Fill the shadows of the cells of a ``tcgen05.st``."""
-    words = np.zeros(task.words.shape, np.uint32)
-    for row, each in zip(words, given, strict=True):
-        if each is not None:
-            row[:] = each
-    cells.reshape(-1)[task.way.numbers] = task.cells_of(words)
-
-
-def tensor_work(task: Queued, shadows: Sequence[Shadow]) -> None:
-    """Do to shadows what a ``tcgen05.mma`` or ``tcgen05.cp`` does to tensor memory."""
+def tensor_work(task: Product, shadows: Sequence[Shadow]) -> None:
+    """Do to shadows what a ``tcgen05.mma`` does to tensor memory."""
     pair = len(shadows) == 2
     image = np.stack([each.cells for each in shadows])
     shared = np.stack([each.shared for each in shadows])
     if not pair:
         image, shared = image[0], shared[0]
-    if isinstance(task, Product):
-        given = dict(task.given)
-        a, b = given.pop("a"), given.pop("b")
-        made = undefined(task.op, image, a, b, smem=shared, **given)
-    else:
-        assert isinstance(task, Fill)
-        of = Descriptor.decode(task.descriptor, "tcgen05")
-        made = copy(task.op, image, shared, task.at, of)
+    given = dict(task.given)
+    a, b = given.pop("a"), given.pop("b")
+    made = undefined(task.op, image, a, b, smem=shared, **given)
     for shadow, part in zip(shadows, made if pair else made[None], strict=True):
         for each in task.writes:
             if each.rank == shadow.rank:

@@ -12,18 +12,22 @@ import json
 import mmap
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import field, fields
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fragmenta.arrays import checks
 from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
 from fragmenta.progress import notice
 from fragmenta.ptx.module import Module, demangled
 from fragmenta.simt import layout
+from fragmenta.simt.arena import in_use, taken
 from fragmenta.simt.layout import Fault, Status
 from fragmenta.simt.probes import Probes
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:  # LLVM takes a while to import
     from fragmenta.simt.compiling import Made
 
 address_of = checks.address_of
+NumberT = TypeVar("NumberT", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -134,13 +139,36 @@ class Compiled:
 
 def aligned(size: int) -> NDArray[np.uint8]:
     """Zeroed memory that begins at a multiple of 64."""
+    found = taken(size)
+    if found is not None:
+        return found
     memory = np.zeros(size + 64, np.uint8)
     start = -address_of(memory) % 64
     return memory[start : start + size]
 
 
+def zeros(shape: int | tuple[int, ...], of: DTypeLike) -> NDArray[Any]:
+    """Zeros that belong to a context, as machine code uses them."""
+    if not in_use():
+        return np.zeros(shape, of)
+    kind = np.dtype(of)
+    many = (shape,) if isinstance(shape, int) else shape
+    return aligned(prod(many) * kind.itemsize).view(kind).reshape(many)
+
+
+def copied(numbers: NDArray[NumberT]) -> NDArray[NumberT]:
+    """A copy that belongs to a context, as machine code uses it."""
+    if not in_use():
+        return numbers.copy()
+    made: NDArray[NumberT] = zeros(numbers.shape, numbers.dtype)
+    made[...] = numbers
+    return made
+
+
 LARGE = 1 << 18
 """Bytes that are worth pages of their own."""
+HUGE = 1 << 21
+"""The size of a large page."""
 
 
 def sparse(size: int) -> NDArray[np.uint8]:
@@ -150,8 +178,29 @@ def sparse(size: int) -> NDArray[np.uint8]:
     """
     if size < LARGE or sys.platform == "win32":
         return aligned(size)
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return np.frombuffer(pages, np.uint8)
+    found = taken(size, sparse=True)
+    return np.frombuffer(_pages(size), np.uint8) if found is None else found
+
+
+def fresh(size: int) -> NDArray[np.uint8]:
+    """The same, if much of it will be used, by several threads.
+
+    Each thread clears the pages that it uses first, while others go on.
+    """
+    if size < LARGE or sys.platform == "win32":
+        return aligned(size)
+    if size < HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.frombuffer(_pages(size), np.uint8)
+    pages = _pages(size + HUGE)
+    with suppress(OSError):  # the host may have no large pages
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(pages, np.uint8)
+    start = -address_of(memory) % HUGE
+    return memory[start : start + size]
+
+
+def _pages(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def packed(about: dict[str, Any], parts: list[bytes]) -> bytes:

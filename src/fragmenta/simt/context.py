@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import Array
 from fragmenta.ptx.module import demangled
 from fragmenta.simt import layout
-from fragmenta.simt.compiled import Compiled, address_of, aligned
+from fragmenta.simt.compiled import Compiled, address_of, aligned, copied, zeros
 from fragmenta.simt.layout import LANES, Status
 
 Bytes = NDArray[np.uint8]
@@ -255,7 +255,7 @@ class Context:
         The part that belongs to the system is left out.  A block that has ended has no
         bytes.
         """
-        self.halt = np.zeros(1, np.int32)
+        self.halt = zeros(1, np.int32)
         """Not 0 if no further block should begin."""
         self._queue = Queue()
         self.counts = self.parts["counts"].view(np.int64)
@@ -279,7 +279,7 @@ class Context:
         own += address_of(self.parts["local"])
         place = slice(layout.LOCAL_BASE, layout.LOCAL_BASE + 8)
         # A copy: other threads have contexts of the same launch.
-        self.template = launch.template.copy()
+        self.template = copied(launch.template)
         self.template[:, place] = own.view(np.uint8).reshape(warps, 8)
         self._wide[layout.BLOCK_TEMPLATE // 8] = address_of(self.template)
         self.join([self], 0)

@@ -70,15 +70,17 @@ def _poison(size: int) -> NDArray[np.uint8]:
 
 def marks(data: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
     """A byte for each byte of memory, 1 if it is unwritten; None if all are written."""
-    start, found = int(data.ctypes.data), np.zeros(data.size, np.uint8)
+    start, found = int(data.ctypes.data), None
     for address, (size, _) in list(_MADE.items()):
         first, last = max(address, start), min(address + size, start + data.size)
         if first < last:
+            if found is None:
+                found = np.zeros(data.size, np.uint8)
             begin = address - start  # words count from the start of the array
             first, last = first - start, last - start
             same = data[first:last] == _poison(size)[first - begin : last - begin]
             found[first:last] = same & _whole(same, (begin - first) % 4)
-    return found if found.any() else None
+    return found if found is not None and found.any() else None
 
 
 def _whole(same: NDArray[np.bool_], skip: int) -> NDArray[np.bool_]:

@@ -57,7 +57,7 @@ WORDS = Words(
     "tl.atomic_add",
     'an atomic flag with sem="release" and sem="acquire"',
 )
-OPTIONS = ("schedule", "watch", "limits", "numerics", "nan")
+OPTIONS = ("schedule", "watch", "limits", "numerics", "nan", "algebra")
 """The options of a launch that may be given."""
 TUNING = ("cost", "first")
 """How ``@triton.autotune`` chooses among configurations."""

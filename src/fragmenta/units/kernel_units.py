@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
 from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Described, Event, Plain, events, once_per_kernel
@@ -49,6 +50,11 @@ class Sized:
         self._tables: dict[frozenset[int] | None, EventTable] = {}
         self._known: dict[int, int] = {}
         """Where the forms of events are that were used, by the number of the event."""
+        self.lock = Lock()
+        self.settled: set[bool] = set()
+        """Whether clusters have run without Python: observed (False), or not (True)."""
+        self.warpgroups: set[tuple[int, int]] = set()
+        """The warpgroups that have issued products: rank of the block, and number."""
 
     @once_property
     def forms(self) -> Forms:

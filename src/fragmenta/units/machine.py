@@ -8,6 +8,7 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -21,7 +22,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of as address
-from fragmenta.simt.compiled import aligned, callback_address, sparse
+from fragmenta.simt.compiled import aligned, callback_address, sparse, zeros
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
     from fragmenta.units.warpgroups import Warpgroup
-    from fragmenta.units.wgmma_forms import Forms, Registers
+    from fragmenta.units.wgmma_forms import Forms, Plan, Registers
     from fragmenta.units.work import Range, Work
 
 EVENT = ctypes.CFUNCTYPE(
@@ -165,7 +166,7 @@ class Block(Record):
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
         """What each thread issued to the Tensor Cores, by warp and lane."""
-        self.stores = np.zeros(len(self.warps), np.int32)
+        self.stores = zeros(len(self.warps), np.int32)
         """Python's stores to tensor memory that each warp has not waited for."""
         self._threads = aligned(len(self.warps) * 32 * tasks.QUEUE_RECORD)
         self.tensor: TensorMemory | None = None
@@ -417,6 +418,11 @@ class Cluster(Record):
         for each in self.contexts:
             each.point(layout.BLOCK_EVENT, entry)
 
+    @property
+    def blocks_by_address(self) -> dict[int, Block]:
+        """The blocks, by where compiled code has them."""
+        return {each.context.address: each for each in self.blocks}
+
     @cached_property
     def scratch(self) -> NDArray[np.uint8]:
         """Memory for the operands of products of ``tcgen05``."""
@@ -583,6 +589,37 @@ class Cluster(Record):
         vars(self).clear()
 
 
+class Prepared(NamedTuple):
+    """What a launch knows of products when it begins."""
+
+    warpgroups: tuple[tuple[int, int], ...]
+    """The warpgroups that issue some: rank, and number."""
+    plan: Plan
+    """Where they have the forms."""
+
+
+class Running(Protocol):
+    """What runs clusters in a thread."""
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster; it is made if there is none yet."""
+
+
+class Local(threading.local):
+    """What runs in each thread."""
+
+    runner: Running | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that runs in this thread."""
+        assert self.runner is not None
+        found = self.runner.cluster
+        assert found is not None
+        return found
+
+
 class Launch(Protocol):
     """A launch, as far as units and observers need it."""
 
@@ -604,6 +641,30 @@ class Launch(Protocol):
         """The module of the kernel."""
 
 
+class Results(NamedTuple):
+    """Memory of a cluster with what was found there."""
+
+    flags: list[NDArray[Any]]
+    """Numbers that are 0 if nothing was found."""
+    counts: list[NDArray[Any]]
+    """What was counted; see :meth:`Copying.add`."""
+    log: NDArray[np.uint8]
+    """What happened in the present cluster."""
+
+
+class Copying(Protocol):
+    """Observes clusters that are copies of one another, of which Python has nothing."""
+
+    def results(self, cluster: Cluster) -> Results:
+        """Where machine code writes what it found in a cluster."""
+
+    def add(self, counts: list[NDArray[np.uint8]]) -> None:
+        """Add the counts of a copy in which nothing was found."""
+
+    def keep_first(self, log: NDArray[np.uint8]) -> None:
+        """Keep what happened in the first cluster, which a copy has run."""
+
+
 class Watching(Protocol):
     """What observes a launch: it has an observer for each cluster."""
 
@@ -612,6 +673,9 @@ class Watching(Protocol):
 
     def collect(self, problems: Problems) -> None:
         """Add the problems that it found."""
+
+    def copying(self) -> Copying | None:
+        """How copies of clusters are observed; None if each needs Python."""
 
     def told(self) -> Any:
         """What it found, in plain types, for one in another process."""
@@ -647,6 +711,9 @@ class Machine:
         self.events = self.kernel.events
         self.maps = self.kernel.maps
         self._table: EventTable | None = None
+        self._prepared: Prepared | None = None
+        self.local = Local()
+        """What runs in this thread."""
         self.blocks: dict[int, Block] = {}
         self.parted: dict[tuple[str, int, str, int], bool] = {}
         """Whether lanes at the second place have passed the first one by."""
@@ -715,6 +782,33 @@ class Machine:
         """The loads and stores of tensor memory."""
         return self._sized.tensor_moves
 
+    @property
+    def warpgroups(self) -> set[tuple[int, int]]:
+        """The warpgroups that issue products in any launch: rank, and number."""
+        return self._sized.warpgroups
+
+    def prepare(self) -> Prepared:
+        """What is known of products; it stays as it is for the whole launch."""
+        with self._sized.lock:
+            if self._prepared is None:
+                known = tuple(sorted(self.warpgroups))
+                self._prepared = Prepared(known, self.forms.plan)
+            return self._prepared
+
+    @property
+    def settled(self) -> bool:
+        """Whether clusters ran without Python in a launch like this one."""
+        return (self.watching is None) in self._sized.settled
+
+    def settle(self) -> None:
+        """Note that clusters have run without Python."""
+        self._sized.settled.add(self.watching is None)
+
+    @property
+    def prepared(self) -> Prepared | None:
+        """The same, if it was asked for before."""
+        return self._prepared
+
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""
         self._sized.know_form(event, form)
@@ -744,7 +838,9 @@ class Machine:
         vars(self).clear()
 
     def _call(self, block: int, warp: int, number: int, lanes: int) -> int:
-        here = self.blocks[block]
+        here = self.blocks.get(block)
+        if here is None:  # it is a copy: until now, machine code was enough
+            here = self.local.cluster.blocks_by_address[block]
         try:
             here.cluster.touch()
             return here.cluster.event(here, warp, number, lanes)
@@ -787,7 +883,7 @@ def _ordinal(work: Work) -> int:
 
 def _vector(functions: Mapping[int, int] | None) -> NDArray[np.int64]:
     """The functions of an observer, as compiled code finds them."""
-    made = np.zeros(fast.PORT_BYTES >> 3, np.int64)
+    made = zeros(fast.PORT_BYTES >> 3, np.int64)
     for offset, where in (functions or {}).items():
         made[offset >> 3] = where
     return made

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fragmenta.simt.compiled import address_of
+from fragmenta.simt.compiled import address_of, zeros
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Flag, Long, Record, Word, signed
@@ -199,7 +199,7 @@ class Mbarriers(Mapping[int, Mbarrier]):
     def __init__(self, block: Block, most: int) -> None:
         self._block = block
         self._alive = block.records_of_mbarriers[layout.MBARRIER_ALIVE >> 2 :: _STEP]
-        self._offsets = np.zeros(most, np.int32)
+        self._offsets = zeros(most, np.int32)
         self._kept: dict[int, Mbarrier] = {}
         block.longs[layout.STATE_MADE >> 3] = address_of(self._offsets)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
-from fragmenta.simt.compiled import address_of
+from fragmenta.simt.compiled import address_of, copied
 from fragmenta.units.fast import layout
 
 Numbers = NDArray[np.generic]
@@ -55,6 +55,8 @@ class Renewal:
         self._kept: list[NDArray[Any]] = []
         self.leaks = False
         """Whether copies matter that nobody has waited for."""
+        self.first = False
+        """Whether Python has to keep what the first cluster of the grid did."""
 
     def clear(self, *memories: Numbers, when: Numbers | None = None) -> None:
         """Memory that is 0 when a cluster begins.
@@ -70,7 +72,7 @@ class Renewal:
     def copy(self, *memories: Numbers) -> None:
         """Memory that is as it is now when a cluster begins."""
         for each in memories:
-            image = np.ascontiguousarray(each).copy()
+            image = copied(np.ascontiguousarray(each))
             if image.any():
                 self._kept.append(image)
                 self._add(layout.COPY, each, address_of(image), 0)
@@ -109,7 +111,7 @@ class Renewal:
 
     def same_at_end(self, some: Numbers) -> None:
         """Words that are as they are now when a cluster ends."""
-        self._kept.append(some.copy())
+        self._kept.append(copied(some))
         self.equal_at_end(some, self._kept[-1])
 
     def _add(self, kind: int, memory: Numbers, source: int, when: int) -> None:
@@ -122,7 +124,7 @@ class Renewal:
 
     def write(self, run: NDArray[np.int64]) -> None:
         """Let a run of clusters find the lists."""
-        begin, end = (np.array(e, np.int64) for e in (self._begin, self._end))
+        begin, end = (copied(np.array(e, np.int64)) for e in (self._begin, self._end))
         self._kept += [begin, end]
         for offset, number in (
             (layout.RUN_BEGIN, address_of(begin)),
@@ -131,7 +133,9 @@ class Renewal:
             (layout.RUN_END_COUNT, len(end)),
         ):
             run[offset >> 3] = number
-        run.view(np.int32)[layout.RUN_LEAKS >> 2] = self.leaks
+        words = run.view(np.int32)
+        words[layout.RUN_LEAKS >> 2] = self.leaks
+        words[layout.RUN_FIRST >> 2] = self.first
 
 
 def _parts(memory: Numbers) -> list[Numbers]:

@@ -233,9 +233,14 @@ class TensorCopy(Copy):
         """A copy of the same bytes of shadows: bits are moved, and 0 fills."""
         twin = copy(self)
         twin.block, twin.kind = shadow, self.kind._replace(operation=self.moves)
-        plain = f"u{8 * self.map.element.bytes}"
-        twin.data = replace(self.map, dtype=plain, fill="zeros").encode()
+        twin.data = self._plain
         return twin
+
+    @cached_property
+    def _plain(self) -> bytes:
+        """The map as one of plain bits, with zeros outside."""
+        kind = f"u{8 * self.map.element.bytes}"
+        return replace(self.map, dtype=kind, fill="zeros").encode()
 
     @property
     def moves(self) -> str:
@@ -325,11 +330,15 @@ class TensorLoad(TensorCopy):
             for each in self.footprint.ranges:
                 _copy_pieces(self._image, shared[self.window :], each)
 
-    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+    def carry(self, shadow: Block, values: Sequence[int] = ()) -> None:
         """Load the shadows of the box."""
         twin = self._on(shadow)
         twin.read()
         twin.write()
+
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Load the shadows of the box."""
+        self.carry(shadow)
         return self._undefined(shadow)
 
 

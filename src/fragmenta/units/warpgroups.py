@@ -27,7 +27,7 @@ from fragmenta.errors import BadCall, Error
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.rules import Rule
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.simt.layout import IN_FLIGHT, LANES, POISON
 from fragmenta.simt.naming import illegal_code
 from fragmenta.simt.wgmma_operands import Located, Source
@@ -188,6 +188,7 @@ class Warpgroup(Record):
         late: bool = False,
         forms: Forms | None = None,
         memory: Bytes | None = None,
+        plan: Plan | None = None,
     ) -> None:
         super().__init__(aligned(layout.GROUP_BYTES) if memory is None else memory)
         self.warps = tuple(warps)
@@ -195,6 +196,7 @@ class Warpgroup(Record):
         self.shared = shared
         self._in_shared = address_of(shared), shared.size
         self.forms = Forms(target, shared.size) if forms is None else forms
+        self._plan = self.forms.plan if plan is None else plan
         self.started: Callable[[Wgmma, Product], None] | None = None
         """Tells a product that machine code has put in flight how it ends."""
         self.memories = [warp.memory.view(np.uint32) for warp in warps]
@@ -222,16 +224,16 @@ class Warpgroup(Record):
             self.longs[place] = address_of(warp.memory)
         self._number = self.warps[0].number // WARPS
         self._set_queue(aligned(_QUEUE * layout.PRODUCT_BYTES))
-        self._set_ends(np.zeros(_ENDS, np.int32))
+        self._set_ends(zeros(_ENDS, np.int32))
         self._bind_known()
         self._ready = len(self.warps) == WARPS
 
     def _bind_known(self) -> None:
         """Bind the forms that are known, which hide different registers."""
-        plan = self.forms.plan
+        plan = self._plan
         if self.late and not plan.disjoint:
             plan = Plan(())
-        addresses = np.zeros(max(_BOUND, 2 * len(plan.forms)), np.int64)
+        addresses = zeros(max(_BOUND, 2 * len(plan.forms)), np.int64)
         self._plan, self._planned = plan, plan.made(addresses)
         self._set_bound(addresses)
 

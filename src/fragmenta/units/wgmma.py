@@ -7,7 +7,7 @@ from functools import partial
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event, carries_out
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Block, Warp
+from fragmenta.units.machine import Block, Cluster, Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.warpgroups import Product, Warpgroup, Wgmma, WgmmaError
 from fragmenta.units.wgmma_forms import ALL, WARPS
@@ -27,10 +27,22 @@ def group(warp: Warp) -> Warpgroup:
             late=late,
             forms=machine.forms,
             memory=block.warpgroup_memory(number),
+            plan=None if machine.prepared is None else machine.prepared.plan,
         )
         found.started = partial(_started, block)
         block.warpgroups[number] = found
+        machine.warpgroups.add((block.rank, number))
     return found
+
+
+def prepare(cluster: Cluster) -> None:
+    """Make the warpgroups that other clusters of the kernel have, so that machine code
+    finds them.
+    """
+    for rank, number in cluster.machine.prepare().warpgroups:
+        block = cluster.blocks[rank] if rank < len(cluster.blocks) else None
+        if block is not None and WARPS * number < len(block.warps):
+            group(block.warps[WARPS * number])
 
 
 def _started(block: Block, work: Wgmma, product: Product) -> None:

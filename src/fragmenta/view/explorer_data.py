@@ -17,8 +17,10 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from fragmenta.cuda.source.emit import to_cuda, to_ptx
 from fragmenta.errors import BadFile, LayoutError, one_of
@@ -113,7 +115,7 @@ def holding() -> list[Instruction]:
     """The instructions of the page: those with fragments.
 
     A ``tcgen05.mma`` has matrices only with a descriptor.  There are millions of them;
-    the page has some of each kind, group and layout.
+    the page has every shape of each kind and group, with the types that are used most.
     """
     found = [op for op in catalogue() if op.fragments]
     moves = [op for op in found if op.unit == "tcgen05"]
@@ -138,18 +140,18 @@ mxf8f6f4 | e2m1 | f32
 mxf4     | e2m1 | f32
 mxf4nvf4 | e2m1 | f32
 """
-_WIDTH = 64
 
 
+@cache
 def _multiplications() -> list[Instruction]:
-    """For each kind, group and M, those with N = 64 and with the largest N."""
+    """Of each kind and group, every M and every N."""
     found = []
     choices = ((1, False), (2, False), (1, True))
     for (group, ws), sp, line in product(choices, (False, True), read(_TYPES)):
         kind = line["kind"]
         have = sizes(kind, group, ws=ws, sparse=sp)
         for m, widths in have.items():
-            for n in dict.fromkeys((_WIDTH, widths[-1])):
+            for n in widths:
                 shape = f"m{m}n{n}k{OF_KIND[kind].k[sp]}"
                 op = tcgen05(
                     shape,
@@ -247,6 +249,7 @@ def _machine_code(op: Instruction) -> list[list[object]]:
     ]
 
 
+@cache
 def _part(part: Fragment) -> JsonRecord:
     """One operand: its line, and the same in other notations."""
     more: JsonRecord = {}
@@ -300,7 +303,8 @@ def _pattern(metadata: Metadata) -> JsonRecord:
 def sources_record() -> JsonRecord:
     """CUDA and PTX of every such instruction, in the order of the catalogue.
 
-    A text is a list of paragraphs, a paragraph a list of lines; both by number.
+    A text is a list of paragraphs, a paragraph a list of lines; both by number.  What
+    is new has the next number, and :data:`NEXT` stands for it.
     """
     lines, paragraphs = Pool(), Pool()
 
@@ -311,7 +315,34 @@ def sources_record() -> JsonRecord:
         ]
 
     texts = [[folded(to_cuda(op)), folded(to_ptx(op))] for op in holding()]
-    return {"lines": lines.items, "paragraphs": paragraphs.items, "texts": texts}
+    return {
+        "lines": lines.items,
+        "paragraphs": _counted(paragraphs.items),
+        "texts": _counted(texts),
+    }
+
+
+NEXT = -1
+
+
+def _counted(lists: Iterable[Any]) -> list[list[object]]:
+    """Lists of numbers with :data:`NEXT` for each that is new.
+
+    >>> _counted([[0, 1], [[0, 2], 3], [1]])
+    [[-1, -1], [[0, -1], -1], [1]]
+    """
+    known = 0
+
+    def marked(item: object) -> object:
+        nonlocal known
+        if isinstance(item, list):
+            return [marked(each) for each in item]
+        if item != known:
+            return item
+        known += 1
+        return NEXT
+
+    return [[marked(item) for item in each] for each in lists]
 
 
 # ── in and out of the page ──────────────────────────────────────────────────

@@ -1,8 +1,8 @@
 """Finds what the explorer shows for an instruction that it does not have.
 
-A ``tcgen05.mma`` has matrices only with a descriptor, and the explorer has some of
-them.  Qualifiers such as ``collector::a::fill`` change no layout, so it leaves them
-out.  A ``tcgen05.commit`` has no fragments, so there is nothing to draw.
+A ``tcgen05.mma`` has matrices only with a descriptor, and the explorer has every shape
+with some of the types.  Qualifiers such as ``collector::a::fill`` change no layout, so
+it leaves them out.  A ``tcgen05.commit`` has no fragments, so there is nothing to draw.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import extras
+
+# Without a descriptor, an instruction is drawn with this N: all of it can be seen.
+_USUAL_N = 64
 
 
 class Held:
@@ -28,14 +31,20 @@ class Held:
         """The instruction itself, or one that the explorer has in its place.
 
         In place of a ``tcgen05.mma``, it is one with the same kind and group and, if
-        possible, the same M.
+        possible, the same M, N and types.
         """
         if str(op) in self.known:
             return self.known[str(op)]
-        alike = self._kinds.get(_kind(op), [])
-        shape = op.values.get("shape", "").partition("n")[0]
-        same = [each for each in alike if each.values["shape"].startswith(f"{shape}n")]
-        return next(iter([*same, *alike]), None)
+        m, n = op.shape[:2] if "shape" in op.values else (0, _USUAL_N)
+
+        def far(other: Instruction) -> tuple[bool, int, int]:
+            types = sum(
+                other.values.get(name) != op.values.get(name)
+                for name in ("a", "b", "d")
+            )
+            return other.shape.m != m, abs(other.shape.n - n), types
+
+        return min(self._kinds.get(_kind(op), []), key=far, default=None)
 
 
 def _kind(op: Instruction) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall
 from fragmenta.isa.searching import instruction
 from fragmenta.registers.tensor_fragment import TensorFragment
@@ -24,6 +25,8 @@ from fragmenta.view.tensor_memory import arrangement, blocks, summary
 
 if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.registers.tensor_fragment import TensorAddress
+    from fragmenta.view.tensor_memory import Block
 
 _MOST = {"32x32b": 128, "16x256b": 32}
 _COLUMNS = {"32x32b": 1, "16x256b": 8}
@@ -189,10 +192,16 @@ def _warps(op: Instruction, cta: int) -> Iterator[tuple[int, str]]:
     """What each warp has after its loads."""
     part = op.d
     assert isinstance(part, TensorFragment)
-    for block in blocks(part, arrangement(op)["D"]):
+    for block in _blocks(part, arrangement(op)["D"]):
         if block.cta == cta:
             rows, cols = (f"{a}–{b}" for a, b in (block.rows, block.cols))
             yield block.warp, f"warp {block.warp}  rows {rows}, cols {cols}"
+
+
+@lru_cache(maxsize=256)
+def _blocks(part: TensorFragment, at: TensorAddress) -> tuple[Block, ...]:
+    """Many instructions have the same D."""
+    return tuple(blocks(part, at))
 
 
 def _notes(op: Instruction) -> Iterator[str]:

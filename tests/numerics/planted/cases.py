@@ -1,4 +1,4 @@
-"""Twenty and more planted numeric bugs: a table, one row for each.
+"""Fifty planted numeric bugs: a table, one row for each.
 
 A row says how a kernel of ``sources/`` is launched, what it is meant to leave, what is
 seen of the bug in what it leaves, and what must be found: the kind, and the source line,
@@ -13,6 +13,7 @@ decides otherwise), ``unwritten`` (a byte that nobody had written).
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -384,6 +385,60 @@ case("fp8_chain", "products", (1, 128), report="triton 6356, 8056; DeepGEMM 37: 
      arguments=fp8_bytes,
      meant=lambda a: exact.dots(a[0].view(E4M3), a[1].view(E4M3)), lost=1e-3, kept=3e-4,
      found=("error absorption", 'asm volatile("wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3'))
+
+# ── the same kinds in other kernels ─────────────────────────────────────────
+
+def near_rows(wrong: bool) -> Arguments:
+    """Rows, and rows that are nearly parallel to them."""
+    a = spread(4, 32)
+    return [a, (a * (1 + 1e-4 * spread(4, 32, seed=7))).astype(np.float32), zeros(4)]
+
+case("cosine_distance", "more", (4, 32), arguments=near_rows,
+     meant=lambda a: exact.cosine_distances(a[0], a[1]), lost=0.05, kept=1e-5,
+     found=("cancellation", "float far = 1.0f - similar;"))
+
+case("surprise", "more", (2, 32),
+     arguments=lambda wrong: [placed(spread(2, 32, low=-5, high=5), (1, 3), -40.0), zeros(2, 32)],
+     meant=lambda a: a[0] - exact.log_sums(a[0])[:, None], bad=(1, 3), kept=1e-5, output=False,
+     found=[("underflow", "half probability = __float2half_rn(power / total);"),
+            ("inf", "y[row * 32 + lane] = log2f(__half2float(probability));")])
+
+case("running_mean", "more", (1, 32),
+     arguments=lambda wrong: [spread(80, 32, low=0, high=100), zeros(32), 80],
+     meant=lambda a: exact.running_means(a[0], 0.0001), lost=1e-3, kept=1e-5,
+     found=("error absorption", "half mean = __float2half_rn(kept[s % 4] * 0.03125f);"))
+
+case("ratio", "more", (1, 32),
+     arguments=lambda wrong: [placed(spread(32), 7, 0.0), placed(spread(32, seed=2), 7, 0.0), zeros(32)],
+     meant=lambda a: exact.array((x / y if y else 1) / Fraction(2) + Fraction(1, 4) for x, y in
+                                 zip(exact.fractions(a[0]), exact.fractions(a[1]), strict=True)),
+     bad=7, kept=1e-6, found=("nan", "float share = a[i] / b[i];"))
+
+case("geometric", "more", (1, 32),
+     arguments=lambda wrong: [(1 + 1e-4 * spread(32, low=0.5, high=2)).astype(np.float32), zeros(32)],
+     meant=lambda a: exact.each(lambda q: 1 + q + q * q + q**3, a[0]), lost=1e-4, kept=1e-6,
+     found=[("cancellation error", "y[i] = (1.0f - power) / (1.0f - q[i]);"),
+            ("error", "float power = q[i] * q[i] * q[i] * q[i];")])
+
+case("bf16_logits", "more", (1, 32),
+     arguments=lambda wrong: [spread(32, low=1, high=3), spread(32, 32, seed=3, low=0.9, high=1.1), zeros(32)],
+     meant=lambda a: exact.softmax(exact.dots(a[0][None, :], a[1]))[0], lost=1e-2, kept=1e-4,
+     found=("error", "__nv_bfloat16 narrow = __float2bfloat16_rn(sum);"))
+
+def whole_bytes(wrong: bool) -> Arguments:
+    """Products of int8, and a scale that is a subnormal in f16."""
+    a, b = ((spread(*shape, seed=i) * 100).astype(np.int8) for i, shape in ((1, (32, 64)), (2, (1, 64))))
+    return [a.view(np.int32), b.view(np.int32), zeros(32, dtype=np.float16), 3e-7]
+
+case("int8_scale", "more", (1, 32), arguments=whole_bytes,
+     meant=lambda a: exact.dots(a[0].view(np.int8), a[1].view(np.int8))[:, 0] * float(np.float32(3e-7)),
+     lost=5e-3, kept=1e-3,
+     found=("error underflow", "half small = __float2half_rn(scale);"))
+
+case("counted", "more", (1, 32),
+     arguments=lambda wrong: [spread(32, low=0.25, high=1), zeros(32), 2500],
+     meant=lambda a: a[0].astype(np.float64), lost=0.1, kept=1e-3,
+     found=("absorption error", "count = __hadd(count, __float2half_rn(1.0f));"))
 
 # ── written by hand in PTX ──────────────────────────────────────────────────
 

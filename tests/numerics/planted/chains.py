@@ -72,7 +72,7 @@ CHAINS = [
 
 
 class Made(NamedTuple):
-    """A launch: the arrays of registers, room for D, and the exact D as registers."""
+    """A launch: the arrays of registers, room for D, and D as fractions."""
 
     text: str
     arguments: list[Array]
@@ -94,7 +94,7 @@ def made(chain: Chain) -> Made:
         cut = np.uint32(0xFFFFE000)
         a, b = ((each.view(np.uint32) & cut).view(np.float32) for each in (a, b))
     arrays, wide_a, wide_b = _operands(chain, op, a, b)
-    total = exact.dots(
+    total = exact.products(
         wide_a.transpose(1, 0, 2).reshape(m, -1), wide_b.reshape(-1, n).T
     )
     places = [op.d.holds(lane) for lane in range(32)]

@@ -98,10 +98,20 @@ def _times(a: Fraction, b: Fraction) -> Fraction:
 
 
 def dots(a: Array, b: Array) -> Array:
-    """All products of rows of a with rows of b, as whole numbers of one small unit."""
+    """All products of rows of a with rows of b."""
+    return array(products(a, b).reshape(-1), len(a), len(b))
+
+
+def products(a: Array, b: Array) -> Array:
+    """The same as fractions; it sums whole numbers of one small unit."""
     (left, one), (right, other) = _whole(a), _whole(b)
-    unit = Fraction(1, one * other)
-    return array([each * unit for each in (left @ right.T).reshape(-1)], len(a), len(b))
+    return np.asarray((left @ right.T) * Fraction(1, one * other))
+
+
+def errors(left: Array, meant: Array) -> Array:
+    """How far numbers are from fractions, also where f64 is too short for both."""
+    pairs = zip(fractions(left), meant.reshape(-1), strict=True)
+    return array((abs(one - other) for one, other in pairs), *left.shape)
 
 
 def _whole(x: Array) -> tuple[Array, int]:
@@ -177,6 +187,28 @@ def log_products(x: Array) -> Array:
 def lengths(x: Array) -> Array:
     """The length of each row."""
     return array(root(sum((v * v for v in fractions(row)), Fraction(0))) for row in x)
+
+
+def cosine_distances(a: Array, b: Array) -> Array:
+    """One less the cosine between rows."""
+    found = []
+    with localcontext() as context:
+        context.prec = DIGITS
+        for row, other in zip(map(fractions, a), map(fractions, b), strict=True):
+            squares = sum(map(_times, row, row)) * sum(map(_times, other, other))
+            found.append(1 - decimal(sum(map(_times, row, other))) / root(squares))
+    return array(found)
+
+
+def running_means(x: Array, rate: float) -> Array:
+    """Four means that take turns, from 2048 on and 32 times that; then of the first two."""
+    step, found = Fraction(float(np.float32(rate))), []
+    for column in x.T:
+        kept = [Fraction(2048)] * 4
+        for turn, value in enumerate(fractions(column)):
+            kept[turn % 4] += (value - kept[turn % 4]) * step
+        found.append((kept[0] + kept[1]) * 16)
+    return array(found)
 
 
 def muller(steps: int) -> Array:

@@ -31,6 +31,8 @@ class Row(NamedTuple):
     exact: Callable[[Fraction, Fraction, Fraction], Any]
     most: float
     """The largest error, as a part of the result."""
+    pieces: bool = False
+    """Whether bytes go their own ways: then the exact value may begin anew, and that is said."""
 
 
 def _log2(x: Fraction) -> Decimal:
@@ -98,6 +100,9 @@ ROWS = [
         "add.rn.f32 %y, %x, %c;", lambda a, b, c: a * b + c, 2**-22),
     Row("chosen", "mul.rn.f32 %x, %a, %b; setp.gt.f32 %p, %x, %c; selp.f32 %y, %x, %c, %p;",
         lambda a, b, c: a * b, 2**-24),
+    # 1.5 * 2^23 is added and taken away: what is left is a whole number.
+    Row("whole", "fma.rn.f32 %z, %a, 0f3F22F983, 0f4B400000; sub.rn.f32 %z, %z, 0f4B400000; fma.rn.f32 %y, %z, %a, %b;",
+        lambda a, b, c: round(a * Fraction(0x22F983 + 0x800000, 2**24)) * a + b, 2**-24),
     Row("bits", "mul.rn.f32 %x, %a, %b; mov.b32 %w, %x; xor.b32 %w, %w, 0x80000000; mov.b32 %x, %w; neg.f32 %y, %x;",
         lambda a, b, c: a * b, 2**-24),
 ]
@@ -130,6 +135,7 @@ MOVES = {
     "sign": "mov.b32 %w, %x; or.b32 %w, %w, 0x80000000; and.b32 %w, %w, 0x7FFFFFFF; mov.b32 %y, %w;",
     "lop3": "mov.b32 %w, %x; lop3.b32 %w, %w, 0x80000000, 0, 0x3C; lop3.b32 %w, %w, 0x80000000, 0, 0x3C; mov.b32 %y, %w;",
 }
+PIECES = "bytes", "prmt", "rotated"
 HALF_MOVES = {
     "packed": "mov.b32 %w, {%zero, %h}; mov.b32 {%ha, %hb}, %w; cvt.f32.f16 %y, %hb;",
     "ldmatrix": "mov.b32 %w, {%h, %zero}; st.shared.b32 [%s], %w; bar.warp.sync -1; "
@@ -141,7 +147,7 @@ HALF_MOVES = {
     "stored": "st.global.b16 [%pg], %h; ld.global.b16 %ha, [%pg]; cvt.f32.f16 %y, %ha;",
 }
 MOVED = [
-    *(Row(name, code, _product, F32) for name, code in MOVES.items()),
+    *(Row(name, code, _product, F32, name in PIECES) for name, code in MOVES.items()),
     *(Row(name, code, _product, F16) for name, code in HALF_MOVES.items()),
     # The upper half of an f32 is a bf16, which cuts the rest.
     Row("upper", "mov.b32 {%ha, %hb}, %x; mov.b32 %y, {%zero, %hb};", _product, 2**-7),
@@ -217,6 +223,14 @@ def arguments(rows: list[Row]) -> list[Array]:
         np.zeros(LANES, np.float32),
         np.zeros((len(rows), LANES), np.float32),
     ]
+
+
+def special(rows: list[Row]) -> list[Array]:
+    """The same with zeros, infinities, NaN, subnormals and numbers of all magnitudes."""
+    few = [0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-39, 3e38, -3e38, 1e9, 65520, -1]
+    first = np.array([few[i % 12] for i in range(LANES)], np.float32)
+    second = np.array([few[i % 11] for i in range(LANES)], np.float32)
+    return [first, second, first[::-1].copy(), *arguments(rows)[3:]]
 
 
 def results(rows: list[Row]) -> Array:

@@ -8,8 +8,6 @@ Otherwise the second value is lost, which is counted.
 
 from __future__ import annotations
 
-from functools import partial
-
 from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
@@ -24,11 +22,12 @@ from fragmenta.jit.trace import (
     float_of,
     select,
 )
+from fragmenta.numerics.code.double import total
 from fragmenta.numerics.code.elements import Kind, pieces, spread
-from fragmenta.numerics.code.records import Lanes, Record
-from fragmenta.numerics.code.routines import CHUNK, MASKED, Beside, Form, Work, total
+from fragmenta.numerics.code.records import CHUNK, Lanes, Record
+from fragmenta.numerics.code.routines import Beside, Form, Work, made_of
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.library import POINTER, Routine, as_signed, define
+from fragmenta.simt.library import as_signed
 
 PARTS = "parts"
 """The operands are words of f64: nothing can be said of one of them alone."""
@@ -39,38 +38,19 @@ _HALVES = {16: Kind("f16", 1, 16), 32: Kind("f16", 2, 16), 64: Kind("f16", 4, 16
 
 def beside_bits(form: Form) -> Beside:
     """The routines beside an operation on bits."""
-
-    def build(module: ir.Module, *, masked: bool) -> None:
-        _define(module, form, masked)
-
-    return Beside(
-        Routine(form.name, partial(build, masked=False)),
-        Routine(form.name + MASKED, partial(build, masked=True)),
-    )
+    return made_of(form, _write)
 
 
-def _define(module: ir.Module, form: Form, masked: bool) -> None:
-    goals = [each for each in form.results if each.planes]
-    given = [each for each in form.operands if each is not None]
-    twins = [each for each in given if each.planes]
-    offsets = [I64] * (len(goals) + len(given) + len(twins))
-    parameters = [POINTER, POINTER, POINTER, I32, *offsets, *[I32] * masked]
-
-    def trace(code: Code, warp: Raw, block: Raw, table: Raw, *rest: Value) -> Value:
-        number, *places = rest
-        mask = places.pop() if masked else code.constant(-1, I32)
-        pointers = [code.builder.gep(warp, [each.raw]) for each in places]
-        record = Record(code, warp, block, table, number)
-        lanes = Lanes(code, mask, masked)
-        work = _Bits(code, form, record, pointers, lanes)
-        with code.loop(LANES // CHUNK) as index:
-            work.chunk(index)
-        with code.when(work.lost.value != 0):
-            record.begin(lanes, 0)
-            record.add("restarted", work.lost.value)
-        return code.constant(0, I32)
-
-    define(module, form.name + MASKED * masked, parameters, trace, I32)
+def _write(
+    code: Code, form: Form, record: Record, pointers: list[Raw], lanes: Lanes
+) -> Value:
+    work = _Bits(code, form, record, pointers, lanes)
+    with code.loop(LANES // CHUNK) as index:
+        work.chunk(index)
+    with code.when(work.lost.value != 0):
+        record.begin(lanes, 0)
+        record.add("restarted", work.lost.value)
+    return code.constant(0, I32)
 
 
 class _Bits(Work):
@@ -181,7 +161,7 @@ def _signs(
 ) -> tuple[Value, list[Value]]:
     """Whether nothing but the signs of halves changed; the planes with new signs."""
     kind = _HALVES[bits]
-    signs = sum(0x8000 << 16 * place for place in range(kind.count))
+    signs = sum(0x8000 << 16 * place for place in range(kind.many))
     changed = found ^ given
     alike = (changed & as_signed(((1 << bits) - 1) & ~signs, bits)) == 0
     # The sign of the number of 64 bits is that of the half in plane 3.

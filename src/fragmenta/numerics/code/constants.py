@@ -133,6 +133,6 @@ def _unpacks(instruction: Instruction) -> bool:
 
 def _whole(instruction: Instruction) -> bool:
     """Whether it computes 32-bit whole numbers."""
-    return bool({"b32", "s32", "u32"} & set(instruction.qualifiers)) and not (
-        instruction.opcode in ("ld", "cvt")
-    )
+    return bool(
+        {"b32", "s32", "u32"} & set(instruction.qualifiers)
+    ) and instruction.opcode not in ("ld", "cvt")

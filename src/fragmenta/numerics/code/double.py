@@ -1,7 +1,7 @@
 """Double-double arithmetic: a number is the sum of two f64, about 106 bits.
 
-Sums, products, quotients and roots have a relative error of at most 2**-100 as long as
-nothing leaves the range of f64.  If the upper part is infinite or NaN, the lower part is
+Sums, products, quotients and roots have a relative error of at most 2**-100, as long as
+all is in the range of f64.  If the upper part is infinite or NaN, the lower part is
 zero.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fragmenta.jit.trace import F64, Value, convert, fma, root, select
+from llvmlite import ir
+
+from fragmenta.jit.trace import F64, I32, Value, convert, fma, picked, root, select
 
 
 class Double(NamedTuple):
@@ -50,10 +52,15 @@ def two_product(a: Value, b: Value) -> Double:
     return Double(product, fma(a, b, 0.0 - product))
 
 
-def finite(x: Double) -> Double:
-    """A number whose lower part is zero if the upper one is infinite or NaN."""
-    inside = (x.upper - x.upper) == 0.0
-    return Double(x.upper, select(inside, x.lower, 0.0))
+def finite(x: Double, plain: Value | None = None) -> Double:
+    """A number whose lower part is zero if the upper one is infinite or NaN.
+
+    ``plain`` is the result of f64, which knows what infinities give.
+    """
+    top = x.upper if plain is None else plain
+    inside = (top - top) == 0.0
+    upper = x.upper if plain is None else select(inside, x.upper, plain)
+    return Double(upper, select(inside, x.lower, 0.0))
 
 
 def negated(x: Double) -> Double:
@@ -65,7 +72,7 @@ def plus(a: Double, b: Double) -> Double:
     """The sum."""
     upper, lower = two_sum(a.upper, b.upper), two_sum(a.lower, b.lower)
     first = quick_sum(upper.upper, upper.lower + lower.upper)
-    return finite(quick_sum(first.upper, first.lower + lower.lower))
+    return finite(quick_sum(first.upper, first.lower + lower.lower), upper.upper)
 
 
 def minus(a: Double, b: Double) -> Double:
@@ -76,20 +83,21 @@ def minus(a: Double, b: Double) -> Double:
 def plus_float(a: Double, b: Value) -> Double:
     """The sum of a number and an f64."""
     upper = two_sum(a.upper, b)
-    return finite(quick_sum(upper.upper, upper.lower + a.lower))
+    return finite(quick_sum(upper.upper, upper.lower + a.lower), upper.upper)
 
 
 def times(a: Double, b: Double) -> Double:
     """The product."""
     product = two_product(a.upper, b.upper)
     cross = fma(a.upper, b.lower, a.lower * b.upper)
-    return finite(quick_sum(product.upper, product.lower + cross))
+    return finite(quick_sum(product.upper, product.lower + cross), product.upper)
 
 
 def times_float(a: Double, b: Value) -> Double:
     """The product of a number and an f64."""
     product = two_product(a.upper, b)
-    return finite(quick_sum(product.upper, fma(a.lower, b, product.lower)))
+    exact = quick_sum(product.upper, fma(a.lower, b, product.lower))
+    return finite(exact, product.upper)
 
 
 def over(a: Double, b: Double) -> Double:
@@ -103,9 +111,7 @@ def over(a: Double, b: Double) -> Double:
     exact = plus_float(total, third)
     # Infinities and zeros: f64 knows what they give.
     usual = ((first - first) == 0.0) & ((b.upper - b.upper) == 0.0)
-    return Double(
-        select(usual, exact.upper, first), select(usual, exact.lower, 0.0)
-    )
+    return Double(select(usual, exact.upper, first), select(usual, exact.lower, 0.0))
 
 
 def square_root(x: Double) -> Double:
@@ -134,9 +140,7 @@ def chosen(which: Value, yes: Double, no: Double) -> Double:
 
 def below(a: Double, b: Double) -> Value:
     """Whether one number is less than another; false if one of them is NaN."""
-    less: Value = (a.upper < b.upper) | (
-        (a.upper == b.upper) & (a.lower < b.lower)
-    )
+    less: Value = (a.upper < b.upper) | ((a.upper == b.upper) & (a.lower < b.lower))
     return less
 
 
@@ -149,3 +153,12 @@ def equal(a: Double, b: Double) -> Value:
 def rounded(x: Double) -> Value:
     """The nearest f64."""
     return x.upper + x.lower
+
+
+def total(x: Value) -> Value:
+    """The sum of all lanes."""
+    while isinstance(x.type, ir.VectorType) and x.type.count > 1:
+        half = x.type.count // 2
+        x = picked(x, range(half)) + picked(x, range(half, 2 * half))
+    b = x.builder
+    return Value(b, b.extract_element(x.raw, ir.Constant(I32, 0)))

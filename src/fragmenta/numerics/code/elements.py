@@ -7,7 +7,11 @@ element has one f64, or an f32 if its bits are few.  An f64 has the second value
 upper word.
 
 All bits zero mean that the second value is the value itself.  If the value is NaN or
-infinite, the upper f64 is the exact value as f32 and the number of a node below it.
+infinite, the upper word of the upper f64 is that of the exact value, and the other word
+is the number of a node.
+
+The lowest bits of the upper f64 name the instruction that most of the error comes from;
+the lower f64 is what is left, so that both together are the exact value.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from fragmenta.jit.trace import (
     select,
     shift_unsigned,
 )
-from fragmenta.numerics.code.double import Double, chosen, finite, whole
+from fragmenta.numerics.code.double import Double, chosen, finite, quick_sum, whole
 from fragmenta.ptx.opcodes.fp8 import small_value
 from fragmenta.ptx.opcodes.half import value_of
 from fragmenta.ptx.opcodes.rounding import FORMATS
@@ -38,13 +42,18 @@ from fragmenta.ptx.opcodes.rounding import FORMATS
 INTEGERS: dict[int, Type] = {8: I8, 16: I16, 32: I32, 64: I64}
 LEAST_BITS = 1
 """The bits of a second value that is zero: the least f64, as no bits mean none."""
+SOURCE_BITS = 14
+"""The lowest bits of the upper f64: the site where most of the error comes from.
+
+The lower f64 makes up for them.  A number alone has 39 bits that are right."""
+MOST_SOURCES = (1 << SOURCE_BITS) - 1
 
 
 class Kind(NamedTuple):
     """The floats in an operand."""
 
     format: str
-    count: int = 1
+    many: int = 1
     bits: int = 32
     """The bits of each."""
 
@@ -111,6 +120,8 @@ class Element(NamedTuple):
     """The number of the node of a value that is NaN or infinite; 0: none."""
     present: Value | None = None
     """Whether it has a second value."""
+    source: Value | None = None
+    """Where most of its error comes from: the number of a site and 1, or 0."""
 
 
 def _unsigned(register: Value, low: int, bits: int, to: Type) -> Value:
@@ -190,21 +201,29 @@ def element(
         return Element(held, whole(select(present, number, held)), None, present)
     present = upper != 0
     usual = (held - held) == 0.0
-    top = select(usual, float_of(upper), _stored_single(upper))
-    bottom = top.lift(0.0) if lower is None else float_of(lower)
-    exact = Double(top, select(present & usual, bottom, 0.0))
+    top = select(usual, float_of(upper), special_exact(upper))
+    exact = whole(top)
+    if lower is not None:
+        bottom = select(present & usual, float_of(lower), 0.0)
+        exact = quick_sum(top, bottom)
     exact = finite(chosen(present, exact, whole(held)))
     node = convert(select(usual, upper.lift(0), upper), I32)
-    return Element(held, exact, node, present)
+    source = select(usual, upper & MOST_SOURCES, 0)
+    return Element(held, exact, node, present, source)
 
 
-def _stored_single(upper: Value) -> Value:
-    """The f32 in the upper word of a number, as f64."""
-    return convert(float_of(convert(shift_unsigned(upper, 32), I32)), F64)
+def special_exact(upper: Value) -> Value:
+    """The exact value of what is NaN or infinite: the upper word of an f64."""
+    return float_of(upper & -(1 << 32))
 
 
 def packed(
-    held: Value, exact: Double, node: Value | None, kind: Kind, planes: int
+    held: Value,
+    exact: Double,
+    node: Value | None,
+    source: Value | None,
+    kind: Kind,
+    planes: int,
 ) -> tuple[Value, Value | None]:
     """The bits of a second value; none if it is the value itself."""
     if room(kind, planes) < 64:
@@ -214,16 +233,19 @@ def packed(
         return convert(word, I64, signed=False), None
     same = exact.upper == held
     bits = bits_of(exact.upper)
+    if source is not None:
+        bits = (bits & ~MOST_SOURCES) | source
     upper = select(bits == 0, LEAST_BITS, bits)
     lower = None
     if kind.bits >= 32:
         same = same & (exact.lower == 0.0)
-        lower = select(same, 0, bits_of(exact.lower))
+        rest = (exact.upper - float_of(upper)) + exact.lower
+        lower = select(same, 0, bits_of(rest))
     upper = select(same, 0, upper)
     if node is not None:
         usual = (held - held) == 0.0
-        single = convert(bits_of(convert(exact.upper, F32)), I64, signed=False) << 32
-        named = single | convert(node, I64, signed=False)
+        word = bits_of(exact.upper) & -(1 << 32)
+        named = word | convert(node, I64, signed=False)
         upper = select(usual, upper, named)
         if lower is not None:
             lower = select(usual, lower, 0)

@@ -20,6 +20,7 @@ from fragmenta.jit.trace import (
     floor,
     fma,
     nearest,
+    root,
     scalar_type,
     select,
     shift_unsigned,
@@ -143,12 +144,17 @@ QUICK: dict[str, Callable[..., Value]] = {
     "mul": lambda a, b: a * b,
     "fma": fma,
     "mad": fma,
+    "div": lambda a, b: a / b,
+    "rcp": lambda a: a.lift(1.0) / a,
+    "sqrt": root,
+    "rsqrt": lambda a: a.lift(1.0) / root(a),
 }
-"""The same of the hardware's operands, of 32 bits or less, with one rounding to f64.
+"""The same of the hardware's operands, of 32 bits or less, in f64.
 
 It is for the error of one instruction, which is far above that rounding."""
 SUMS = frozenset({"add", "sub", "fma", "mad"})
 """Opcodes that may cancel and absorb."""
+LOG_OF_TWO = 0.6931471805599453
 LONG = frozenset({*FUNCTIONS, "div"})
 """Opcodes whose meaning takes many instructions."""
 
@@ -161,6 +167,15 @@ def meaning(opcode: str, given: Given) -> Double:
 def quick(opcode: str, words: Qualifiers, values: Sequence[Value]) -> Double:
     """The result of the hardware's operands, nearly exact."""
     return _modified(words, whole(QUICK[opcode](*values)))
+
+
+def near_power(exact: Double, step: Value) -> Value:
+    """2**(x + step) from 2**x, for a step of at most 2**-6."""
+    y = step * LOG_OF_TWO
+    series = y.lift(1.0 / 120)
+    for term in (1.0 / 24, 1.0 / 6, 0.5, 1.0):
+        series = fma(series, y, y.lift(term))
+    return fma(exact.upper, series * y, exact.upper)
 
 
 def _modified(words: Qualifiers, x: Double) -> Double:

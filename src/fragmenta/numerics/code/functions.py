@@ -24,6 +24,7 @@ from fragmenta.jit.trace import (
     each_lane,
     float_of,
     fma,
+    is_nan,
     nearest,
     select,
 )
@@ -99,9 +100,7 @@ def _powers() -> list[tuple[float, float]]:
     """2**(j / 32)."""
     with localcontext() as context:
         context.prec = DIGITS
-        return [
-            _pair((_log_of_two() * j / _STEPS).exp()) for j in range(_STEPS)
-        ]
+        return [_pair((_log_of_two() * j / _STEPS).exp()) for j in range(_STEPS)]
 
 
 @cache
@@ -172,8 +171,11 @@ def power(code: Code, x: Double) -> Double:
     small = y.upper
     # y + y*y/2 in double-double, the rest in f64.
     square = times(y, y)
-    tail = small * small * small * _series(
-        small, [1.0 / factorial(n) for n in range(10, 2, -1)]
+    tail = (
+        small
+        * small
+        * small
+        * _series(small, [1.0 / factorial(n) for n in range(10, 2, -1)])
     )
     less = plus(y, Double(square.upper * 0.5, square.lower * 0.5))
     less = plus_float(less, tail)
@@ -186,8 +188,15 @@ def power(code: Code, x: Double) -> Double:
         scale = _power_of_two(part)
         made = Double(made.upper * scale, made.lower * scale)
     outside = select(top >= 1000.0, top.lift(float("inf")), top.lift(0.0))
-    outside = select(top == top, outside, top)
+    outside = select(is_nan(top), top, outside)
     return finite(chosen(inside, made, whole(outside)))
+
+
+def _part(number: int) -> tuple[float, float]:
+    """One over a number."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        return _pair(Decimal(1) / number)
 
 
 def _constant(of: Value, pair: tuple[float, float]) -> Double:
@@ -214,9 +223,11 @@ def logarithm(code: Code, x: Double) -> Double:
     # t - t*t/2 + t*t*t/3 in double-double, the rest in f64.
     square = times(t, t)
     cube = times(square, t)
-    third = over(cube, whole(top.lift(3.0)))
-    tail = square.upper * square.upper * _series(
-        t.upper, [(-1.0) ** (n + 1) / n for n in range(15, 3, -1)]
+    third = times(cube, _constant(top, _part(3)))
+    tail = (
+        square.upper
+        * square.upper
+        * _series(t.upper, [(-1.0) ** (n + 1) / n for n in range(15, 3, -1)])
     )
     total = plus(t, Double(square.upper * -0.5, square.lower * -0.5))
     total = plus_float(plus(total, third), tail)
@@ -260,7 +271,7 @@ def _small_angle(r: Double) -> tuple[Double, Double]:
     """The sine of an angle below pi / 64, and its cosine less 1."""
     square = times(r, r)
     z = square.upper
-    sixth = over(times(square, r), whole(z.lift(-6.0)))
+    sixth = times(times(square, r), _constant(z, _part(-6)))
     signs = [(-1.0) ** n / factorial(2 * n + 1) for n in range(7, 1, -1)]
     tail = z * z * r.upper * _series(z, signs)
     sine = plus_float(plus(r, sixth), tail)
@@ -307,13 +318,15 @@ def tangent(code: Code, x: Double) -> Double:
     # Near 0 the difference cancels: x - x*x*x/3 + 2/15 x**5 - 17/315 x**7.
     square = times(size, size)
     cube = times(square, size)
-    tail = cube.upper * square.upper * _series(
-        square.upper, [62.0 / 2835, -17.0 / 315, 2.0 / 15]
+    tail = (
+        cube.upper
+        * square.upper
+        * _series(square.upper, [62.0 / 2835, -17.0 / 315, 2.0 / 15])
     )
-    near = plus_float(plus(size, over(cube, whole(top.lift(-3.0)))), tail)
+    near = plus_float(plus(size, times(cube, _constant(top, _part(-3)))), tail)
     result = chosen(size.upper < 2.0**-9, near, usual)
     result = Double(result.upper * sign, result.lower * sign)
-    return finite(chosen(top == top, result, whole(top)))
+    return finite(chosen(is_nan(top), whole(top), result))
 
 
 def reciprocal(code: Code, x: Double) -> Double:

@@ -17,10 +17,9 @@ STOPS = 48  #: i64: whether a birth stops the launch
 HEAD = 64
 """Bytes before the records."""
 
-FIELDS = (
+_COUNTED = (
     "executions",
     "elements",
-    "added",
     "absorbed",
     "cancelled",
     "underflows",
@@ -32,71 +31,41 @@ FIELDS = (
     "passed",
     "other_way",
     "restarted",
-    "worst_added",
-    "worst_ulp",
-    "worst_total",
-    "worst_relative",
-    "worst_cancelled",
-    "a",
-    "b",
-    "c",
-    "exact_a",
-    "exact_b",
-    "exact_c",
+    "inexact",
+    "subnormal",
+    "digest",
+)
+_WORST = ("added", "ulp", "total", "relative", "cancelled")
+_OPERANDS = ("a", "b", "c")
+_PLACE = ("block", "thread", "time")
+_OTHER = ("a", "b", "exact_a", "exact_b")
+FIELDS = (
+    *_COUNTED,
+    "added",
+    *(f"worst_{each}" for each in _WORST),
+    *_OPERANDS,
+    *(f"exact_{each}" for each in _OPERANDS),
     "value",
     "exact",
     "local",
-    "block",
-    "thread",
-    "time",
-    "other_block",
-    "other_thread",
-    "other_time",
-    "other_a",
-    "other_b",
-    "other_exact_a",
-    "other_exact_b",
-    "inexact",
-    "subnormal",
+    *_PLACE,
+    *(f"other_{each}" for each in (*_PLACE, *_OTHER)),
+    "kept",
 )
 """The names of the numbers of a record, in their order.
 
-Up to ``restarted`` they are counts, except ``added``, the sum of all errors that the
-instruction added; ``inexact`` and ``subnormal`` are counts, too.  From ``a`` to
-``time`` they are about the worst element, from ``other_block`` to ``other_exact_b``
-about the first that takes the other way.
+First come counts; ``digest`` is the sum of the bits of all results.  ``added`` is the
+sum of all errors that the instruction added.  From ``a`` to ``time`` they are about the
+worst element, from ``other_block`` to ``other_exact_b`` about the first that takes the
+other way.  ``kept`` is given: 1 if second values keep the error that the instruction
+adds, so that they are exact but for the errors of such sites.
 """
 AT = {name: 8 * place for place, name in enumerate(FIELDS)}
 """Where each is in a record."""
 RECORD = 8 * len(FIELDS)
-COUNTS = frozenset(
-    {
-        "executions",
-        "elements",
-        "absorbed",
-        "cancelled",
-        "underflows",
-        "flushed",
-        "saturated",
-        "overflows",
-        "invalid",
-        "divisions",
-        "passed",
-        "other_way",
-        "restarted",
-        "inexact",
-        "subnormal",
-    }
-)
+COUNTS = frozenset(_COUNTED)
 """Fields that are sums of integers."""
-WHOLE = COUNTS | {
-    "block",
-    "thread",
-    "time",
-    "other_block",
-    "other_thread",
-    "other_time",
-}
+WHOLE = COUNTS | {*_PLACE, *(f"other_{each}" for each in _PLACE)}
 """Fields that are integers."""
 
 

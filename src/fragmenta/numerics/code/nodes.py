@@ -65,7 +65,9 @@ def _found(code: Code, table: Raw, given: list[Value]) -> Value:
     # The way may have been here before.
     with (
         code.loop(at.LONGEST),
-        code.when((step.value != 0) & (found.value == 0) & (kind == int(at.Birth.PASSED))),
+        code.when(
+            (step.value != 0) & (found.value == 0) & (kind == int(at.Birth.PASSED))
+        ),
     ):
         node = _place(code, table, step.value)
         with code.when(_field(code, node, "site") == site):

@@ -33,7 +33,6 @@ from fragmenta.arithmetic.elements import (
 )
 from fragmenta.arithmetic.models import GROUP
 from fragmenta.jit.trace import (
-    F32,
     F64,
     I32,
     I64,
@@ -56,8 +55,17 @@ from fragmenta.jit.trace import (
     smaller,
     truncate,
 )
+from fragmenta.numerics.code import layout as sites
 from fragmenta.numerics.code import product_layout as at
-from fragmenta.numerics.code.double import Double, plus, quick_sum, two_sum
+from fragmenta.numerics.code.double import (
+    Double,
+    plus,
+    plus_float,
+    quick_sum,
+    total,
+    two_sum,
+)
+from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.code.nodes import new_node
 from fragmenta.planes.code.gathering import memory_at
@@ -129,6 +137,15 @@ class _Writer:
         self.a = self._side("a", tiles.has_a, tiles.a, tiles.a2)
         self.b = self._side("b", tiles.has_b, tiles.b, tiles.b2)
         self.before = self.record["executions"]
+        site = convert(tiles.site, I64)
+        known = select(site < MOST_SOURCES, site + 1, 0)
+        own = site * sites.RECORD + (sites.HEAD + sites.AT["kept"])
+        kept = memory_at(code, tiles.data, F64)[own // 8]
+        self.keeps: Value = kept != 0.0
+        place = site * sites.RECORD + (sites.HEAD + sites.AT["digest"])
+        self.digest = memory_at(code, tiles.data + place, I64)
+        self.own = known.in_all_lanes()
+        """Its site, as second values name it."""
         depths = memory_at(code, self.head[at.DEPTHS // 8], I64)
         count = self.head[at.CHAINS // 8]
         self.place = select(tiles.chain < count, tiles.chain, count - 1)
@@ -224,8 +241,7 @@ class _Writer:
         word = words.lanes(place)
         held = upper.lanes(place) if cut else given.lanes(place)
         usual = (held - held) == 0.0
-        single = convert(float_of(convert(shift_unsigned(word, 32), I32)), F64)
-        x = select(usual, float_of(word), single)
+        x = select(usual, float_of(word), special_exact(word))
         x = select(word == 0, held, x * (-1.0 if negated else 1.0))
         upper[place] = x
         if lower is not None:
@@ -302,15 +318,21 @@ class _Writer:
         before = self._exact_c(here, c)
         product = quick_sum(upper.value, lower.value)
         nearly = plus(product, before)
+        nearly = self._kept(nearly, _difference(d, c, given))
         usual = ((d - d) == 0.0) & ((nearly.upper - nearly.upper) == 0.0)
         error = _difference(d, c, given)
         error = select(usual, error, 0.0)
-        total = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
-        self._put(here, d, nearly, usual)
+        whole = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
+        old = (c - before.upper) - before.lower
+        source = select(abs(error) >= abs(old), self.own, self._from_c(here))
+        most = select(abs(error) >= abs(old), abs(error), abs(old))
+        source = select(abs(whole - error - old) > most, self._from_sides(here), source)
+        self._put(here, d, nearly, usual, source)
         odd = ~((d - d) == 0.0)
         with code.when(any_lane(odd)):
             _Births(self, here, c, d, nearly.upper).write(odd)
-        sums.note(here, error, total, nearly.upper, usual)
+        self.digest[0] = self.digest[0] + total(bits_of(d))
+        sums.note(here, error, whole, nearly.upper, usual)
         sums.keep(raw_c, raw_d)
         chosen = ((here.row + self.before) % self.head[at.EVERY // 8]) == 0
         with code.when(chosen):
@@ -419,18 +441,51 @@ class _Writer:
             if self.how.words("c") > 1:
                 rest = float_of(tiles.c2.lanes(here.c + count))
                 lower.value = select(there, rest, 0.0)
+        return quick_sum(upper.value, lower.value)
+
+    def _kept(self, nearly: Double, error: Value) -> Double:
+        """The exact value, with the error of the instruction if it is to be kept."""
+        code = self.code
+        upper, lower = code.variable(nearly.upper), code.variable(nearly.lower)
+        with code.when(self.keeps):
+            good = ((error - error) == 0.0) & ((nearly.upper - nearly.upper) == 0.0)
+            found = plus_float(nearly, select(good, error, 0.0))
+            upper.value, lower.value = found.upper, found.lower
         return Double(upper.value, lower.value)
 
-    def _put(self, here: Eight, d: Value, nearly: Double, usual: Value) -> None:
+    def _from_c(self, here: Eight) -> Value:
+        """Where most of the error of C comes from."""
+        code, tiles = self.code, self.tiles
+        found = code.variable(self.own.lift(0))
+        with code.when(tiles.has_c):
+            found.value = tiles.c2.lanes(here.c) & MOST_SOURCES
+        value: Value = found.value
+        return value
+
+    def _from_sides(self, here: Eight) -> Value:
+        """Where most of the error of the first element of A, or of B, comes from."""
+        code, tiles = self.code, self.tiles
+        found = code.variable(self.own.lift(0))
+        with code.when(self.b.second):
+            found.value = tiles.b2.lanes(here.b) & MOST_SOURCES
+        with code.when(self.a.second):
+            found.value = (tiles.a2[here.a] & MOST_SOURCES).in_all_lanes()
+        value: Value = found.value
+        return value
+
+    def _put(
+        self, here: Eight, d: Value, nearly: Double, usual: Value, source: Value
+    ) -> None:
         """The second value of D; none if it is the value itself."""
         tiles, count = self.tiles, self.how.sizes["d"]
         wide = self.how.words("d") > 1
         same = (nearly.upper == d) & (nearly.lower == 0.0 if wide else usual)
-        bits = bits_of(nearly.upper)
+        bits = (bits_of(nearly.upper) & ~MOST_SOURCES) | source
         upper = select(bits == 0, bits.lift(LEAST_BITS), bits)
         tiles.d2[here.c] = select(same | ~usual, upper.lift(0), upper)
         if wide:
-            lower = bits_of(nearly.lower)
+            rest = (nearly.upper - float_of(upper)) + nearly.lower
+            lower = bits_of(rest)
             tiles.d2[here.c + count] = select(same | ~usual, lower.lift(0), lower)
 
     # ── what each step loses ────────────────────────────────────────────────
@@ -598,8 +653,7 @@ class _Births:
         flags[0] = convert(odd, I32, signed=False)
         with code.loop(LANES) as lane, code.when(flags[lane] != 0):
             node = self._node(lane)
-            single = bits_of(convert(self.exact[lane], F32))
-            upper = convert(single, I64, signed=False) << 32
+            upper = bits_of(self.exact[lane]) & -(1 << 32)
             place, count = self.here.c + lane, self.how.sizes["d"]
             self.tiles.d2[place] = upper | convert(node, I64, signed=False)
             if self.how.words("d") > 1:

@@ -22,6 +22,7 @@ from fragmenta.jit.trace import (
     Value,
     Variable,
     convert,
+    is_nan,
     ones,
     select,
 )
@@ -34,6 +35,8 @@ from fragmenta.numerics.code.nodes import new_node
 from fragmenta.simt import layout
 from fragmenta.simt.library import field, pointer_at
 
+CHUNK = 16
+"""Lanes that are computed at a time."""
 OPERANDS = 3
 """Operands of which a record has the values."""
 
@@ -46,7 +49,7 @@ class Lanes:
         self._slot: Raw = code.array(I32)
         code.builder.store(mask.raw, self._slot)
 
-    def bits_at(self, pointer: Raw, index: Value, count: int = 8) -> Value:
+    def bits_at(self, pointer: Raw, index: Value, count: int = CHUNK) -> Value:
         """A part of a predicate: one bit for each lane."""
         b = self.code.builder
         of = ir.IntType(count)
@@ -104,7 +107,8 @@ class Record:
         own[0], number[0] = here, before + 1
         self.time.value = convert(before, I64)
         for name in ("worst_ulp", "worst_relative", "worst_total", "worst_cancelled"):
-            self._limits[name] = self[name]
+            # What is as bad as the worst is no news, however it is rounded.
+            self._limits[name] = self[name] * (1 + 2.0**-40)
 
     @property
     def warp_number(self) -> Value:
@@ -117,8 +121,8 @@ class Record:
         return field(self.code, self.block, layout.BLOCK_INDEX, I64)[0]
 
     def in_lanes(self, name: str) -> Value:
-        """The worst so far, as the execution began, in eight lanes."""
-        return self._limits[name].in_all_lanes()
+        """The worst so far, as the execution began, in all lanes of a part."""
+        return self._limits[name].in_all_lanes(CHUNK)
 
 
 class Facts(NamedTuple):
@@ -231,9 +235,7 @@ class Notes:
 class _Lane:
     """What one lane has to say about one float of its result."""
 
-    def __init__(
-        self, notes: Notes, facts: Facts, lanes: Value, index: Value
-    ) -> None:
+    def __init__(self, notes: Notes, facts: Facts, lanes: Value, index: Value) -> None:
         self.notes, self.facts, self.index = notes, facts, index
         self.code, self.record = notes.code, notes.record
         spilled = notes._spilled
@@ -310,7 +312,9 @@ class _Lane:
                         record.add("flushed", one)
         if facts.satfinite:
             largest = facts.kind.largest
-            with code.when((abs(held) == largest) & (abs(nearly) > largest)):
+            # Beyond what rounding alone would cut.
+            limit = largest * (1 + 2.0**-facts.kind.precision)
+            with code.when((abs(held) == largest) & (abs(nearly) > limit)):
                 record.add("saturated", one)
 
     def _special(self, number: Value, at_lane: dict[str, Value]) -> None:
@@ -318,7 +322,7 @@ class _Lane:
         code, record = self.code, self.record
         none = code.constant(0, I32)
         parent, kind = code.variable(none), code.variable(none)
-        is_nan = at_lane["held"] != at_lane["held"]
+        nan_here = is_nan(at_lane["held"])
         nan_given, any_given = code.variable(none), code.variable(none)
         best = code.variable(none)
         for operand, (value, node) in enumerate(
@@ -328,20 +332,20 @@ class _Lane:
             with code.when((x - x) != 0.0):
                 of = code.variable(none if node is None else node[number])
                 # A NaN comes first, then what has come some way.
-                rank = select(x != x, none.lift(3), none.lift(1))
+                rank = select(is_nan(x), none.lift(3), none.lift(1))
                 rank = rank + select(of.value != 0, none.lift(1), none)
                 with code.when(of.value == 0):
                     of.value = self._node(Birth.GIVEN, none, operand, number, at_lane)
                 with code.when(rank > best.value):
                     parent.value, best.value = of.value, rank
                 any_given.value = none.lift(1)
-                with code.when(x != x):
+                with code.when(is_nan(x)):
                     nan_given.value = none.lift(1)
-        born_here = (any_given.value == 0) | (is_nan & (nan_given.value == 0))
+        born_here = (any_given.value == 0) | (nan_here & (nan_given.value == 0))
         kind.value = select(
             born_here,
             select(
-                is_nan,
+                nan_here,
                 none.lift(Birth.INVALID),
                 select(
                     self._divides(number),
@@ -365,9 +369,7 @@ class _Lane:
             self.notes.births.value = self.notes.births.value | bit
         made = self._node(kind.value, parent.value, 0, number, at_lane)
         b = code.builder
-        place = b.gep(
-            b.bitcast(self.notes.nodes, I32.as_pointer()), [number.raw]
-        )
+        place = b.gep(b.bitcast(self.notes.nodes, I32.as_pointer()), [number.raw])
         b.store(made.raw, place)
 
     def _divides(self, number: Value) -> Value:

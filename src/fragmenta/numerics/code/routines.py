@@ -8,7 +8,7 @@ lanes at a time.  What is rare, such as a NaN, is done lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,12 +25,12 @@ from fragmenta.jit.trace import (
     bits_of,
     convert,
     float_of,
-    picked,
     select,
 )
-from fragmenta.numerics.code.double import Double, whole
+from fragmenta.numerics.code.double import Double, plus_float, total, whole
 from fragmenta.numerics.code.elements import (
     INTEGERS,
+    MOST_SOURCES,
     Element,
     Kind,
     element,
@@ -46,16 +46,15 @@ from fragmenta.numerics.code.exact import (
     compared,
     integral,
     meaning,
+    near_power,
     of_integer,
     quick,
 )
-from fragmenta.numerics.code.records import Lanes, Notes, Record, facts
+from fragmenta.numerics.code.records import CHUNK, Lanes, Notes, Record, facts
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define
 
-CHUNK = 8
-"""Lanes that are computed at a time."""
 MASKED = "|masked"
 ROUNDS, DECIDES, MAGIC, COMPARES = "rounds", "decides", "magic", "compares"
 
@@ -117,11 +116,20 @@ class Beside(NamedTuple):
     masked: Routine
 
 
+Write = Callable[[Code, "Form", Record, list[Raw], Lanes], Value]
+"""Writes a routine; it returns the lanes in which something was born."""
+
+
 def beside(form: Form) -> Beside:
     """The routines beside an instruction."""
+    return made_of(form, _write)
+
+
+def made_of(form: Form, write: Write) -> Beside:
+    """The routines of a form: for all lanes, and for some of them."""
 
     def build(module: ir.Module, *, masked: bool) -> None:
-        _define(module, form, masked)
+        _define(module, form, masked, write)
 
     return Beside(
         Routine(form.name, partial(build, masked=False)),
@@ -129,7 +137,7 @@ def beside(form: Form) -> Beside:
     )
 
 
-def _define(module: ir.Module, form: Form, masked: bool) -> None:
+def _define(module: ir.Module, form: Form, masked: bool, write: Write) -> None:
     goals = [each for each in form.results if each.planes]
     given = [each for each in form.operands if each is not None]
     twins = [each for each in given if each.planes]
@@ -141,15 +149,20 @@ def _define(module: ir.Module, form: Form, masked: bool) -> None:
         mask = places.pop() if masked else code.constant(-1, I32)
         pointers = [code.builder.gep(warp, [each.raw]) for each in places]
         record = Record(code, warp, block, table, number)
-        count = len(form.sources) if form.sources else 1
-        lanes = Lanes(code, mask, masked)
-        record.begin(lanes, count)
-        work = Work(code, form, record, pointers, lanes)
-        with code.loop(LANES // CHUNK) as index:
-            work.chunk(index)
-        return work.end()
+        return write(code, form, record, pointers, Lanes(code, mask, masked))
 
     define(module, form.name + MASKED * masked, parameters, trace, I32)
+
+
+def _write(
+    code: Code, form: Form, record: Record, pointers: list[Raw], lanes: Lanes
+) -> Value:
+    """Exact values of results, part by part."""
+    record.begin(lanes, len(form.sources) if form.sources else 1)
+    work = Work(code, form, record, pointers, lanes)
+    with code.loop(LANES // CHUNK) as index:
+        work.chunk(index)
+    return work.end()
 
 
 class Work:
@@ -176,8 +189,9 @@ class Work:
         none = code.constant(0, I64).in_all_lanes(CHUNK)
         self.counts = {
             name: code.variable(none)
-            for name in ("inexact", "absorbed", "cancelled", "restarted")
+            for name in ("inexact", "absorbed", "cancelled", "restarted", "digest")
         }
+        self.keeps: Value = record["kept"] != 0.0
         self.births = code.variable(code.constant(0, I32))
         self.notes = Notes(code, CHUNK, record, self.births)
 
@@ -200,19 +214,18 @@ class Work:
         parts = [
             (number, place)
             for number, each in enumerate(form.results)
-            for place in range(each.kind.count if each.kind else 0)
+            for place in range(each.kind.many if each.kind else 0)
         ]
         for (number, place), sources in zip(parts, form.sources, strict=True):
             goal = form.results[number]
             assert goal.kind is not None
             elements = [
-                self._element(registers[i], planes[i], i, where)
-                for i, where in sources
+                self._element(registers[i], planes[i], i, where) for i, where in sources
             ]
             held = value(found[number], goal.kind, place)
-            exact, node = self._part(goal.kind, number, elements, held, lanes, index)
+            part = self._part(goal.kind, number, elements, held, lanes, index)
             if goal.planes:
-                made[number].append(packed(held, exact, node, goal.kind, goal.planes))
+                made[number].append(packed(held, *part, goal.kind, goal.planes))
         for number, goal in enumerate(form.results):
             if goal.planes and goal.kind is not None:
                 words = spread(made[number], goal.kind, goal.planes, goal.register)
@@ -242,7 +255,8 @@ class Work:
         wide = ir.VectorType(INTEGERS[bits], CHUNK)
         return b.gep(b.bitcast(pointer, wide.as_pointer()), [index.raw])
 
-    def _load(self, pointer: Raw, place: Place, index: Value) -> Value:
+    def _load(self, pointer: Raw | None, place: Place, index: Value) -> Value:
+        assert pointer is not None
         if place.bits == 1:
             return self.lanes.bits_at(pointer, index)
         loaded = self._vector(pointer, place.register, index)
@@ -254,8 +268,9 @@ class Work:
         loaded.align = 8
         return Value(b, loaded)
 
-    def _planes(self, pointer: Raw, place: Place, index: Value) -> list[Value]:
+    def _planes(self, pointer: Raw | None, place: Place, index: Value) -> list[Value]:
         b, step = self.code.builder, place.register // 8 * LANES
+        assert pointer is not None
         return [
             self._vector(
                 b.gep(pointer, [ir.Constant(I32, step * number)]), place.register, index
@@ -265,22 +280,24 @@ class Work:
 
     def store(
         self,
-        pointer: Raw,
+        pointer: Raw | None,
         place: Place,
         words: list[Value],
         lanes: Value | None,
         index: Value,
     ) -> None:
         """Put planes beside a register."""
+        assert pointer is not None
         b, step = self.code.builder, place.register // 8 * LANES
         for number, word in enumerate(words):
             start = b.gep(pointer, [ir.Constant(I32, step * number)])
             where = self._place(start, place.register, index)
+            raw = word.raw
             if lanes is not None:
                 before = b.load(where)
                 before.align = 8
-                word = Value(b, b.select(lanes.raw, word.raw, before))
-            b.store(word.raw, where).align = 8
+                raw = b.select(lanes.raw, raw, before)
+            b.store(raw, where).align = 8
 
     def _element(
         self,
@@ -290,7 +307,8 @@ class Work:
         place: int,
     ) -> Element:
         held = self.form.operands[operand]
-        assert held is not None and register is not None
+        assert held is not None
+        assert register is not None
         if held.kind is None:
             exact = of_integer(register, held.signed)
             return Element(exact.upper, exact)
@@ -306,18 +324,50 @@ class Work:
         held: Value,
         lanes: Value | None,
         index: Value,
-    ) -> tuple[Double, Value | None]:
+    ) -> tuple[Double, Value | None, Value | None]:
+        """The exact value, its node, and where most of its error comes from."""
         form, words = self.form, self.form.words
         opcode = form.match.syntax.opcode
         given = Given(self.code, words, elements, held)
-        local = self._local(opcode, number, given, kind)
-        exact = self._exact(opcode, number, given, local)
-        if form.way == MAGIC or kind.format == "ue8m0":
-            # Rounding to an integer, or to a power of two, is what is meant.
+        if opcode == "ex2" and elements[0].present is not None:
+            exact = self._meaning(opcode, number, given)
+            local = self._local_power(given, exact)
+        else:
+            local = self._local(opcode, number, given, kind)
+            exact = self._exact(opcode, number, given, local)
+        if form.way == MAGIC:  # rounding to an integer is what is meant
             self._meant(given, exact, held, kind, lanes, index)
-            return whole(held), None
+            return whole(held), None, None
         node = self._count(kind, opcode, given, local, exact, lanes, index)
-        return exact, node
+        source = self._source(opcode, given, local, exact)
+        return self._kept(held, local, exact), node, source
+
+    def _kept(self, held: Value, local: Double, exact: Double) -> Double:
+        """The exact value, with the error that is added here if it is to be kept."""
+        code = self.code
+        upper, lower = code.variable(exact.upper), code.variable(exact.lower)
+        with code.when(self.keeps):
+            error = (held - local.upper) - local.lower
+            good = ((error - error) == 0.0) & ((exact.upper - exact.upper) == 0.0)
+            found = plus_float(exact, select(good, error, 0.0))
+            upper.value, lower.value = found.upper, found.lower
+        return Double(upper.value, lower.value)
+
+    def _source(self, opcode: str, given: Given, local: Double, exact: Double) -> Value:
+        """The site that most of the error of a result comes from."""
+        held = given.held
+        number = select(self.record.number < MOST_SOURCES, self.record.number + 1, 0)
+        best = number.in_all_lanes(CHUNK)
+        followed = [each for each in given.elements if each.source is not None]
+        if not followed:
+            return best
+        most = abs((held - local.upper) - local.lower)
+        if opcode == "div":
+            most = most * abs(given.values[1])
+        for size, source in _parts(opcode, given, local, exact):
+            best = select(size > most, source, best)
+            most = select(size > most, size, most)
+        return best
 
     def _meaning(self, opcode: str, number: int, given: Given) -> Double:
         if opcode != "_factors":
@@ -328,6 +378,19 @@ class Work:
             return meaning("rcp", given._replace(elements=[b]))
         return a.exact
 
+    def _local_power(self, given: Given, exact: Double) -> Double:
+        """2**x of the hardware's x: from that of the exact one, if both are near."""
+        code, (one,) = self.code, given.elements
+        step = (one.value - one.exact.upper) - one.exact.lower
+        near = (abs(step) <= 2.0**-6) & (exact.upper < 2.0**1000)
+        upper = code.variable(near_power(exact, step))
+        lower = code.variable(exact.upper.lift(0.0))
+        with code.when(any_lane(~near)):
+            plain = [Element(one.value, whole(one.value))]
+            found = meaning("ex2", given._replace(elements=plain))
+            upper.value, lower.value = found.upper, found.lower
+        return Double(upper.value, lower.value)
+
     def _local(self, opcode: str, number: int, given: Given, kind: Kind) -> Double:
         """What the instruction makes of the hardware's operands, nearly exactly."""
         narrow = all(
@@ -337,21 +400,23 @@ class Work:
         if opcode in QUICK and narrow and kind.bits < 64:
             return quick(opcode, given.words, given.values)
         plain = [
-            Element(each.value, each.exact if each.present is None else whole(each.value))
+            Element(
+                each.value, each.exact if each.present is None else whole(each.value)
+            )
             for each in given.elements
         ]
         return self._meaning(opcode, number, given._replace(elements=plain))
 
-    def _exact(
-        self, opcode: str, number: int, given: Given, local: Double
-    ) -> Double:
+    def _exact(self, opcode: str, number: int, given: Given, local: Double) -> Double:
         followed = [e.present for e in given.elements if e.present is not None]
+        if opcode in QUICK and self._narrow(given):
+            # 53 bits are all that its second value has.
+            tops = [each.upper for each in given.exact]
+            return quick(opcode, given.words, tops)
+        if opcode in QUICK or (followed and opcode not in LONG):
+            return self._meaning(opcode, number, given)
         if not followed:
-            if opcode not in QUICK:
-                return local
-            return self._meaning(opcode, number, given)
-        if opcode not in LONG:
-            return self._meaning(opcode, number, given)
+            return local
         some = followed[0]
         for each in followed[1:]:
             some = some | each
@@ -361,6 +426,12 @@ class Work:
             found = self._meaning(opcode, number, given)
             upper.value, lower.value = found.upper, found.lower
         return Double(upper.value, lower.value)
+
+    def _narrow(self, given: Given) -> bool:
+        """Whether all floats have 16 bits or less."""
+        places = [*self.form.operands, *self.form.results]
+        kinds = [each.kind for each in places if each is not None]
+        return all(each is not None and each.bits <= 16 for each in kinds)
 
     def _count(
         self,
@@ -384,6 +455,10 @@ class Work:
         total = select(good, total, 0.0)
         size, whole_size = abs(error), abs(total)
         self.added.value = self.added.value + size
+        bits = bits_of(held)
+        if lanes is not None:
+            bits = select(lanes, bits, 0)
+        self.counts["digest"].value = self.counts["digest"].value + bits
         self._add("inexact", size != 0.0)
         ulp = _ulp(held, kind)
         trigger = size > ulp * record.in_lanes("worst_ulp")
@@ -422,7 +497,9 @@ class Work:
     ) -> tuple[Value, Value]:
         """Addends that vanish whole, and bits that cancel."""
         held, values = given.held, given.values
-        first, second = values if len(values) == 2 else (values[0] * values[1], values[2])
+        first, second = (
+            values if len(values) == 2 else (values[0] * values[1], values[2])
+        )
         vanishes = ((held == first) & (second != 0.0)) | (
             (abs(held) == abs(second)) & (first != 0.0)
         )
@@ -461,11 +538,9 @@ class Work:
         index: Value,
     ) -> None:
         """A rounding that is meant: does the exact value round to the same number?"""
-        if kind.format == "ue8m0":
-            return
         step = _ulp(held, kind)
         mode = given.words.get("rnd") or "rn"
-        away = ((exact.upper - held) + exact.lower)
+        away = (exact.upper - held) + exact.lower
         low, high = {"rn": (-0.5, 0.5), "rm": (0.0, 1.0), "rp": (-1.0, 0.0)}.get(
             mode, (-1.0, 1.0)
         )
@@ -484,9 +559,7 @@ class Work:
         form = self.form
         goal = form.results[0]
         zeros: list[tuple[Value, Value | None]] = []
-        places = [
-            (place, sources) for place, sources in enumerate(form.sources)
-        ]
+        places = [(place, sources) for place, sources in enumerate(form.sources)]
         for place, ((operand, where),) in places:
             one = self._element(registers[operand], planes[operand], operand, where)
             if goal.kind is None:
@@ -500,9 +573,7 @@ class Work:
                 low, high = 0.0, 1.0
             exact = select(exact < low, exact.lift(low), exact)
             exact = select(exact > high, exact.lift(high), exact)
-            usual = ((one.value - one.value) == 0.0) & (
-                (exact - exact) == 0.0
-            )
+            usual = ((one.value - one.value) == 0.0) & ((exact - exact) == 0.0)
             self._other_way((exact != made) & usual, [one], lanes, index)
             nothing = bits_of(one.value.lift(0.0))
             zeros.append((nothing, nothing))
@@ -525,7 +596,9 @@ class Work:
                 self._element(registers[i], planes[i], i, where) for i, where in sources
             ]
             if len(pair) == 1:  # with zero
-                pair.append(Element(pair[0].value.lift(0.0), whole(pair[0].value.lift(0.0))))
+                pair.append(
+                    Element(pair[0].value.lift(0.0), whole(pair[0].value.lift(0.0)))
+                )
             usual = None
             for each in pair:
                 inside = (each.value - each.value) == 0.0
@@ -557,6 +630,34 @@ class Work:
         return births
 
 
+def _parts(
+    opcode: str, given: Given, local: Double, exact: Double
+) -> list[tuple[Value, Value]]:
+    """What each operand adds to the error of a result, and where that comes from."""
+    errors = [
+        abs((each.value - each.exact.upper) - each.exact.lower)
+        for each in given.elements
+    ]
+    sources = [each.source for each in given.elements]
+    values = given.values
+    if len(errors) == 1:  # what the instruction itself has not added
+        errors = [abs((exact.upper - local.upper) + (exact.lower - local.lower))]
+    elif opcode in ("mul", "fma", "mad"):
+        errors[0], errors[1] = errors[0] * abs(values[1]), errors[1] * abs(values[0])
+    elif opcode == "div":
+        errors[1] = errors[1] * abs(given.held)
+    elif opcode in ("min", "max"):
+        errors = [
+            select(value == given.held, error, 0.0)
+            for value, error in zip(values, errors, strict=True)
+        ]
+    return [
+        (error, source)
+        for error, source in zip(errors, sources, strict=True)
+        if source is not None
+    ]
+
+
 def _range(goal: Place) -> tuple[float, float]:
     """The least and the largest integer of a type, as f64."""
     bits = goal.bits
@@ -570,14 +671,3 @@ def _ulp(held: Value, kind: Kind) -> Value:
     power = float_of(bits_of(held) & (2047 << 52))
     ulp = power * 2.0 ** (1 - kind.precision)
     return select(ulp > kind.least, ulp, ulp.lift(kind.least))
-
-
-def total(x: Value) -> Value:
-    """The sum of all lanes."""
-    while isinstance(x.type, ir.VectorType) and x.type.count > 1:
-        half = x.type.count // 2
-        x = picked(x, range(half)) + picked(x, range(half, 2 * half))
-    b = x.builder
-    return Value(b, b.extract_element(x.raw, ir.Constant(I32, 0)))
-
-

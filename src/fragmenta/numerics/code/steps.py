@@ -86,7 +86,8 @@ class NumericsStep(ProductStep):
     def decides(self) -> None:
         """A comparison, or a conversion to an integer."""
         opcode = self.instruction.opcode
-        self._beside(DECIDES if opcode == "cvt" else COMPARES)
+        if not {"num", "nan"} & set(self.instruction.qualifiers):
+            self._beside(DECIDES if opcode == "cvt" else COMPARES)
 
     def lost(self) -> None:
         """Bits of floats are changed: a new sign or exponent keeps the second value."""
@@ -168,9 +169,7 @@ class NumericsStep(ProductStep):
 
     def _gathered(
         self, match: Match
-    ) -> (
-        tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None
-    ):
+    ) -> tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None:
         """The operands of an instruction, as its line of the table has them."""
         results: list[_Operand] = []
         operands: list[_Operand | None] = []
@@ -232,7 +231,9 @@ class NumericsStep(ProductStep):
     def _atomic(self) -> bool:
         """Call the routine of an atomic operation; false if there is none."""
         given, writer = self.instruction, self.writer
-        operation = next((e for e in given.qualifiers if e in ("add", "min", "max")), "")
+        operation = next(
+            (e for e in given.qualifiers if e in ("add", "min", "max")), ""
+        )
         if given.opcode not in ("atom", "red") or not operation:
             return False
         operands = list(given.operands)
@@ -267,7 +268,7 @@ class NumericsStep(ProductStep):
         source, goal = operands
         value, old = self._source(source, kind), self._twin(goal)
         place = Place(bits, bits, KINDS[kind], self.planes)
-        count = KINDS[kind].count
+        count = KINDS[kind].many
         form = Form(
             name,
             match,
@@ -329,9 +330,7 @@ class NumericsStep(ProductStep):
 
     def _gathered_bits(
         self, match: Match
-    ) -> (
-        tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None
-    ):
+    ) -> tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None:
         """The same for operands that are whole numbers with second values of floats."""
         found = self._gathered(match)
         if found is None:
@@ -353,10 +352,11 @@ class NumericsStep(ProductStep):
             while isinstance(operand, Immediate) and each is None and sources:
                 operand = sources.pop(0)
             twin = None if operand is None else self._twin(operand)
-            if each is not None and twin is not None:
+            if each is None or twin is None:
+                kept.append(each)
+            else:
                 place = each.place._replace(planes=self.planes)
-                each = _Operand(place, each.at, twin)
-            kept.append(each)
+                kept.append(_Operand(place, each.at, twin))
         return results, kept, extra
 
 
@@ -387,7 +387,9 @@ def _marked(slot: Slot, operand: Operand, extra: list[tuple[str, str]]) -> Opera
         extra.append((f"{slot.name}neg", "-" * isinstance(operand, Negative)))
         operand = operand.of if isinstance(operand, Negative) else operand
     if slot.selector:
-        extra.append((slot.selector, operand.which if isinstance(operand, Part) else ""))
+        extra.append(
+            (slot.selector, operand.which if isinstance(operand, Part) else "")
+        )
     return operand
 
 
@@ -402,14 +404,13 @@ def _sources(
     ]
     whole = [i for i, e in enumerate(operands) if e is not None and not e.place.kind]
     if way == COMPARES:
-        count = floats[0][1].count if floats and floats[0][1] else 0
+        count = floats[0][1].many if floats and floats[0][1] else 0
         return tuple(tuple((i, j) for i, _ in floats) for j in range(count))
     found: list[tuple[tuple[int, int], ...]] = []
     for each in results:
         kind = each.place.kind
-        count = 1 if kind is None else kind.count
-        for place in range(count):
-            found.append(_of_float(place, count, floats, whole))
+        count = 1 if kind is None else kind.many
+        found += [_of_float(place, count, floats, whole) for place in range(count)]
     return tuple(found)
 
 
@@ -421,7 +422,7 @@ def _of_float(
 ) -> tuple[tuple[int, int], ...]:
     if not floats:  # from an integer
         return ((whole[0], 0),)
-    single = all(kind is not None and kind.count == 1 for _, kind in floats)
+    single = all(kind is not None and kind.many == 1 for _, kind in floats)
     if count > 1 and single:  # packed: the first operand on top
         return ((floats[count - 1 - place][0], 0),)
     return tuple((index, place) for index, _ in floats)

@@ -7,14 +7,15 @@ algebra has its turn: a subclass of :class:`Step` with methods of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from fragmenta.errors import Error
 from fragmenta.planes.code import accesses, routines
 from fragmenta.planes.code.accesses import Held
-from fragmenta.planes.code.flow import can_follow, from_parameter, of_lanes
+from fragmenta.planes.code.beside import ZERO, Beside
+from fragmenta.planes.code.flow import from_parameter, of_lanes
 from fragmenta.planes.code.kinds import (
     COMPARING,
     CONTROLS,
@@ -23,15 +24,13 @@ from fragmenta.planes.code.kinds import (
     transparent,
     truth_table,
 )
-from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.checking.register_effects import registers
 from fragmenta.ptx.module import (
     Address,
     Instruction,
-    Negative,
     Not,
     Operand,
     Pair,
-    Part,
     Register,
     Sink,
     Symbol,
@@ -44,7 +43,7 @@ from fragmenta.simt.accessing import (
     param_space,
     space_of,
 )
-from fragmenta.simt.emitter import HANDLERS, Writer, Written, address_of
+from fragmenta.simt.emitter import Writer, address_of
 from fragmenta.simt.lane_copies import call_copy, is_lane_copy, lane_copy
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine
@@ -53,11 +52,8 @@ from fragmenta.simt.synchronising import MODES
 if TYPE_CHECKING:
     from fragmenta.planes.code.probes import PlaneProbes
 
-_UNSIGNED = {f"s{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
-"""Planes have no sign: what is extended is extended by zeros."""
 
-
-class Step:
+class Step(Beside):
     """What is done beside one instruction; an algebra overrides what computes.
 
     The methods for algebras are :meth:`compute`, :meth:`product`, :meth:`reduction`,
@@ -72,16 +68,9 @@ class Step:
     def __init__(
         self, probes: PlaneProbes, writer: Writer, instruction: Instruction
     ) -> None:
-        self.probes, self.writer, self.instruction = probes, writer, instruction
-        self.planes, self.granule = probes.planes, probes.granule
+        self.probes, self.planes, self.granule = probes, probes.planes, probes.granule
         self.twins = probes.twins_of(writer.unit)
-        found = effects(replace(instruction, guard=None))
-        self.reads = list(dict.fromkeys(filter(self.has, found.reads)))
-        """The registers with planes that it reads, also as addresses."""
-        self.writes = list(dict.fromkeys(filter(self.has, found.writes)))
-        """The registers with planes that it writes."""
-        self.all_lanes = f"i32 {writer.mask or -1}"
-        """The lanes whose results change, as an argument of a routine."""
+        super().__init__(writer, instruction, self.twins.of)
 
     # ── what an algebra overrides ───────────────────────────────────────────
 
@@ -110,7 +99,10 @@ class Step:
         """A comparison of floats, or a conversion to a whole number."""
 
     def given(self) -> None:
-        """After planes were loaded from global memory, before the value is."""
+        """After planes were loaded from global memory, before the value is.
+
+        Also after those of a generic address, which may be one of shared memory.
+        """
 
     def lost(self) -> None:
         """Whole numbers are computed from a register that is followed."""
@@ -121,13 +113,10 @@ class Step:
 
     # ── registers ───────────────────────────────────────────────────────────
 
-    def has(self, register: Register) -> bool:
-        """Whether a register is followed."""
-        return register.number in self.twins.of
-
-    def second(self, register: Register) -> Written:
-        """Where plane 0 of a register is; plane p is p times its bytes further on."""
-        return self.writer.register(self.twins.of[register.number][0])
+    def absent(self, register: Register) -> Operand:
+        """A register that always holds zeros."""
+        bits = self.writer.register(register).bits
+        return self.twins.nothing.get(bits, ZERO)
 
     def pointer(self, operand: Operand) -> str:
         """A pointer to plane 0 of an operand, of zeros if it has no planes."""
@@ -162,62 +151,10 @@ class Step:
         made = routines.second_lanes(at.bits, self.planes)
         return self.writer.call(made, f"ptr {self.writer.address(at)}", returns="i32")
 
-    # ── twins of instructions ───────────────────────────────────────────────
-
-    def twin(self, operand: Operand, plane: int, result: bool = False) -> Operand:
-        """The operand in a plane: its twin, or zeros if it is not followed."""
-        match operand:
-            case Register() if self.has(operand):
-                return self.twins.of[operand.number][plane]
-            case Register() if result or not can_follow(operand):
-                return Sink()
-            case Register():
-                return self.twins.nothing[self.writer.register(operand).bits]
-            case Not() | Part() | Negative():
-                return self.twin(operand.of, plane, result)
-            case Vector():
-                items = (self.twin(e, plane, result) for e in operand.items)
-                return Vector(tuple(items))
-            case Pair():
-                both = (operand.first, operand.second)
-                return Pair(*(self.twin(each, plane, result) for each in both))
-            case Sink():
-                return operand
-        return self.probes.zero
-
-    def twinned(
-        self, plane: int, results: int = 1, controls: tuple[int, ...] = ()
-    ) -> Instruction:
-        """The same instruction in a plane; controls are operands that stay."""
-        operands = tuple(
-            each if index in controls else self.twin(each, plane, index < results)
-            for index, each in enumerate(self.instruction.operands)
-        )
-        words = tuple(_UNSIGNED.get(e, e) for e in self.instruction.qualifiers)
-        return replace(
-            self.instruction, operands=operands, guard=None, qualifiers=words
-        )
-
-    def execute(self, instruction: Instruction, plane: int) -> None:
-        """Write the code of an instruction; its memory is that of a plane."""
-        handler = HANDLERS.get(instruction.opcode)
-        with self.writer.in_plane(plane):
-            if handler is None:
-                self.writer.compute(instruction.mnemonic, *instruction.operands)
-            else:
-                handler(self.writer, instruction)
-
     def in_planes(self, results: int = 1, controls: tuple[int, ...] = ()) -> None:
         """Do in every plane what the instruction does."""
         for plane in range(self.planes):
             self.execute(self.twinned(plane, results, controls), plane)
-
-    def if_any(self, write: Callable[[], None]) -> None:
-        """Write what all lanes do together, if the guard lets any of them."""
-        if self.instruction.guard is None:
-            write()
-        else:
-            self.writer.if_any(write)
 
     # ── one instruction ─────────────────────────────────────────────────────
 
@@ -463,7 +400,8 @@ class Step:
 
     def forget(self) -> None:
         """No second value in memory where an atomic operation is about to write."""
-        data = self.instruction.operands[-1]
+        # After the address; a cache policy may follow.
+        data = self.instruction.operands[2 - (self.instruction.opcode == "red")]
         items = data.items if isinstance(data, Vector) else (data,)
         kind = type_bits(element_type(self.instruction))
         zero = self.twins.nothing[min(kind, 64)]
@@ -508,7 +446,7 @@ class Step:
         if self.instruction.opcode != "atom":
             return False
         bits = type_bits(element_type(self.instruction))
-        goal, _, *sources = self.instruction.operands
+        goal, _, *sources = self.instruction.operands[:4]
         free = isinstance(goal, Register) and goal not in registers(sources)
         return "cas" in self.instruction.qualifiers and free and bits <= 64
 
@@ -523,7 +461,7 @@ class Step:
     def swapped(self) -> None:
         """After a ``cas``: lanes that found what they expected have stored."""
         writer = self.writer
-        goal, _, expected, new = self.instruction.operands
+        goal, _, expected, new = self.instruction.operands[:4]
         kind = f"b{type_bits(element_type(self.instruction))}"
         same = writer.scratch(1)
         writer.compute(f"setp.eq.{kind}", same, goal, expected)

@@ -24,6 +24,8 @@ CLUSTER = layout.BLOCK_BYTES + 48
 """Pointer to the record of a cluster whose memories are those of the plane."""
 PLANES = layout.BLOCK_BYTES + 56
 """In the first plane: i64: how many planes there are."""
-WARPS_AT = layout.BLOCK_BYTES + 64
+OWN = layout.BLOCK_BYTES + 64
+"""In the first plane: 64 bytes for what else a watch lets code find."""
+WARPS_AT = layout.BLOCK_BYTES + 128
 """The shadows of warps: only where their local memory is."""
 WARP_BYTES = 256

@@ -7,7 +7,7 @@ from typing import Any
 from fragmenta.planes.code import layout as at
 from fragmenta.planes.code.following import Step, follow, follow_on
 from fragmenta.planes.code.twins import Twins, place_twins
-from fragmenta.ptx.module import Immediate, Instruction
+from fragmenta.ptx.module import Instruction
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import Writer, shadow_names
 from fragmenta.simt.probes import Probes
@@ -16,8 +16,6 @@ from fragmenta.simt.program import PlacedFunction, Program
 
 class PlaneProbes(Probes):
     """The instrument of an algebra: what its steps write beside each instruction."""
-
-    zero = Immediate(0, "int", 0)
 
     def __init__(
         self,
@@ -53,28 +51,11 @@ class PlaneProbes(Probes):
     def head(self) -> list[str]:
         """The shadows of a block and of a warp in each plane, and the table."""
         place = "getelementptr i8, ptr"
-        lines = [
-            f"  %shadow_at = {place} %block, i64 {layout.BLOCK_SHADOW}",
-            "  %shadow = load ptr, ptr %shadow_at",
+        return [
+            *shadow_lines(self.planes),
             f"  %planes_table_at = {place} %shadow, i64 {at.TABLE}",
             "  %planes_table = load ptr, ptr %planes_table_at",
-            f"  %number_at = {place} %warp, i64 {layout.WARP_NUMBER}",
-            "  %number = load i32, ptr %number_at",
-            f"  %behind = mul i32 %number, {at.WARP_BYTES}",
         ]
-        for plane in range(self.planes):
-            warp, block = shadow_names(plane)
-            if plane:
-                _, before = shadow_names(plane - 1)
-                lines += [
-                    f"  {block}_at = {place} {before}, i64 {at.NEXT}",
-                    f"  {block} = load ptr, ptr {block}_at",
-                ]
-            lines += [
-                f"  {warp}s_at = {place} {block}, i64 {at.WARPS_AT}",
-                f"  {warp} = {place} {warp}s_at, i32 %behind",
-            ]
-        return lines
 
     def before(self, writer: Writer, instruction: Instruction) -> None:
         """Do to planes what the instruction does to values."""
@@ -93,3 +74,28 @@ class PlaneProbes(Probes):
             "followed": [list(each) for each in self._numbers],
             "remembered": self.remembered,
         }
+
+
+def shadow_lines(planes: int) -> list[str]:
+    """Lines that load where the shadows of a block and of a warp are, in each plane."""
+    place = "getelementptr i8, ptr"
+    lines = [
+        f"  %shadow_at = {place} %block, i64 {layout.BLOCK_SHADOW}",
+        "  %shadow = load ptr, ptr %shadow_at",
+        f"  %number_at = {place} %warp, i64 {layout.WARP_NUMBER}",
+        "  %number = load i32, ptr %number_at",
+        f"  %behind = mul i32 %number, {at.WARP_BYTES}",
+    ]
+    for plane in range(planes):
+        warp, block = shadow_names(plane)
+        if plane:
+            _, before = shadow_names(plane - 1)
+            lines += [
+                f"  {block}_at = {place} {before}, i64 {at.NEXT}",
+                f"  {block} = load ptr, ptr {block}_at",
+            ]
+        lines += [
+            f"  {warp}s_at = {place} {block}, i64 {at.WARPS_AT}",
+            f"  {warp} = {place} {warp}s_at, i32 %behind",
+        ]
+    return lines

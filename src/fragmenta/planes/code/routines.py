@@ -277,8 +277,8 @@ def second_lanes(bits: int, planes: int) -> Routine:
     return routine(f"planes.lanes.{bits}.{planes}", trace, [P], I32)
 
 
-def _renew(code: Code, block: Raw) -> None:
-    """A block begins: its shared and its local memory have no second values."""
+def renew(code: Code, block: Raw) -> None:
+    """A block begins: so do the planes of its shared and of its local memory."""
     b = code.builder
     size = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
     count = convert(field(code, block, layout.BLOCK_WARPS, I32)[0], I64)
@@ -296,7 +296,7 @@ def _renew(code: Code, block: Raw) -> None:
         again(place.value != 0)
 
 
-RENEW = routine("planes.renew", _renew, [P], None)
+RENEW = routine("planes.renew", renew, [P], None)
 """Called when a block begins: the block."""
 
 

@@ -37,10 +37,10 @@ def place_twins(
     for name, unit in program.units.items():
         found = Twins()
         for number in sorted(followed(unit.function, granule, whole)):
-            found.of[number] = _place_twins(program, unit, number, planes)
+            found.of[number] = place_twin(program, unit, number, planes)
         for bits in WIDTHS:
-            found.nothing[bits] = _added(unit, Register("%zero'", f"b{bits}", 0), zeros)
-        _place_words(program, unit, planes)
+            found.nothing[bits] = added(unit, Register("%zero'", f"b{bits}", 0), zeros)
+        place_words(program, unit, planes)
         made[name] = found
     if any(each.recursive for each in program.units.values()):
         _place_results(program, planes)
@@ -48,15 +48,16 @@ def place_twins(
     return made
 
 
-def _added(unit: PlacedFunction, register: Register, place: int) -> Register:
+def added(unit: PlacedFunction, register: Register, place: int) -> Register:
     """A register of a unit that its function does not declare."""
     unit.registers.append(place)
     return replace(register, number=len(unit.registers) - 1)
 
 
-def _place_twins(
+def place_twin(
     program: Program, unit: PlacedFunction, number: int, planes: int
 ) -> tuple[Register, ...]:
+    """Give a register a twin in each plane, side by side."""
     register = unit.function.registers[number]
     size = register_bytes(register)
     first = -(-program.warp_bytes // 64) * 64
@@ -67,12 +68,12 @@ def _place_twins(
         here = unit.registers[number] + half
         program.shadows[here] = tuple(each + half for each in places)
     return tuple(
-        _added(unit, replace(register, name=f"{register.name}'{plane}"), place)
+        added(unit, replace(register, name=f"{register.name}'{plane}"), place)
         for plane, place in enumerate(places)
     )
 
 
-def _place_words(program: Program, unit: PlacedFunction, planes: int) -> None:
+def place_words(program: Program, unit: PlacedFunction, planes: int) -> None:
     """Give the parameters of calls planes, word by word."""
     for name, first in unit.words.items():
         variable = unit.function.variables.get(name) or unit.given[name]

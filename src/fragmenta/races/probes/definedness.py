@@ -11,22 +11,21 @@ This code is slow.  A launch is run with it only after something undefined was r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from fragmenta.errors import Error
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.planes.code.beside import Beside
+from fragmenta.planes.code.twins import added, place_twin, place_words
+from fragmenta.ptx.checking.register_effects import registers
 from fragmenta.ptx.module import (
     Address,
     Immediate,
     Instruction,
-    Negative,
     Not,
     Operand,
     Pair,
-    Part,
     Register,
     Sink,
     Symbol,
@@ -51,20 +50,20 @@ from fragmenta.simt.emitter import (
     address_of,
 )
 from fragmenta.simt.events import described, if_some, notify, tell
-from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine
 from fragmenta.simt.matrices import operation
 from fragmenta.simt.program import PlacedFunction, Program, register_bytes
 from fragmenta.simt.synchronising import SPREAD
 from fragmenta.simt.wgmma_operands import describe, is_wgmma
 
-_TWINS: WeakKeyDictionary[PlacedFunction, dict[int, Register]] = WeakKeyDictionary()
+_TWINS: WeakKeyDictionary[PlacedFunction, dict[int, tuple[Register, ...]]] = (
+    WeakKeyDictionary()
+)
 _SCRATCH: WeakKeyDictionary[PlacedFunction, dict[str, tuple[Register, Register]]] = (
     WeakKeyDictionary()
 )
 """Two registers of each width, for what is used at once."""
 _POISONED: WeakKeyDictionary[Program, tuple[int, int]] = WeakKeyDictionary()
-ZERO = Immediate(0, "int", 0)
 
 BITWISE = {"and": (8, 2), "or": (14, 2), "xor": (6, 2), "not": (1, 1)}
 """Truth tables, and how many operands they have."""
@@ -134,12 +133,13 @@ def _place_twins(program: Program) -> None:
         for unit, each in found.items():
             for number in sorted(each.behind):
                 if (number in each.unwritten) == first:
-                    _place_twin(program, unit, number)
+                    twins = place_twin(program, unit, number, 1)
+                    _TWINS.setdefault(unit, {})[number] = twins
         program.warp_bytes = -(-program.warp_bytes // 64) * 64
         ends.append(program.warp_bytes)
     _POISONED[program] = (start, ends[0] - start)
     for unit in found:
-        _place_words(program, unit)
+        place_words(program, unit, 1)
     for unit in program.units.values():
         _SCRATCH[unit] = {
             kind: (
@@ -150,43 +150,20 @@ def _place_twins(program: Program) -> None:
         }
 
 
-def _place_twin(program: Program, unit: PlacedFunction, number: int) -> None:
-    register = unit.function.registers[number]
-    twin = _place(program, unit, replace(register, name=f"{register.name}'"))
-    _TWINS.setdefault(unit, {})[number] = twin
-    program.shadows[unit.registers[number]] = (unit.registers[twin.number],)
-
-
-def _place_words(program: Program, unit: PlacedFunction) -> None:
-    """Give the parameters of calls a shadow, word by word."""
-    for name, first in unit.words.items():
-        variable = unit.function.variables.get(name) or unit.given[name]
-        unit.shadow_words[name] = (program.warp_bytes,)
-        for word in range(-(-variable.size // 4)):
-            program.shadows[first + 4 * LANES * word] = (program.warp_bytes,)
-            program.warp_bytes += 4 * LANES
-
-
 def _place(program: Program, unit: PlacedFunction, register: Register) -> Register:
     """A register of a unit that its function does not declare."""
-    unit.registers.append(program.warp_bytes)
+    place = program.warp_bytes
     program.warp_bytes += -(-register_bytes(register) // 64) * 64
-    return replace(register, number=len(unit.registers) - 1)
+    return added(unit, register, place)
 
 
-class _Step:
+class _Step(Beside):
     """What is done with shadows before one instruction."""
 
-    def __init__(self, writer: Writer, instruction: Instruction) -> None:
-        self.writer, self.instruction = writer, instruction
-        self.twins = _TWINS.get(writer.unit, {})
-        found = effects(replace(instruction, guard=None))
-        self.reads = list(dict.fromkeys(e for e in found.reads if self._has(e)))
-        self.writes = list(dict.fromkeys(e for e in found.writes if self._has(e)))
-        self.all_lanes = f"i32 {writer.mask or -1}"
+    signs = True
 
-    def _has(self, register: Register) -> bool:
-        return register.number in self.twins
+    def __init__(self, writer: Writer, instruction: Instruction) -> None:
+        super().__init__(writer, instruction, _TWINS.get(writer.unit, {}))
 
     def write(self) -> None:
         """Checks first, then the shadows of the results."""
@@ -213,7 +190,7 @@ class _Step:
         """The lanes whose guard is undefined, if that only touches their results."""
         guard = self.instruction.guard
         named = list(registers(() if guard is None else (guard,)))
-        if not named or not self._has(named[0]):
+        if not named or not self.has(named[0]):
             return ""
         active = self.writer.active()
         if not computes(self.instruction):
@@ -224,13 +201,9 @@ class _Step:
 
     # ── shadows ─────────────────────────────────────────────────────────────
 
-    def shadow(self, register: Register) -> Written:
-        """Where the shadow of a register is that is followed."""
-        return self.writer.register(self.twins[register.number])
-
     def lanes_of(self, register: Register) -> str:
         """The lanes in which a register has undefined bits."""
-        at = self.shadow(register)
+        at = self.second(register)
         return self.writer.call(
             undefined_bits.lanes_with(at.bits),
             f"ptr {self.writer.address(at)}",
@@ -239,7 +212,7 @@ class _Step:
 
     def fill(self, register: Register, lanes: str, word: str) -> None:
         """Make some lanes undefined, of those that are named first."""
-        at = self.shadow(register)
+        at = self.second(register)
         self.writer.call(
             undefined_bits.fill(at.bits),
             f"ptr {self.writer.address(at)}",
@@ -252,55 +225,13 @@ class _Step:
         for each in self.writes:
             self.fill(each, str(self.writer.mask or -1), "0")
 
-    def twin(self, operand: Operand, result: bool = False) -> Operand:
-        """The operand of the twin: its shadow, or 0 if it is always defined."""
-        match operand:
-            case Register():
-                found = self.twins.get(operand.number)
-                return found or (Sink() if result else ZERO)
-            case Not() | Part() | Negative():
-                return self.twin(operand.of, result)
-            case Vector():
-                return Vector(tuple(self.twin(e, result) for e in operand.items))
-            case Pair():
-                both = (operand.first, operand.second)
-                return Pair(*(self.twin(each, result) for each in both))
-            case Sink():
-                return operand
-        return ZERO
-
-    def twinned(self, results: int = 1, controls: tuple[int, ...] = ()) -> Instruction:
-        """The same instruction for shadows; controls are operands that stay."""
-        operands = tuple(
-            each if index in controls else self.twin(each, index < results)
-            for index, each in enumerate(self.instruction.operands)
-        )
-        return replace(self.instruction, operands=operands, guard=None)
-
-    def execute(self, instruction: Instruction, memory: bool = False) -> None:
-        """Write the code of an instruction; its memory may be that of shadows."""
-        writer = self.writer
-        handler = HANDLERS.get(instruction.opcode)
-        with writer.in_plane(0) if memory else nullcontext():
-            if handler is None:
-                writer.compute(instruction.mnemonic, *instruction.operands)
-            else:
-                handler(writer, instruction)
-
-    def if_any(self, write: Callable[[], None]) -> None:
-        """Write what all lanes do together, if the guard lets any of them."""
-        if self.instruction.guard is None:
-            write()
-        else:
-            self.writer.if_any(write)
-
     # ── checks ──────────────────────────────────────────────────────────────
 
     def check(self, named: Iterable[Register], kind: str, lanes: str = "") -> None:
         """Report lanes in which a register is undefined; once for each."""
         writer = self.writer
         for each in dict.fromkeys(named):
-            if not self._has(each):
+            if not self.has(each):
                 continue
             present = lanes or writer.lanes()
             missing = writer.value(f"and i32 {self.lanes_of(each)}, {present}")
@@ -348,9 +279,9 @@ class _Step:
             self._whole()
 
     def _whole(self) -> None:
-        sources = [self.shadow(each) for each in self.reads]
+        sources = [self.second(each) for each in self.reads]
         for each in self.writes:
-            goal = self.shadow(each)
+            goal = self.second(each)
             made = undefined_bits.whole(goal.bits, *(s.bits for s in sources))
             self.writer.call(
                 made,
@@ -367,7 +298,7 @@ class _Step:
     def _moved(self, controls: tuple[int, ...]) -> None:
         """Bits go where the controls say: all are undefined if a control is."""
         given = self.instruction.operands
-        wanting = [e for c in controls for e in registers((given[c],)) if self._has(e)]
+        wanting = [e for c in controls for e in registers((given[c],)) if self.has(e)]
         doubts = [self.lanes_of(each) for each in dict.fromkeys(wanting)]
         self.execute(self.twinned(controls=controls))
         for word in doubts:
@@ -384,7 +315,7 @@ class _Step:
         else:
             table, count = BITWISE[self.instruction.opcode]
         kind = self.instruction.qualifiers[-1]
-        goal = self.shadow(self.writes[0])
+        goal = self.second(self.writes[0])
         places = []
         for each in given[1 : 1 + count]:
             places += [writer.source(each, kind), writer.source(self.twin(each), kind)]
@@ -399,7 +330,7 @@ class _Step:
         writer = self.writer
         _, first, second, choice = self.instruction.operands
         kind = self.instruction.qualifiers[-1]
-        goal = self.shadow(self.writes[0])
+        goal = self.second(self.writes[0])
         places = []
         for each in (first, second):
             places += [writer.source(each, kind), writer.source(self.twin(each), kind)]
@@ -409,7 +340,7 @@ class _Step:
         assert isinstance(choice, Register | Not)
         word, doubt = writer.predicate(choice), "0"
         for each in registers((choice,)):
-            doubt = self.lanes_of(each) if self._has(each) else "0"
+            doubt = self.lanes_of(each) if self.has(each) else "0"
         pointers = [f"ptr {writer.address(each)}" for each in (goal, *places)]
         made = undefined_bits.chosen(goal.bits)
         writer.call(made, *pointers, f"i32 {word}", f"i32 {doubt}", self.all_lanes)
@@ -429,8 +360,8 @@ class _Step:
 
     def _combined(self, make: Callable[[int, int], Routine]) -> None:
         """All registers have one width."""
-        sources = [self.shadow(each) for each in self.reads]
-        goals = [self.shadow(each) for each in self.writes]
+        sources = [self.second(each) for each in self.reads]
+        goals = [self.second(each) for each in self.writes]
         if len({each.bits for each in (*sources, *goals)}) > 1 or len(goals) > 1:
             self._whole()
             return
@@ -443,11 +374,9 @@ class _Step:
         return packed and "f32" in words and len(self.instruction.operands) == 3
 
     def _packed(self) -> None:
-        goal = self.shadow(self.writes[0])
+        goal = self.second(self.writes[0])
         sources: list[Written | None] = [
-            self.shadow(each)
-            if isinstance(each, Register) and self._has(each)
-            else None
+            self.second(each) if isinstance(each, Register) and self.has(each) else None
             for each in self.instruction.operands[1:]
         ]
         high, low = (0 if each is None else each.bits for each in sources)
@@ -467,9 +396,9 @@ def _shuffle(step: _Step) -> None:
     """The shadow of a lane comes from the lane that its value comes from."""
     d, a, *rest = step.instruction.operands
     goal = d.first if isinstance(d, Pair) else d
-    operands = (step.twin(goal, True), step.twin(a), *rest)
+    operands = (step.twin(goal, result=True), step.twin(a), *rest)
     step.execute(replace(step.instruction, operands=operands, guard=None))
-    doubtful = [e for e in dict.fromkeys(registers(rest[:2])) if step._has(e)]
+    doubtful = [e for e in dict.fromkeys(registers(rest[:2])) if step.has(e)]
     for each in registers((d,)):
         if each not in registers((goal,)) and each in step.writes:
             step.fill(each, str(step.writer.mask or -1), "0")
@@ -494,7 +423,7 @@ def _vote(step: _Step) -> None:
     some = writer.value(f"icmp ne i32 {word}, 0")
     every = writer.value(f"select i1 {some}, i32 -1, i32 0")
     for each in step.writes:
-        at = step.shadow(each)
+        at = step.second(each)
         if ballot and at.bits == 32:
             lanes = f"i32 {writer.lanes()}"
             writer.call(SPREAD, f"ptr {writer.address(at)}", f"i32 {word}", lanes)
@@ -529,7 +458,7 @@ def _product(step: _Step) -> None:
     writer.line(f"br label %{after}")
     writer.label(some)
     shadows = [
-        described(writer, step.twin(each, not i)) for i, each in enumerate(given)
+        described(writer, step.twin(each, result=not i)) for i, each in enumerate(given)
     ]
     notify(writer, ["undefined-product", str(op)], shadows, writer.lanes())
     writer.line(f"br label %{after}")
@@ -554,7 +483,7 @@ def _load(step: _Step) -> None:
         step.clear()
         return
     if step.writes and not any(map(_too_wide, step.instruction.operands[:1])):
-        step.execute(step.twinned(controls=(1,)), memory=True)
+        step.execute(step.twinned(controls=(1,)))
         if step.writer.mode.raced:
             _raced(step)
 
@@ -567,7 +496,7 @@ def _raced(step: _Step) -> None:
         return
     items = goal.items if isinstance(goal, Vector) else (goal,)
     size = type_bits(element_type(step.instruction)) // 8 * len(items)
-    shadows = [described(writer, step.twin(each, True)) for each in items]
+    shadows = [described(writer, step.twin(each, result=True)) for each in items]
     given = [described(writer, address), *shadows]
     tell(writer, ["raced", str(size), window], given)
 
@@ -588,7 +517,7 @@ def _store(step: _Step) -> None:
     if outlives != "0":
         step.check(registers((data,)), "store", outlives)
     if not _too_wide(data):
-        step.execute(step.twinned(0, controls=(0,)), memory=True)
+        step.execute(step.twinned(results=0, controls=(0,)))
 
 
 def _outliving(step: _Step) -> str:
@@ -634,7 +563,7 @@ def _atomic(step: _Step) -> None:
     address, *sources = operands
     before, after = _SCRATCH[writer.unit][f"b{bits}"]
     old, shadow = writer.register(before), writer.register(after)
-    given = [step.shadow(e) for e in registers(sources) if step._has(e)]
+    given = [step.second(e) for e in registers(sources) if step.has(e)]
     made = undefined_bits.whole(bits, *(each.bits for each in given))
     pointers = [f"ptr {writer.address(each)}" for each in (shadow, *given)]
     writer.call(made, *pointers, step.all_lanes)
@@ -643,11 +572,11 @@ def _atomic(step: _Step) -> None:
     twin = replace(
         instruction, opcode="atom", qualifiers=(*space, stays, f"b{bits}"), guard=None
     )
-    step.execute(replace(twin, operands=(before, address, after)), memory=True)
+    step.execute(replace(twin, operands=(before, address, after)))
     outlives = _outliving(step)
     if outlives != "0":
         _report_atomic(step, old, shadow, outlives)
-    result = step.twin(goal, True)
+    result = step.twin(goal, result=True)
     if isinstance(result, Register):
         writer.compute(f"mov.b{bits}", result, old)
 
@@ -677,7 +606,7 @@ def _copy(step: _Step) -> None:
     policy = step.instruction.operands[-1:] if "L2::cache_hint" in words else ()
     step.operands(*policy)
     if not (bulk or groups or step.writer.mode.scheduled):
-        step.execute(replace(step.instruction, guard=None), memory=True)
+        step.execute(replace(step.instruction, guard=None))
 
 
 def _warpgroup(step: _Step) -> None:
@@ -706,7 +635,7 @@ def _rows(step: _Step) -> None:
     twin = step.twinned(controls=controls)
 
     def load() -> None:
-        step.execute(twin, memory=True)
+        step.execute(twin)
 
     raced = step.writer.mode.raced and step.instruction.opcode == "ldmatrix"
     step.if_any((lambda: _raced_rows(step, load)) if raced else load)
@@ -735,8 +664,8 @@ def _stored_rows(step: _Step) -> None:
     if outlives != "0":
         step.check(registers((given[data],)), "store", outlives)
     controls = tuple(i for i in range(len(given)) if i != data)
-    twin = step.twinned(0, controls=controls)
-    step.if_any(lambda: step.execute(twin, memory=True))
+    twin = step.twinned(results=0, controls=controls)
+    step.if_any(lambda: step.execute(twin))
 
 
 RULES: dict[str, Callable[[_Step], None]] = {

@@ -10,9 +10,9 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from fragmenta.isa.tables.moves import ROW_BYTES
+from fragmenta.planes.code.probes import shadow_lines
 from fragmenta.ptx.module import Address, Function, Instruction
 from fragmenta.ptx.ordering import STRONG, Scope, orders, role, scope, synchronises
-from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
 from fragmenta.races.probes.registers_in_flight import watch_registers
 from fragmenta.races.probes.synchronisation import OrderProbes
@@ -190,16 +190,7 @@ class DefinednessProbes(Probes):
 
     def head(self) -> list[str]:
         """The shadow of a block, and that of a warp."""
-        place = "getelementptr i8, ptr"
-        return [
-            f"  %shadow_at = {place} %block, i64 {layout.BLOCK_SHADOW}",
-            "  %shadow = load ptr, ptr %shadow_at",
-            f"  %number_at = {place} %warp, i64 {layout.WARP_NUMBER}",
-            "  %number = load i32, ptr %number_at",
-            f"  %behind = mul i32 %number, {undefined_bits.WARP_BYTES}",
-            f"  %warps_at = {place} %shadow, i64 {undefined_bits.WARPS_AT}",
-            f"  %shadow_warp = {place} %warps_at, i32 %behind",
-        ]
+        return shadow_lines(1)
 
     def before(self, writer: Writer, instruction: Instruction) -> None:
         """Execute the twin of the instruction on the shadows."""

@@ -12,8 +12,9 @@ from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I8, I32, I64, Code, Value, convert, select
+from fragmenta.planes.code import layout as planes_at
+from fragmenta.planes.code.routines import renew
 from fragmenta.simt import layout, warps
-from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine, as_signed, field, pointer_at
 from fragmenta.simt.moving import load_lanes, store_lanes
 from fragmenta.simt.warps import P, routine
@@ -197,27 +198,23 @@ def chosen(bits: int) -> Routine:
 
 # ── memory ──────────────────────────────────────────────────────────────────
 
-POISON_AT = layout.BLOCK_BYTES
+POISON_AT = planes_at.OWN
 """In the shadow of a block: where the shadows are that begin undefined."""
-POISON_BYTES = layout.BLOCK_BYTES + 8
-SEED = layout.BLOCK_BYTES + 16
+POISON_BYTES = planes_at.OWN + 8
+SEED = planes_at.OWN + 16
 """What undefined memory and registers hold; with 0, they hold 0."""
-UNWRITTEN = layout.BLOCK_BYTES + 24
+UNWRITTEN = planes_at.OWN + 24
 """Pointer to the places and sizes of registers that begin undefined."""
-UNWRITTEN_COUNT = layout.BLOCK_BYTES + 32
-WARPS_AT = layout.BLOCK_BYTES + 64
-"""The shadows of warps: only where their local memory is."""
-WARP_BYTES = 256
+UNWRITTEN_COUNT = planes_at.OWN + 32
 
 
 def _renew(code: Code, block: Raw) -> None:
     """A block begins: its shared memory is undefined, and some of its registers."""
+    renew(code, block)
     b = code.builder
     shadow = pointer_at(code, block, layout.BLOCK_SHADOW)
-    shared = pointer_at(code, shadow, layout.BLOCK_SHARED)
     size = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
     every = ir.Constant(I8, -1)
-    warps.fill_memory(b, shared, every, size.raw)
     seed = convert(field(code, shadow, SEED, I64)[0], I32)
     memory = pointer_at(code, block, layout.BLOCK_SHARED)
     _scramble(code, memory, size, seed)
@@ -235,9 +232,6 @@ def _renew(code: Code, block: Raw) -> None:
             own = seed + convert(index * 40503 + number, I32)
             some = select(seed == 0, seed, own)
             _scramble(code, at, table[index * 2 + 1], some)
-    local = field(code, block, layout.BLOCK_LOCAL_SIZE, I64)[0] * LANES * count
-    base = field(code, shadow, WARPS_AT + layout.LOCAL_BASE, I64)[0]
-    warps.clear_memory(b, b.inttoptr(base.raw, P), local.raw)
 
 
 def _scramble(code: Code, memory: Raw, size: Value, seed: Value) -> None:

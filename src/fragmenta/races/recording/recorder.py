@@ -9,11 +9,11 @@ that follows is recorded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import type_bits
 from fragmenta.races.probes.polling import spins
@@ -135,6 +135,9 @@ class OrdersWatch:
 
     def collect(self, problems: Problems) -> None:
         """Add nothing: the launch was watched before."""
+
+    def copying(self) -> None:
+        """Each cluster has to be observed in Python."""
 
     def told(self) -> Any:
         """What was recorded."""

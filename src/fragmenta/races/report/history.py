@@ -176,7 +176,7 @@ class History:
     """The notes of the cluster that runs, and those that are kept."""
 
     def __init__(self) -> None:
-        self._memory = sparse(log.LOG_BYTES)
+        self.memory = self._memory = sparse(log.LOG_BYTES)
         self.notes = Notes(self._memory)
         self.kept: dict[int, Notes] = {}
         """The notes of clusters with a problem, and of the first one, by number."""
@@ -199,7 +199,7 @@ class History:
 
     def keep(self, cluster: int, problem: bool) -> None:
         """Keep the notes, if there is a problem in the cluster or it is the first."""
-        if (problem and len(self.kept) < MOST_KEPT) or not self.kept:
+        if (problem and len(self.kept) < MOST_KEPT) or not cluster:
             self.kept[cluster] = self.notes
 
     def add(self, note: Note) -> None:

@@ -7,7 +7,7 @@ padding of the rows would help.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -148,6 +148,16 @@ class BankCounts:
         self._tables.append(sparse(max(1, self._sites) * SITE.itemsize).view(SITE))
         place = slice(layout.BLOCK_BANKS, layout.BLOCK_BANKS + 8)
         block[place].view(np.int64)[0] = address_of(self._tables[-1])
+
+    def of(self, blocks: Iterable[NDArray[np.uint8]]) -> list[NDArray[np.void]]:
+        """The counts of some blocks."""
+        tables = {address_of(each): each for each in self._tables}
+        place = layout.BLOCK_BANKS
+        return [tables[int(e[place : place + 8].view(np.int64)[0])] for e in blocks]
+
+    def add(self, tables: Iterable[NDArray[np.uint8]]) -> None:
+        """Add the counts of blocks that were not attached, as bytes."""
+        self._tables += [each.view(SITE) for each in tables]
 
     @property
     def tables(self) -> list[NDArray[np.void]]:

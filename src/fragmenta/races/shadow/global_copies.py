@@ -141,7 +141,8 @@ class Rows(NamedTuple):
             with code.when(~alike), code.loop(LANES) as lane:
                 one(first + lane)
             if not write:
-                with code.when(alike):
+                # Many threads read the same words: what does not change is not stored.
+                with code.when(alike & (last[1].value != last[2].value)):
                     reads[first] = last[2].value.in_all_lanes(LANES)
 
         def one(place: Value) -> None:
@@ -153,7 +154,8 @@ class Rows(NamedTuple):
             new = before[1]
             if not write:
                 new = self._after_read(before[1], own)
-                reads[place] = new
+                with code.when(new != before[1]):
+                    reads[place] = new
             for kept, value in zip(last, (*before, new), strict=True):
                 kept.value = value
 
@@ -185,15 +187,18 @@ class Rows(NamedTuple):
 
     def written(self, own: Value) -> None:
         """Note that all words are written."""
+        code = self.seen.code
         writes, reads = self._records(0), self._records(1)
 
         def words(first: Value) -> None:
             writes[first] = own.in_all_lanes(LANES)
-            reads[first] = own.lift(0).in_all_lanes(LANES)
+            with code.when(any_lane(reads.lanes(first) != 0)):
+                reads[first] = own.lift(0).in_all_lanes(LANES)
 
         def one(place: Value) -> None:
             writes[place] = own
-            reads[place] = own.lift(0)
+            with code.when(reads[place] != 0):
+                reads[place] = own.lift(0)
 
         self._each(words, one)
 

@@ -233,11 +233,13 @@ def _dense(
     )
     fine, known = (code.constant(each, ir.IntType(1)) for each in (1, 0))
     first = shift_unsigned(start, 2)
+    before: list[Value] = []
     kept: list[Value] = []
     for number, (written, pattern) in enumerate(patterns):
         place = first + count * number
         write = _Records(site, shadow.writes, place, written)
         read = _Records(site, shadow.reads, place, pattern)
+        before.append(read.raw)
         fine = fine & write.harmless()
         if site.flags & Flags.WRITE:
             fine = fine & read.harmless()
@@ -257,9 +259,9 @@ def _dense(
                     code, written
                 )
                 _put(code, shadow.writes, place, new)
-                _put(code, shadow.reads, place, new ^ new)
+                _replace(code, shadow.reads, place, before[number], new ^ new)
             else:
-                _put(code, shadow.reads, place, kept[number])
+                _replace(code, shadow.reads, place, before[number], kept[number])
 
 
 def _patterns(size: int, count: int, *, write: bool = False) -> list[list[int]]:
@@ -285,6 +287,16 @@ def _put(code: Code, base: Value, place: Value, value: Value) -> None:
     b = code.builder
     goal = b.inttoptr((base + place * WORD).raw, value.type.as_pointer())
     b.store(value.raw, goal).align = WORD
+
+
+def _replace(code: Code, base: Value, place: Value, old: Value, new: Value) -> None:
+    """Store records that have changed.
+
+    Many threads read the same words.  A store makes the caches of all other cores fetch
+    the line again, also if it changes nothing.
+    """
+    with code.when(~_none(old ^ new)):
+        _put(code, base, place, new)
 
 
 def _none(value: Value) -> Value:
@@ -416,7 +428,8 @@ def _word(
         shared = has_read & mask
         several = select(shared == 0, mine, now << ID_SHIFT | shared)
         new = select(now == 0, mine, select(now == 3, has_read, several))
-        b.store(new.raw, read)
+        with code.when(new != has_read):  # see _replace
+            b.store(new.raw, read)
         return
     _compare_parts(site, where, address, lane, at, wrote, mask, has_read)
     _compare(site, where, address, lane, at, has_read, mask, Detected.READ_WRITE)
@@ -426,7 +439,9 @@ def _word(
         mine = site.call("joined", wrote, mine)
     b.store(mine.raw, write)
     rest = has_read & ~mask
-    b.store(select((rest & 0b1111) == 0, rest.lift(0), rest).raw, read)
+    rest = select((rest & 0b1111) == 0, rest.lift(0), rest)
+    with code.when(rest != has_read):
+        b.store(rest.raw, read)
 
 
 def _updated(site: _Site, read: Value) -> None:

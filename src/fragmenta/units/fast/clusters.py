@@ -151,7 +151,8 @@ def _forget_mbarriers(run: _Run, state: Raw) -> None:
         record = _mbarrier(run, state, place)
         alive = field(code, record, layout.MBARRIER_ALIVE, I32)
         alive[0] = made[0].lift(0)
-    made[0] = made[0].lift(0)
+    for each in (made, field(code, state, layout.STATE_MADE_EVER, I32)):
+        each[0] = made[0].lift(0)
 
 
 def _mbarrier(run: _Run, state: Raw, place: Value) -> Raw:
@@ -324,6 +325,10 @@ def _end(run: _Run) -> None:
         code.loop(run.blocks) as rank,
     ):
         left.value = left.value | _leaks(run, run.state(rank))
+    first = run.word(layout.RUN_FIRST)
+    with code.when((run.index[0] == 0) & (first[0] != 0) & (left.value == 0)):
+        left.value = left.value.lift(1)
+        first[0] = left.value.lift(layout.CLEAN_FIRST)
     over = left.value.lift(Status.ENDED)
     run.status[0] = select(left.value == 0, over, left.value.lift(Status.READY))
 

@@ -63,6 +63,9 @@ RUN_TRACES: Final = 112  #: pointer to (i64 cluster, i64 end of its turns) for e
 RUN_ROOM: Final = 120  #: i64: clusters that the list has room for
 RUN_GRID: Final = 128  #: 3 x i64: the blocks of the grid along x, y and z
 RUN_SHAPE: Final = 152  #: 3 x i64: the blocks of a cluster
+RUN_FIRST: Final = 176  #: i32: whether Python keeps the first cluster of the grid
+CLEAN_FIRST: Final = 2
+"""What RUN_FIRST is if it has ended, and Python has to do nothing else."""
 RUN_BYTES: Final = 192
 
 RENEW_KIND: Final = 0  #: i64: one of the kinds below
