@@ -95,6 +95,7 @@ def execute(
     )
     _check_bases(op, a, d)
     check_apart(op, d, {"a": a, **given})
+    how = numeric_model(op, where)
     found = operands(
         op,
         tmem,
@@ -111,7 +112,7 @@ def execute(
         found.a,
         found.b,
         found.c,
-        numeric_model(op, where),
+        how,
         index=found.index,
         scale_a=found.scale_a,
         scale_b=found.scale_b,
