@@ -28,6 +28,7 @@ from fragmenta.jit.trace import (
     Memory,
     Value,
     convert,
+    picked,
 )
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Layout
@@ -129,6 +130,18 @@ class Where:
         """Whether the eight places of a row follow each other."""
         return bool(self._eight == list(range(LANES)))
 
+    @property
+    def paired(self) -> int:
+        """How far apart the two rows of four are that eight places alternate between.
+
+        0 if they are not.
+        """
+        apart = self._eight[1]
+        halves = self._eight[0::2], self._eight[1::2]
+        straight = list(range(LANES // 2))
+        found = halves == (straight, [each + apart for each in straight])
+        return int(apart) if found else 0
+
     def first(self, panel: Value, row: Value) -> Value:
         """The first place of a row."""
         return _place(self._panels, panel) + _place(self._rows, row)
@@ -167,6 +180,12 @@ class Panels:
         """Eight items as integers of at least 32 bits."""
         if self._where.consecutive:
             found = self._memory.lanes(self._where.first(panel, row))
+        elif self._where.paired:
+            first, half = self._where.first(panel, row), LANES // 2
+            even = self._memory.lanes(first, half)
+            odd = self._memory.lanes(first + self._where.paired, half)
+            places = [each for lane in range(half) for each in (lane, half + lane)]
+            found = picked(even, places, odd)
         else:
             found = self._memory.gather(self._where.every(panel, row))
         narrow = self.items.of in (I8, I16)
@@ -176,6 +195,10 @@ class Panels:
         """Write eight items."""
         if self._where.consecutive:
             self._memory[self._where.first(panel, row)] = bits
+        elif self._where.paired:
+            first = self._where.first(panel, row)
+            self._memory[first] = picked(bits, range(0, LANES, 2))
+            self._memory[first + self._where.paired] = picked(bits, range(1, LANES, 2))
         else:
             self._memory.scatter(self._where.every(panel, row), bits)
 

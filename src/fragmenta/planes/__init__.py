@@ -1,0 +1,1 @@
+"""Second values beside every register and memory: their transport."""

@@ -1,0 +1,256 @@
+"""Second values through ``mma``, ``mma.sp`` and ``wmma.mma``, in compiled code.
+
+:func:`write_product` is called after the code of the instruction was written: the
+operands are in the stage then, and so is D (:mod:`fragmenta.simt.matrices`).  It writes a
+call of :func:`warp_product`, which is in the table of functions of the launch::
+
+    int32 f(uint32 *warp, const int64 *table, const uint32 *d, const uint32 *a,
+            const uint32 *b, const uint32 *c, const uint32 *extra,
+            const int64 *selectors, int64 data, int64 site)
+
+The table begins with two numbers: which accumulator it is, and how many a warp has.  Then
+come the places in the warp of plane 0 of each register of A, B, C and D; -1 if a register
+has no planes.  Plane p is p times the bytes of the register further on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from llvmlite import ir
+
+from fragmenta.arrays.once import once
+from fragmenta.execution.warp import SELECTORS
+from fragmenta.execution.warp_operands import Given, Side, from_registers
+from fragmenta.execution.warp_registers import items_of
+from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.jit.compiler import Traced, pointer
+from fragmenta.jit.llvm import Raw
+from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert
+from fragmenta.planes.gathering import (
+    clear,
+    columns_of,
+    end_bits,
+    gather,
+    held_by,
+    raw_bits,
+    scales_of,
+    scatter,
+)
+from fragmenta.planes.products import Algebra, Product, Tiles, product_model
+from fragmenta.ptx.module import Instruction, Operand, Register, Vector
+from fragmenta.registers.fragment import Fragment
+from fragmenta.simt import layout, warps
+from fragmenta.simt.emitter import Writer, Written
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import POINTER, field
+from fragmenta.simt.matrices import STAGE, operation
+from fragmenta.simt.warps import P, routine
+
+NAMES = ("a", "b", "c", "d")
+HEAD = 2
+"""Numbers in front of the places of registers in the table."""
+
+
+# ── writing calls ───────────────────────────────────────────────────────────
+
+
+def write_product(
+    writer: Writer,
+    instruction: Instruction,
+    algebra: str,
+    planes: int,
+    second: Callable[[Register], Written | None],
+    data: str,
+    chain: tuple[int, int] = (0, 1),
+) -> None:
+    """Write the code that makes the second values of D, after the instruction.
+
+    ``algebra`` is its name in the table of algebras of a launch.  ``second`` says where
+    plane 0 of a register is, ``data`` is a pointer to the algebra's memory.  ``chain``
+    is the number of the accumulator, and how many there are in a warp.
+    """
+    op = operation(instruction)
+    key = (str(op), writer.target, algebra, str(planes))
+    if key not in writer.functions:
+        writer.functions.append(key)
+    number = writer.functions.index(key)
+    given = dict(zip(("d", "a", "b", "c"), instruction.operands, strict=False))
+    table = [*chain]
+    for name in NAMES:
+        table += _places(given[name], second)
+    content = b"".join(each.to_bytes(8, "little", signed=True) for each in table)
+    writer.call(
+        CALL,
+        *("ptr %warp", "ptr %constants", "ptr %stage", "ptr %functions"),
+        f"i64 {number}",
+        f"i64 {writer.data(content)}",
+        f"ptr {data}",
+        f"i64 {writer.site()}",
+    )
+
+
+def _places(
+    operand: Operand, second: Callable[[Register], Written | None]
+) -> Iterable[int]:
+    """Where plane 0 of each register is; -1 if it has none."""
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    for each in items:
+        found = second(each) if isinstance(each, Register) else None
+        yield -1 if found is None else found.offset
+
+
+def _call(
+    code: Code,
+    warp: Raw,
+    constants: Raw,
+    stage: Raw,
+    functions: Raw,
+    number: Value,
+    table: Value,
+    data: Raw,
+    site: Value,
+) -> None:
+    """Call a function of the table of functions on the operands in the stage."""
+    b = code.builder
+    names = ("d", "a", "b", "c", "extra", "selectors")
+    pointers = [POINTER] * (2 + len(names))
+    kind = ir.FunctionType(I32, [*pointers, I64, I64]).as_pointer()
+    place = b.gep(b.bitcast(functions, kind.as_pointer()), [number.raw])
+    given = [warps.place(code, stage, STAGE[name]) for name in names]
+    there = b.gep(constants, [table.raw])
+    b.call(b.load(place), [warp, there, *given, b.ptrtoint(data, I64), site.raw])
+
+
+CALL = routine("plane product", _call, [P, P, P, P, I64, I64, P, I64], None)
+
+
+# ── what is called ──────────────────────────────────────────────────────────
+
+
+@once
+def warp_product(op: Op, target: str, algebra: Algebra) -> Traced:
+    """The function of an instruction on a target, for an algebra."""
+    how = Product(op, product_model(op, target), algebra.planes, most=algebra.most)
+    parameters = {
+        "warp": pointer(I32),
+        "table": pointer(I64),
+        **dict.fromkeys(("d", "a", "b", "c"), pointer(how.raw)),
+        "extra": pointer(I32),
+        "selectors": pointer(I64),
+        "data": I64,
+        "site": I64,
+    }
+    trace = partial(_trace, how, algebra)
+    name = f"{algebra.name}_warp_product"
+    return Traced(name, parameters, trace, returns=I32)  # type: ignore[arg-type]
+
+
+def _trace(
+    how: Product,
+    algebra: Algebra,
+    code: Code,
+    warp: Memory,
+    table: Memory,
+    d: Memory,
+    a: Memory,
+    b: Memory,
+    c: Memory,
+    extra: Memory,
+    selectors: Memory,
+    data: Value,
+    site: Value,
+) -> Value:
+    op, model = how.op, how.model
+    chosen = {name: selectors[place] for place, name in enumerate(SELECTORS)}
+    sides = {
+        "a": from_registers("a", op.a, a, model.stored),
+        "b": from_registers("b", op.b, b, model.k),
+    }
+    given = Given(op, model, sides["a"], sides["b"], c, d, extra, chosen)
+    bits = {name: code.scratch(how.raw, how.sizes[name]) for name in NAMES}
+    for name, side in sides.items():
+        raw_bits(code, how, side, bits[name])
+    for name, of in (("c", c), ("d", d)):
+        end_bits(code, how, name, of, bits[name])
+    registers = _Registers(code, how, warp, table)
+    seconds, has = {}, []
+    for name in ("a", "b", "c"):
+        size = how.words(name) * how.sizes[name]
+        seconds[name] = code.scratch(I64, size)
+        has.append(registers.gathered(name, sides.get(name), seconds[name]))
+    seconds["d"] = code.scratch(I64, how.words("d") * how.sizes["d"])
+    index, _ = columns_of(code, given)
+    number = convert(warp[layout.WARP_NUMBER // 4], I64)
+    tiles = Tiles(
+        *(bits[name] for name in NAMES),
+        index,
+        *(scales_of(code, given, side) for side in sides.values()),
+        *(seconds[name] for name in NAMES),
+        *has,
+        data,
+        site,
+        number * table[1] + table[0],
+    )
+    made = convert(algebra.product(code, how, tiles), I32, signed=False)
+    registers.scattered(seconds["d"], made != 0)
+    return made
+
+
+class _Registers:
+    """The planes of the registers of operands in the memory of a warp."""
+
+    def __init__(self, code: Code, how: Product, warp: Memory, table: Memory) -> None:
+        self._code, self._how, self._warp, self._table = code, how, warp, table
+        self._first, start = {}, HEAD
+        for name in NAMES:
+            self._first[name] = start
+            start += how.op.fragment(name.upper()).registers
+
+    def _shape(self, name: str) -> tuple[Fragment, int]:
+        """A fragment, and the words of one of its registers in all lanes."""
+        part = self._how.op.fragment(name.upper())
+        return part, LANES * part.register_bits // 32
+
+    def gathered(self, name: str, side: Side | None, goal: Memory) -> Value:
+        """Fill ``goal`` with the second values of A, B or C; whether there are any."""
+        part, size = self._shape(name)
+        items = side.items if side else items_of(part, "col", single=True)
+        held = held_by(self._code, self._how, name, part.registers * size, items)
+        read = partial(self._copy, name, out=False)
+        return gather(self._code, self._how, name, held, read, goal)
+
+    def scattered(self, source: Memory, made: Value) -> None:
+        """Put second values into the planes of D, or clear them."""
+        code, how = self._code, self._how
+        part, size = self._shape("d")
+        items = items_of(part, "col", single=True)
+        held = held_by(code, how, "d", part.registers * size, items)
+        write = partial(self._copy, "d", out=True)
+        with code.when(made):
+            scatter(code, how, source, held, write)
+        with code.when(~made):
+            clear(code, how, held, write)
+
+    def _copy(self, name: str, plane: Value, held: Memory, *, out: bool) -> None:
+        """Copy one plane of all registers, into the warp or out of it."""
+        code = self._code
+        part, size = self._shape(name)
+        zero = code.constant(0, I32).in_all_lanes(LANES)
+        with code.loop(part.registers) as register:
+            place = self._table[register + self._first[name]]
+            at = (place >> 2) + plane * size
+            there = place >= 0
+            for part_ in range(0, size, LANES):
+                own = register * size + part_
+                with code.when(there):
+                    if out:
+                        self._warp[at + part_] = held.lanes(own, LANES)
+                    else:
+                        held[own] = self._warp.lanes(at + part_, LANES)
+                if not out:
+                    with code.when(~there):
+                        held[own] = zero
+
+
