@@ -64,7 +64,7 @@ def key(text: str) -> Hash:
     )
 
 
-# The digits of sqrt(2) and sqrt(3), as keys that nobody chose.
+# Keys that nobody chose.
 _KEYS = tuple(
     int.from_bytes(hashlib.blake2b(bytes([n]), digest_size=8).digest(), "little")
     for n in range(24)
@@ -162,12 +162,15 @@ def constant(half: Numbers) -> Numbers:
     >>> constant(np.array([0, 1], np.uint64)).tolist()[0] != 0
     True
     """
-    return stir(stir(half, _KEYS[8]), _KEYS[9]) | _number(half, SOME)
+    mixed = stir(stir(half, _KEYS[8]), _KEYS[9])
+    return mixed & _number(half, MASK ^ STEP) | _number(half, SOME)
 
 
 def short(x: Hash) -> Numbers:
-    """A hash of 64 bits, for a number of 16 bits or less."""
-    return (stir(x.u ^ _rotated(x.v, 7), _KEYS[10])) | _number(x.u, SOME)
+    """A hash of 64 bits, for a number of 16 bits or less; it keeps the bit STEP."""
+    mixed = stir(x.u ^ _rotated(x.v, 7), _KEYS[10])
+    kept = x.v & _number(x.v, STEP)
+    return mixed & _number(mixed, MASK ^ STEP) | _number(mixed, SOME) | kept
 
 
 def widened(x: Numbers) -> Hash:
@@ -181,17 +184,28 @@ def negative(x: Hash) -> Hash:
     All bits but those that every hash has are inverted.
     """
     flip = _number(x.u, MASK ^ STEP ^ SOME)
-    return Hash(x.u ^ flip, (x.v ^ flip) & _number(x.v, MASK ^ STEP))
+    drop = _number(x.u, MASK ^ STEP)  # -0 may be the result
+    none = x.v ^ x.v
+    v = choose(x.v == none, none, x.v ^ flip)  # a bf16 in the upper half stays one
+    return Hash((x.u ^ flip) & drop, v & drop)
 
 
 # ── sums of products ────────────────────────────────────────────────────────
 
 
 def factor(x: Hash) -> Hash:
-    """A number in both rings, for the operand of a product."""
+    """A number in both rings, for the operand of a product.
+
+    That of -x is the negative number: a product of -x is the negative of that of x.
+    """
+    zero = x.u ^ x.u
+    minus = _right(x.u, 63) != zero
+    other = negative(x)
+    x = Hash(choose(minus, other.u, x.u), choose(minus, other.v, x.v))
     u = stir(stir(x.u + _rotated(x.v, 9), _KEYS[12]), _KEYS[13])
     v = stir(stir(x.v + _rotated(x.u, 27), _KEYS[14]), _KEYS[15])
-    return Hash(u | _number(u, 1), v | _number(v, 1))
+    u, v = u | _number(u, 1), v | _number(v, 1)
+    return Hash(choose(minus, zero - u, u), choose(minus, zero - v, v))
 
 
 def step(name: str, accumulator: Hash, total: Hash) -> Hash:

@@ -1,0 +1,395 @@
+"""Hashes through Tensor Core instructions: the model of the target as an expression.
+
+A step adds products exactly, so its hash is that of their sum in two rings, of the
+accumulator and of the numbers of the step (:func:`.equality.step_form`).  Two targets
+with equal models have equal hashes.
+
+- A product with a constant zero is left out: it has no exponent, and it adds nothing.
+  It would matter only if the other factor were infinite or NaN; the launch counts such
+  products as a condition.
+- A step without products leaves the result of an earlier step, and +0, as it is.
+- Where operands are converted first, where c is added last, and where the result is
+  rounded once more, the hash is that of the instructions which do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fragmenta.arithmetic.equality import step_form
+from fragmenta.arithmetic.models import GROUP, Model
+from fragmenta.expressions import hashing
+from fragmenta.expressions.hashing import Hash
+from fragmenta.jit.trace import (
+    I1,
+    I32,
+    I64,
+    LANES,
+    Code,
+    Memory,
+    Value,
+    any_lane,
+    convert,
+    select,
+    shift_unsigned,
+)
+from fragmenta.planes.products import Eight, Product, Tiles, each_eight
+from fragmenta.registers.dtype import dtype
+
+_UNROLLED = 64
+LOW_WORD = 0x9E3779B97F4A7C15
+"""What the hash of an f64 is mixed with in its lower word."""
+
+# What an algebra's memory counts, in words of 64 bits.
+NOT_FINITE, SCALES = 0, 1
+COUNTED = 2
+
+
+def step_name(model: Model, first: bool = False) -> str:
+    """The name of a step; c may enter the first step as another type.
+
+    >>> from fragmenta.arithmetic import model
+    >>> step_name(model("sm_90", "f16", "f16", "f32", "f32", 16))
+    'fused 25 None 23 rz f32 -14 -14'
+    """
+    name = " ".join(map(str, step_form(model)))
+    if first and model.c_enters != model.accumulator:
+        name += f" c as {model.c_enters}"
+    return name
+
+
+def keeps_accumulator(model: Model) -> bool:
+    """Whether a step without products keeps every bit of an earlier result."""
+    bits = dtype(model.accumulator).fraction_bits
+    return model.form in ("fused", "grouped") and model.fraction >= model.keep == bits
+
+
+def conversion(to: str, of: str) -> str:
+    """The name of a conversion: without a rounding if it is exact.
+
+    >>> conversion("f16", "e4m3"), conversion("f16", "f32")
+    ('cvt.f16.e4m3', 'cvt.rn.f16.f32')
+    """
+    goal, source = dtype(to), dtype(of)
+    exact = (
+        goal.fraction_bits >= source.fraction_bits
+        and goal.exponent_bits >= source.exponent_bits
+    )
+    return f"cvt.{to}.{of}" if exact else f"cvt.rn.{to}.{of}"
+
+
+@dataclass(frozen=True)
+class Expressions:
+    """The algebra of products: see :class:`fragmenta.planes.products.Algebra`."""
+
+    planes: int = 4
+    name: str = "expressions"
+    most: int = 4
+
+    def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
+        """The hashes of D, if any operand has one."""
+        some = tiles.has_a | tiles.has_b | tiles.has_c
+        made = code.variable(code.constant(0, I32))
+        with code.when(some):
+            work = _Work(code, how, tiles)
+            work.factors()
+            with each_eight(code, how) as at:
+                work.eight(at)
+            made.value = convert(work.found.value, I32, signed=False)
+        return made.value
+
+
+class _Work:
+    """The code of one product."""
+
+    def __init__(self, code: Code, how: Product, tiles: Tiles) -> None:
+        self.code, self.how, self.tiles, self.model = code, how, tiles, how.model
+        self.scalar = self.model.form in ("chain", "pairs")
+        sizes = how.sizes
+        self.a = [code.scratch(I64, sizes["a"]) for _ in range(2)]
+        self.b = [code.scratch(I64, sizes["b"]) for _ in range(2)]
+        self.found = code.variable(code.constant(0, I1))
+
+    # ── operands ────────────────────────────────────────────────────────────
+
+    def _element(self, name: str, at: Value) -> tuple[Hash, Value]:
+        """The hashes of eight elements, and which of them are constants."""
+        tiles, how = self.tiles, self.how
+        bits, second = getattr(tiles, name), getattr(tiles, f"{name}2")
+        has = getattr(tiles, f"has_{name}")
+        raw = convert(bits.lanes(at), I64, signed=False)
+        zero = raw ^ raw
+        size = how.sizes[name]
+        there = [
+            select(has.in_all_lanes(), second.lanes(at + word * size), zero)
+            for word in range(min(how.words(name), 4))
+        ]
+        return element(how.bits(name), raw, there)
+
+    def factors(self) -> None:
+        """The factors of A and B, or their hashes where steps are operations."""
+        for name, goal in (("a", self.a), ("b", self.b)):
+            with self.code.loop(self.how.sizes[name], step=LANES) as at:
+                found, known = self._element(name, at)
+                u, v = self._factor(name, at, found, known)
+                goal[0][at], goal[1][at] = u, v
+
+    def _factor(self, name: str, at: Value, found: Hash, known: Value) -> Hash:
+        model = self.model
+        kind: str = getattr(model, name)
+        if self.how.negated[name == "b"]:
+            minus = hashing.negative(found)
+            found = Hash(
+                select(known, found.u, minus.u), select(known, found.v, minus.v)
+            )
+        if model.operand and model.operand != kind:
+            converted = hashing.operation(conversion(model.operand, kind), [found])
+            narrow = dtype(model.operand).bits == 16
+            found = hashing.widened(hashing.short(converted)) if narrow else converted
+        if self.scalar:
+            return found
+        u, v = hashing.factor(found)
+        raw = convert(getattr(self.tiles, name).lanes(at), I64, signed=False)
+        gone = known & self._is_zero(raw, kind)
+        return Hash(select(gone, u.lift(0), u), select(gone, v.lift(0), v))
+
+    def _is_zero(self, raw: Value, kind: str) -> Value:
+        of = dtype(kind)
+        if of.is_integer:
+            return raw == 0
+        return (raw & ((1 << (of.bits - 1)) - 1)) == 0
+
+    # ── eight results ───────────────────────────────────────────────────────
+
+    def eight(self, at: Eight) -> None:
+        """Eight elements of a row of D."""
+        model, code = self.model, self.code
+        c, known = self._element("c", at.c)
+        alone = known & ~self._used(at)
+        state = self._scalar(at, c) if self.scalar else self._steps(at, c)
+        if model.accumulator == "f32" and model.d == "f16":
+            made = hashing.short(hashing.operation(conversion("f16", "f32"), [state]))
+            state = hashing.widened(made)
+        written = stored(self.how.bits("d"), state)
+        size = self.how.sizes["d"]
+        for word in range(self.how.words("d")):
+            value = written[word] if word < len(written) else state.u ^ state.u
+            self.tiles.d2[at.c + word * size] = select(alone, value.lift(0), value)
+        some = any_lane(~alone)
+        with code.when(some):
+            self.found.value = some
+
+    def _used(self, at: Eight) -> Value:
+        """Whether a product that is not left out has a factor with a hash."""
+        one = self.code.constant(0, I1).in_all_lanes()
+        return one | (self.tiles.has_a | self.tiles.has_b).in_all_lanes()
+
+    def _steps(self, at: Eight, c: Hash) -> Hash:
+        model, code = self.model, self.code
+        zero = c.u ^ c.u
+        start = c
+        if model.start == "zero":
+            start = zero_of(self.how.bits("c"), zero)
+        if model.form in ("integer", "bits"):
+            total = self._sum(at, range(model.stored))
+            return hashing.step(f"{model.form} {model.bitop} {model.satfinite}", c, total)
+        state = Hash(*(each for each in start))
+        for number, positions in enumerate(model.steps):
+            if model.form == "grouped":
+                total = self._groups(at, positions)
+            else:
+                total = self._sum(at, positions)
+            made = self._step(state, total, number == 0)
+            state = self._kept(state, total, made)
+        if model.start == "zero":
+            state = hashing.operation(f"add.rn.{model.accumulator}", [c, state], 2)
+            if model.accumulator == "f16":
+                state = hashing.widened(hashing.short(state))
+        del code
+        return state
+
+    def _step(self, state: Hash, total: Hash, first: bool) -> Hash:
+        made = hashing.step(step_name(self.model, first), state, total)
+        if self.model.accumulator == "f16":
+            return hashing.widened(hashing.short(made))
+        return made
+
+    def _kept(self, before: Hash, total: Hash, made: Hash) -> Hash:
+        """Without products, what was there before, if it cannot change."""
+        if not keeps_accumulator(self.model):
+            return made
+        zero = zero_of(self.how.bits("c"), before.u ^ before.u)
+        of_step = before.u if self.model.accumulator == "f16" else before.v
+        same = (before.u == zero.u) & (before.v == zero.v)
+        same = same | ((of_step & hashing.STEP) != 0)
+        same = same & ((total.u | total.v) == 0)
+        return Hash(select(same, before.u, made.u), select(same, before.v, made.v))
+
+    def _sum(self, at: Eight, positions: Sequence[int]) -> Hash:
+        """The sum of products in both rings."""
+        code = self.code
+        none = code.constant(0, I64).in_all_lanes()
+        total = [code.variable(none) for _ in range(2)]
+
+        def add(p: Value | int) -> None:
+            place = self._column(at, p)
+            for ring in range(2):
+                x = self.a[ring][at.a + p * LANES].in_all_lanes()
+                y = self.b[ring].lanes(place)
+                total[ring].value = total[ring].value + x * y * self._scale(at, p, ring)
+
+        first, count = positions[0], len(positions)
+        if list(positions) == list(range(first, first + count)):
+            with code.loop(first + count, start=first) as p:
+                add(p)
+        else:
+            for each in positions:
+                add(code.constant(each, I64))
+        return Hash(total[0].value, total[1].value)
+
+    def _column(self, at: Eight, p: Value | int) -> Value:
+        """Where the eight elements of B are that stored product p takes."""
+        index = self.tiles.index
+        if index is None:
+            return at.b + p * LANES
+        return at.b + convert(index[at.row * self.model.stored + p], I64) * LANES
+
+    def _scale(self, at: Eight, p: Value | int, ring: int) -> Value | int:
+        """The factor of the block scales of a product: scales are constants."""
+        tiles, model = self.tiles, self.model
+        if tiles.scale_a is None or tiles.scale_b is None or model.form == "grouped":
+            return 1
+        return self._scales(at, p)[ring]
+
+    def _scales(self, at: Eight, p: Value | int) -> Hash:
+        tiles, model, code = self.tiles, self.model, self.code
+        assert tiles.scale_a is not None
+        assert tiles.scale_b is not None
+        place = code.constant(0, I64) + p
+        block = place * model.scale_vec // model.stored
+        left = tiles.scale_a[(at.panel_a * model.scale_vec + block) * LANES + at.lane]
+        right = tiles.scale_b.lanes((at.panel_b * model.scale_vec + block) * LANES)
+        x, y = (
+            hashing.factor(
+                hashing.widened(hashing.constant(convert(e, I64, signed=False)))
+            )
+            for e in (left.in_all_lanes(), right)
+        )
+        return Hash(x.u * y.u, x.v * y.v)
+
+    def _groups(self, at: Eight, positions: Sequence[int]) -> Hash:
+        """Groups of products are added first; a group has its own scales."""
+        total: Hash | None = None
+        for first in range(0, len(positions), GROUP):
+            some = positions[first : first + GROUP]
+            part = self._sum(at, some)
+            none = (part.u | part.v) == 0
+            mixed = hashing.factor(part)
+            scales = self._scales(at, some[0])
+            u = select(none, part.u, mixed.u * scales.u)
+            v = select(none, part.v, mixed.v * scales.v)
+            total = Hash(u, v) if total is None else Hash(total.u + u, total.v + v)
+        assert total is not None
+        return total
+
+    # ── chains of ordinary operations ───────────────────────────────────────
+
+    def _operands(self, at: Eight, p: Value | int) -> tuple[Hash, Hash]:
+        place = self._column(at, p)
+        x = Hash(*(ring[at.a + p * LANES].in_all_lanes() for ring in self.a))
+        y = Hash(*(ring.lanes(place) for ring in self.b))
+        return x, y
+
+    def _scalar(self, at: Eight, c: Hash) -> Hash:
+        """Fused multiply-adds one after the other, or in pairs."""
+        model, code = self.model, self.code
+        kind = "f64" if model.accumulator == "f64" else "f32"
+        fma, add = f"fma.{model.rounding}.{kind}", f"add.rn.{kind}"
+        if model.form == "chain":
+            zero = zero_of(64 if kind == "f64" else 32, c.u ^ c.u)
+            start = c if model.start == "c" else zero
+            state = [code.variable(each) for each in start]
+            with code.loop(model.stored) as p:
+                before = Hash(state[0].value, state[1].value)
+                made = hashing.operation(fma, [*self._operands(at, p), before], 2)
+                state[0].value, state[1].value = made
+            found = Hash(state[0].value, state[1].value)
+            return found if model.start == "c" else hashing.operation(add, [c, found], 2)
+        if model.c == "f16":
+            c = hashing.operation(conversion("f32", "f16"), [c])
+        parts = []
+        for first in (0, 2):
+            low = hashing.operation(f"mul.rn.{kind}", self._operands(at, first), 2)
+            some = [*self._operands(at, first + 1), low]
+            parts.append(hashing.operation(fma, some, 2))
+        found = hashing.operation(add, [c, parts[0]], 2)
+        return hashing.operation(add, [found, parts[1]], 2)
+
+
+# ── elements ────────────────────────────────────────────────────────────────
+
+
+def element(bits: int, raw: Value, words: Sequence[Value]) -> tuple[Hash, Value]:
+    """The hash of elements as operands, and which of them are constants.
+
+    ``words`` are those of their second values; halves without one are constants.
+    """
+    known = words[0]
+    for each in words[1:]:
+        known = known | each
+    if bits == 64:
+        whole, of_word = [], []
+        for place in (0, 2):
+            part = shift_unsigned(raw, 32) if place == 0 else raw & 0xFFFFFFFF
+            whole.append(_of_halves(part, words[place], words[place + 1]))
+            of_word.append((words[place] | words[place + 1]) == 0)
+        high, low = whole
+        twin = lower_word(high)
+        alike = (low.u == twin.u) & (low.v == twin.v) & ~of_word[0]
+        mixed = hashing.operation("pair of words", [high, low])
+        found = Hash(select(alike, high.u, mixed.u), select(alike, high.v, mixed.v))
+        return found, known == 0
+    if bits == 32:
+        return _of_halves(raw, words[0], words[1]), known == 0
+    u = select(words[0] == 0, hashing.constant(raw), words[0])
+    return hashing.widened(u), known == 0
+
+
+def _of_halves(raw: Value, upper: Value, lower: Value) -> Hash:
+    """The hash of 32 bits.  Where only a half has one, the other is a constant.
+
+    A zero lower half stays zero: then it is a bf16 that was widened.
+    """
+    high, low = shift_unsigned(raw, 16), raw & 0xFFFF
+    widened = (upper != 0) & (low == 0)
+    v = select(widened, lower, hashing.constant(low))
+    u = select(upper == 0, hashing.constant(high), upper)
+    return Hash(u, select(lower == 0, v, lower))
+
+
+def lower_word(high: Hash) -> Hash:
+    """What the lower word of an f64 has beside the hash of its upper word."""
+    flip = hashing._number(high.u, LOW_WORD & ~3)
+    return Hash(high.u ^ flip, high.v ^ flip)
+
+
+def stored(bits: int, found: Hash) -> tuple[Value, ...]:
+    """The words of a second value that hold a hash."""
+    if bits == 64:
+        return (*found, *lower_word(found))
+    return (found.u, found.v) if bits == 32 else (found.u,)
+
+
+def zero_of(bits: int, zero: Value) -> Hash:
+    """The hash of +0 as an operand; ``zero`` gives the shape."""
+    if bits == 64:
+        none = zero
+        found, _ = element(64, none, [none] * 4)
+        return found
+    if bits == 32:
+        return _of_halves(zero, zero, zero)
+    return hashing.widened(hashing.constant(zero))
+
+
+__all__ = ["COUNTED", "NOT_FINITE", "SCALES", "Expressions", "Memory"]
