@@ -19,27 +19,24 @@ from dataclasses import dataclass
 
 from fragmenta.arithmetic.equality import step_form
 from fragmenta.arithmetic.models import GROUP, Model
-from fragmenta.expressions import hashing
-from fragmenta.expressions.hashing import Hash
+from fragmenta.expressions.code import hashing
+from fragmenta.expressions.code.elements import element, stored, zero_of
+from fragmenta.expressions.code.hashing import Hash
 from fragmenta.jit.trace import (
     I1,
     I32,
     I64,
     LANES,
     Code,
-    Memory,
     Value,
     any_lane,
     convert,
     select,
-    shift_unsigned,
 )
 from fragmenta.planes.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
 
 _UNROLLED = 64
-LOW_WORD = 0x9E3779B97F4A7C15
-"""What the hash of an f64 is mixed with in its lower word."""
 
 # What an algebra's memory counts, in words of 64 bits.
 NOT_FINITE, SCALES = 0, 1
@@ -325,71 +322,3 @@ class _Work:
             parts.append(hashing.operation(fma, some, 2))
         found = hashing.operation(add, [c, parts[0]], 2)
         return hashing.operation(add, [found, parts[1]], 2)
-
-
-# ── elements ────────────────────────────────────────────────────────────────
-
-
-def element(bits: int, raw: Value, words: Sequence[Value]) -> tuple[Hash, Value]:
-    """The hash of elements as operands, and which of them are constants.
-
-    ``words`` are those of their second values; halves without one are constants.
-    """
-    known = words[0]
-    for each in words[1:]:
-        known = known | each
-    if bits == 64:
-        whole, of_word = [], []
-        for place in (0, 2):
-            part = shift_unsigned(raw, 32) if place == 0 else raw & 0xFFFFFFFF
-            whole.append(_of_halves(part, words[place], words[place + 1]))
-            of_word.append((words[place] | words[place + 1]) == 0)
-        high, low = whole
-        twin = lower_word(high)
-        alike = (low.u == twin.u) & (low.v == twin.v) & ~of_word[0]
-        mixed = hashing.operation("pair of words", [high, low])
-        found = Hash(select(alike, high.u, mixed.u), select(alike, high.v, mixed.v))
-        return found, known == 0
-    if bits == 32:
-        return _of_halves(raw, words[0], words[1]), known == 0
-    u = select(words[0] == 0, hashing.constant(raw), words[0])
-    return hashing.widened(u), known == 0
-
-
-def _of_halves(raw: Value, upper: Value, lower: Value) -> Hash:
-    """The hash of 32 bits.  Where only a half has one, the other is a constant.
-
-    A zero lower half stays zero: then it is a bf16 that was widened.
-    """
-    high, low = shift_unsigned(raw, 16), raw & 0xFFFF
-    widened = (upper != 0) & (low == 0)
-    v = select(widened, lower, hashing.constant(low))
-    u = select(upper == 0, hashing.constant(high), upper)
-    return Hash(u, select(lower == 0, v, lower))
-
-
-def lower_word(high: Hash) -> Hash:
-    """What the lower word of an f64 has beside the hash of its upper word."""
-    flip = hashing._number(high.u, LOW_WORD & ~3)
-    return Hash(high.u ^ flip, high.v ^ flip)
-
-
-def stored(bits: int, found: Hash) -> tuple[Value, ...]:
-    """The words of a second value that hold a hash."""
-    if bits == 64:
-        return (*found, *lower_word(found))
-    return (found.u, found.v) if bits == 32 else (found.u,)
-
-
-def zero_of(bits: int, zero: Value) -> Hash:
-    """The hash of +0 as an operand; ``zero`` gives the shape."""
-    if bits == 64:
-        none = zero
-        found, _ = element(64, none, [none] * 4)
-        return found
-    if bits == 32:
-        return _of_halves(zero, zero, zero)
-    return hashing.widened(hashing.constant(zero))
-
-
-__all__ = ["COUNTED", "NOT_FINITE", "SCALES", "Expressions", "Memory"]

@@ -17,8 +17,9 @@ Python names inputs and draws trees, compiled code hashes what a kernel computes
   modulo 2**64, twice.  The sum of products of random numbers there is the same for two
   different sums with a probability of about 2**-57, for both rings 2**-114.
 
-The lowest bit of V says that a value is the result of a Tensor Core step: it is not
--0, and if it is NaN, it has all bits set except its sign.
+The lowest bits of U and V say what is known of a number of 32 bits: ``CLEAN`` that it has
+only the one NaN which the hardware makes, ``STEP`` that it is the result of a Tensor Core
+step, which is never -0.  In 64 bits of hash, the lowest bit is ``STEP``.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ MASK = (1 << 64) - 1
 _LOW = (1 << 32) - 1
 STEP = 1
 """The bit of V that results of Tensor Core steps have."""
+CLEAN = 1
+"""The bit of U that results of f32 operations have: their only NaN is 0x7fffffff."""
 SOME = 2
 """A bit that U and V of every hash have: neither is zero."""
 
@@ -74,11 +77,11 @@ _KEYS = tuple(
 # ── arithmetic of both kinds ────────────────────────────────────────────────
 
 
-def _number(x: Numbers, number: int) -> Any:
+def number(x: Numbers, given: int) -> Any:
     """A constant that can be combined with x."""
     if isinstance(x, Value):
-        return as_signed(number, 64)
-    return np.uint64(number & MASK)
+        return as_signed(given, 64)
+    return np.uint64(given & MASK)
 
 
 def _right(x: Numbers, by: int) -> Numbers:
@@ -102,8 +105,8 @@ def choose(condition: Any, x: Numbers, y: Numbers) -> Numbers:
 
 def stir(x: Numbers, of: int) -> Numbers:
     """Mix the bits of a number: its halves are multiplied with one another."""
-    y = x ^ _number(x, of)
-    return (y & _number(y, _LOW)) * _right(y, 32) + _rotated(y, 29)
+    y = x ^ number(x, of)
+    return (y & number(y, _LOW)) * _right(y, 32) + _rotated(y, 29)
 
 
 # ── hashes ──────────────────────────────────────────────────────────────────
@@ -120,17 +123,21 @@ def _added(x: Hash, y: Hash) -> Hash:
 
 
 def _finished(total: Hash, name: Hash) -> Hash:
-    u = stir(total.u + _number(total.u, name.u), _KEYS[2])
-    v = stir(total.v ^ _number(total.v, name.v), _KEYS[3])
+    u = stir(total.u + number(total.u, name.u), _KEYS[2])
+    v = stir(total.v ^ number(total.v, name.v), _KEYS[3])
     u = stir(u + _rotated(v, 31), _KEYS[6])
     v = stir(v ^ _rotated(u, 11), _KEYS[7])
     u = u ^ _right(v, 23)
-    keep = _number(u, MASK ^ STEP)
-    return Hash(u & keep | _number(u, SOME), v & keep | _number(v, SOME))
+    keep = number(u, MASK ^ STEP)
+    return Hash(u & keep | number(u, SOME), v & keep | number(v, SOME))
 
 
-def operation(name: str, operands: Sequence[Hash], commutes: int = 0) -> Hash:
+def operation(
+    name: str, operands: Sequence[Hash], commutes: int = 0, *, clean: bool = False
+) -> Hash:
     """The hash of an operation; its first ``commutes`` operands commute.
+
+    ``clean`` says that its results have only the one NaN.
 
     >>> a, b = (leaf("x", np.arange(2, dtype=np.uint64) + n) for n in (0, 2))
     >>> bool((operation("add", [a, b], 2).u == operation("add", [b, a], 2).u).all())
@@ -143,7 +150,8 @@ def operation(name: str, operands: Sequence[Hash], commutes: int = 0) -> Hash:
         entered = _entering(each, 1 if place < commutes else place + 2)
         total = entered if total is None else _added(total, entered)
     assert total is not None
-    return _finished(total, key(f"{name}/{len(operands)}"))
+    found = _finished(total, key(f"{name}/{len(operands)}"))
+    return Hash(found.u | number(found.u, CLEAN), found.v) if clean else found
 
 
 def leaf(name: str, index: Numbers) -> Hash:
@@ -163,14 +171,14 @@ def constant(half: Numbers) -> Numbers:
     True
     """
     mixed = stir(stir(half, _KEYS[8]), _KEYS[9])
-    return mixed & _number(half, MASK ^ STEP) | _number(half, SOME)
+    return mixed & number(half, MASK ^ STEP) | number(half, SOME)
 
 
 def short(x: Hash) -> Numbers:
     """A hash of 64 bits, for a number of 16 bits or less; it keeps the bit STEP."""
     mixed = stir(x.u ^ _rotated(x.v, 7), _KEYS[10])
-    kept = x.v & _number(x.v, STEP)
-    return mixed & _number(mixed, MASK ^ STEP) | _number(mixed, SOME) | kept
+    kept = x.v & number(x.v, STEP)
+    return mixed & number(mixed, MASK ^ STEP) | number(mixed, SOME) | kept
 
 
 def widened(x: Numbers) -> Hash:
@@ -179,15 +187,21 @@ def widened(x: Numbers) -> Hash:
 
 
 def negative(x: Hash) -> Hash:
-    """The hash of -x; that of -(-x) is the hash of x.
+    """The hash of -x; that of -(-x) is the hash of x, but for the bit STEP.
 
-    All bits but those that every hash has are inverted.
+    All bits but those that have a meaning are inverted.
     """
-    flip = _number(x.u, MASK ^ STEP ^ SOME)
-    drop = _number(x.u, MASK ^ STEP)  # -0 may be the result
+    flip = number(x.u, MASK ^ CLEAN ^ SOME)
     none = x.v ^ x.v
     v = choose(x.v == none, none, x.v ^ flip)  # a bf16 in the upper half stays one
-    return Hash((x.u ^ flip) & drop, v & drop)
+    return Hash(x.u ^ flip, v & number(v, MASK ^ STEP))  # -0 may be the result
+
+
+def negated(x: Hash) -> Hash:
+    """The hash of ``neg.f32``: first, all NaN become the one."""
+    clean = operation("clean", [x], clean=True)
+    known = (x.u & number(x.u, CLEAN)) != x.u ^ x.u
+    return negative(Hash(choose(known, x.u, clean.u), choose(known, x.v, clean.v)))
 
 
 # ── sums of products ────────────────────────────────────────────────────────
@@ -204,7 +218,7 @@ def factor(x: Hash) -> Hash:
     x = Hash(choose(minus, other.u, x.u), choose(minus, other.v, x.v))
     u = stir(stir(x.u + _rotated(x.v, 9), _KEYS[12]), _KEYS[13])
     v = stir(stir(x.v + _rotated(x.u, 27), _KEYS[14]), _KEYS[15])
-    u, v = u | _number(u, 1), v | _number(v, 1)
+    u, v = u | number(u, 1), v | number(v, 1)
     return Hash(choose(minus, zero - u, u), choose(minus, zero - v, v))
 
 
@@ -212,4 +226,4 @@ def step(name: str, accumulator: Hash, total: Hash) -> Hash:
     """The hash of one step: an accumulator and the sum of products."""
     entered = _added(_entering(accumulator, 4), _entering(total, 5))
     found = _finished(entered, key(f"step {name}"))
-    return Hash(found.u, found.v | _number(found.v, STEP))
+    return Hash(found.u | number(found.u, CLEAN), found.v | number(found.v, STEP))

@@ -1,0 +1,191 @@
+"""What is hashed beside each instruction, and what a proof depends on.
+
+Hashes are made where floats are computed, and where whole numbers are computed from
+them.  What cannot be hashed is noted in the table of the context, by the number of the
+instruction and the kind of note (:data:`KINDS`).
+"""
+
+from __future__ import annotations
+
+from fragmenta.expressions.code import routines
+from fragmenta.expressions.code.elements import Held
+from fragmenta.expressions.code.names import Named, named
+from fragmenta.planes.code.following import Step
+from fragmenta.planes.code.kinds import COMPARING, floating, truth_table
+from fragmenta.planes.code.routines import looked_up
+from fragmenta.planes.warp_products import write_product
+from fragmenta.ptx.checking.register_effects import registers
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    type_bits,
+)
+from fragmenta.ptx.opcodes.table import TYPES
+from fragmenta.simt.emitter import Written
+
+KINDS = ("compared", "address", "lost", "atomic", "infinite", "scales")
+"""Notes: data is compared; data is part of an address; an expression ends here; the
+order of additions is open; a zero meets what may be infinite; scales are taken as they
+are."""
+NOTES = len(KINDS)
+FIRST = 8
+"""Words of the table in front of the notes."""
+
+
+class ExpressionStep(Step):
+    """The hashes of one instruction."""
+
+    def note(self, kind: str, lanes: str) -> None:
+        """Count lanes that do something which a proof depends on."""
+        place = FIRST + self.number * NOTES + KINDS.index(kind)
+        call = self.writer.call
+        call(routines.NOTED, self.table, f"i64 {place}", f"i32 {lanes}")
+
+    def _noted(self, kind: str, named: list[Register]) -> None:
+        """Note the lanes in which registers have hashes."""
+        word = "0"
+        for each in named:
+            found = self.lanes_with(each)
+            word = self.writer.value(f"or i32 {word}, {found}")
+        if word != "0":
+            self.note(kind, self.writer.value(f"and i32 {word}, {self.writer.lanes()}"))
+
+    def write(self) -> None:
+        """Note addresses that are made of data, then go on."""
+        given = self.instruction.operands
+        addresses = [each for each in given if isinstance(each, Address)]
+        named = [e for e in dict.fromkeys(registers(addresses)) if self.has(e)]
+        if named:
+            self._noted("address", named)
+        super().write()
+
+    def _float(self) -> None:
+        if self.instruction.opcode in COMPARING or not self.writes:
+            self._noted("compared", self.reads)
+            if self.writes:
+                self.compute()
+        else:
+            self.compute()
+
+    def lost(self) -> None:
+        """Whole numbers that are computed from data have hashes, too."""
+        if self.writes:
+            self.compute()
+        elif self.instruction.opcode in COMPARING:
+            self._noted("compared", self.reads)
+        else:
+            self._noted("lost", self.reads)
+
+    # ── operations ──────────────────────────────────────────────────────────
+
+    def compute(self) -> None:
+        """Hash an operation; what has no form here is noted as lost."""
+        made = named(self.instruction)
+        goal, *operands = self.instruction.operands
+        if (
+            not isinstance(goal, Register)
+            or not self.has(goal)
+            or not all(isinstance(e, Register | Immediate) for e in operands)
+        ):
+            self._noted("lost", self.reads)
+            self.clear()
+            return
+        kinds = [each for each in self.instruction.qualifiers if each in TYPES]
+        places = [self.writer.source(e, kinds[-1] if kinds else "b32") for e in operands]
+        to = self.second(goal)
+        if to.bits > 64 or any(e.bits not in (8, 16, 32, 64) for e in places):
+            self._noted("lost", self.reads)
+            self.clear()
+            return
+        sources = tuple(
+            self._held(made, number, operand, place)
+            for number, (operand, place) in enumerate(
+                zip(operands, places, strict=True)
+            )
+        )
+        own = made.goal if to.bits % made.goal == 0 else to.bits
+        self._call(made, Held(to.bits, own), to, operands, places, sources)
+
+    def _call(
+        self,
+        made: Named,
+        goal: Held,
+        to: Written,
+        operands: list[Operand],
+        places: list[Written],
+        sources: tuple[Held, ...],
+    ) -> None:
+        pointers = [f"ptr {self.writer.address(to)}"]
+        for operand, place, held in zip(operands, places, sources, strict=True):
+            pointers.append(f"ptr {self.writer.address(place)}")
+            if held.followed:
+                pointers.append(self.pointer(operand))
+        routine = routines.computed(made, goal, sources)
+        self.writer.call(routine, *pointers, self.all_lanes)
+
+    def _held(self, made: Named, number: int, operand: Operand, at: Written) -> Held:
+        followed = isinstance(operand, Register) and self.has(operand)
+        bits = made.sources if at.bits % made.sources == 0 else at.bits
+        return Held(at.bits, bits, followed, made.negated == number)
+
+    # ── bits of floats ──────────────────────────────────────────────────────
+
+    def _bitwise(self) -> None:
+        """Halves that pass as a whole are moved; others are hashed."""
+        table, count = truth_table(self.instruction)
+        given = self.instruction.operands[1 : 1 + count]
+        constants = [each for each in given if isinstance(each, Immediate)]
+        if len(constants) == count - 1:
+            super()._bitwise()  # known to keep halves as they are
+            return
+        # TODO: several registers
+        self._noted_bits(table, given)
+        super()._bitwise()
+
+    def _noted_bits(self, table: int, given: tuple[Operand, ...]) -> None:
+        del table, given, looked_up
+
+    def clear_lanes(self, register: Register, lanes: str) -> None:
+        """Some lanes of a register lose their hashes."""
+        super().clear_lanes(register, lanes)
+
+    # ── products, atomic operations ─────────────────────────────────────────
+
+    def product(self) -> None:
+        """The hashes of D are made after the instruction."""
+
+    def after(self) -> None:
+        """Hash products of matrices."""
+        words = self.instruction.qualifiers
+        opcode = self.instruction.opcode
+        if opcode == "mma" or (opcode == "wmma" and words[0] == "mma"):
+            self.if_any(self._multiplied)
+
+    def _multiplied(self) -> None:
+        def second(register: Register) -> Written | None:
+            return self.second(register) if self.has(register) else None
+
+        write_product(
+            self.writer,
+            self.instruction,
+            "expressions",
+            self.planes,
+            second,
+            self.table.removeprefix("ptr "),
+        )
+
+    def reduction(self) -> None:
+        """Additions in the order of arrival are noted; others have no hash."""
+        if floating(self.instruction):
+            self.note("atomic", self.writer.lanes())
+        else:
+            self._noted("lost", self.reads)
+        super().reduction()
+
+
+def bits_of(instruction: Instruction) -> int:
+    """The bits of the type of an instruction."""
+    return type_bits(instruction.qualifiers[-1])

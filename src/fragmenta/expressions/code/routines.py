@@ -1,0 +1,121 @@
+"""Routines that hash what an instruction computes, for a warp."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from fragmenta.expressions.code import hashing
+from fragmenta.expressions.code.elements import (
+    CHUNK,
+    Held,
+    Register,
+    put_words,
+    stored,
+)
+from fragmenta.expressions.code.hashing import Hash
+from fragmenta.expressions.code.names import Named
+from fragmenta.jit.llvm import Raw
+from fragmenta.jit.trace import I32, I64, Code, Value, any_lane, convert, select
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import Routine, field
+from fragmenta.simt.warps import P, routine
+
+
+def computed(of: Named, goal: Held, sources: tuple[Held, ...]) -> Routine:
+    """The hash of an operation: planes of the goal, then of each source its value and,
+    if it is followed, its planes; then the lanes.
+
+    Where no operand has a hash, the result is a constant, too.
+    """
+
+    def trace(code: Code, base: Raw, *given: Raw | Value) -> None:
+        lanes = given[-1]
+        assert isinstance(lanes, Value)
+        pointers = [each for each in given if not isinstance(each, Value)]
+        with code.loop(LANES // CHUNK) as index:
+            registers = _registers(code, sources, pointers, index)
+            mask = _mask(code, lanes, index)
+            some = code.constant(0, I64).in_all_lanes(CHUNK)
+            for each in registers:
+                held = each.any()
+                some = some if held is None else some | held
+            zero = some.lift(0)
+            results = [code.variable(zero) for _ in range(goal.count * _words(goal))]
+            with code.when(any_lane(some != 0)):
+                for number in range(goal.count):
+                    made = _result(of, goal, registers, number)
+                    for place, word in enumerate(made):
+                        results[number * _words(goal) + place].value = word
+            words = [
+                [results[n * _words(goal) + w].value for w in range(_words(goal))]
+                for n in range(goal.count)
+            ]
+            put_words(code, base, goal, index, words, mask)
+
+    kinds = [P]
+    for each in sources:
+        kinds += [P, P] if each.followed else [P]
+    shape = ",".join(
+        f"{e.register}:{e.bits}{'f' * e.followed}{'n' * e.negated}"
+        for e in (goal, *sources)
+    )
+    name = f"expression.{of.name}.{of.form}.{of.commutes}{int(of.clean)}|{shape}"
+    return routine(name, trace, [*kinds, I32], None)
+
+
+def _words(goal: Held) -> int:
+    return {64: 4, 32: 2}.get(goal.bits, 1)
+
+
+def _registers(
+    code: Code, sources: tuple[Held, ...], pointers: list[Raw], index: Value
+) -> list[Register]:
+    rest = iter(pointers)
+    found = []
+    for each in sources:
+        value = next(rest)
+        planes = next(rest) if each.followed else None
+        found.append(Register(code, each, value, planes, index))
+    return found
+
+
+def _mask(code: Code, lanes: Value, index: Value) -> Value:
+    """The lanes of a chunk that take part."""
+    own = ir.Constant(ir.VectorType(I32, CHUNK), [1 << i for i in range(CHUNK)])
+    part = lanes.in_all_lanes(CHUNK) >> convert(index * CHUNK, I32)
+    found: Value = (part & Value(code.builder, own)) != 0
+    return found
+
+
+def _result(
+    of: Named, goal: Held, registers: list[Register], number: int
+) -> tuple[Value, ...]:
+    """The words of one element of the result."""
+    if of.form == "pack":  # the first operand is the upper half
+        registers = [registers[goal.count - 1 - number]]
+    operands, known = [], None
+    for each in registers:
+        found, constant = each.element(number)
+        operands.append(found)
+        known = constant if known is None else known & constant
+    assert known is not None
+    if of.form == "widen":
+        made = Hash(operands[0].u, operands[0].v ^ operands[0].v)
+    elif of.form == "neg":
+        made = hashing.negated(operands[0])
+    else:
+        made = hashing.operation(of.name, operands, of.commutes, clean=of.clean)
+    if goal.bits < 32:
+        made = hashing.widened(hashing.short(made))
+    words = stored(goal.bits, made)
+    return tuple(select(known, each.lift(0), each) for each in words)
+
+
+def _noted(code: Code, table: Raw, place: Value, lanes: Value) -> None:
+    with code.when(lanes != 0):
+        counts = field(code, table, 0, I64)
+        counts[place] = counts[place] + 1
+
+
+NOTED = routine("expression.noted", _noted, [P, I64, I32], None)
+"""Count in the table, if there are lanes: table, place, lanes."""
