@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,21 +95,111 @@ def execute(
     )
     _check_bases(op, a, d)
     check_apart(op, d, {"a": a, **given})
-    how = numeric_model(op, where)
+    found = operands(
+        op,
+        tmem,
+        a,
+        b,
+        smem=smem,
+        d=d,
+        enable_input_d=enable_input_d,
+        scale_input_d=scale_input_d,
+        zero_column_mask=zero_column_mask,
+        **given,
+    )
+    result = arithmetic.multiply(
+        found.a,
+        found.b,
+        found.c,
+        numeric_model(op, where),
+        index=found.index,
+        scale_a=found.scale_a,
+        scale_b=found.scale_b,
+    )
+    return placed(op, result, tmem, d, disable_output_lane)
+
+
+class Operands(NamedTuple):
+    """What a ``tcgen05.mma`` multiplies, as raw bits."""
+
+    a: Bits
+    """(…, m, k), as stored if it is sparse"""
+    b: Bits
+    c: Bits
+    index: Bits | None
+    scale_a: Bits | None
+    scale_b: Bits | None
+
+
+def operands(
+    op: Instruction,
+    tmem: ArrayLike,
+    a: ArrayLike | Descriptor | TensorAddress,
+    b: ArrayLike | Descriptor,
+    *,
+    smem: ArrayLike,
+    d: Address = 0,
+    enable_input_d: ArrayLike = 1,
+    scale_input_d: int | None = None,
+    scale_a: Address | None = None,
+    scale_b: Address | None = None,
+    metadata: Address | None = None,
+    zero_column_mask: int | ZeroColumnMask | None = None,
+) -> Operands:
+    """The matrices that :func:`execute` multiplies; nothing is checked.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.tcgen05("m128n32k16", kind="f16", a="f16", d="f32")
+    >>> smem, a = fm.shared.tile(op, "A", np.ones((128, 16), np.float16))
+    >>> smem, b = fm.shared.tile(op, "B", np.ones((16, 32), np.float16), image=smem)
+    >>> found = operands(op, np.zeros((128, 512), np.uint32), a, b, smem=smem)
+    >>> hex(found.a[127, 15]), found.b.shape, found.c.shape
+    ('0x3c00', (16, 32), (128, 32))
+    """
     part = _in_tensor_memory(op, "D")
     cells = part.unpack_bits(tmem, address=d)
     old = _kept(cells.astype(part.dtype.bits_dtype, copy=False), enable_input_d)
     if scale_input_d:
         old = _scaled(old, op.types["d"], scale_input_d)
-    result = arithmetic.multiply(
+    return Operands(
         _matrix_a(op, tmem, a, smem),
         _matrix_b(op, b, smem, zero_column_mask),
         old,
-        how,
-        index=_columns(op, tmem, metadata),
-        scale_a=None if scale_a is None else _same(op, "scale_A", tmem, scale_a),
-        scale_b=None if scale_b is None else _same(op, "scale_B", tmem, scale_b),
+        _columns(op, tmem, metadata),
+        None if scale_a is None else _same(op, "scale_A", tmem, scale_a),
+        None if scale_b is None else _same(op, "scale_B", tmem, scale_b),
     )
+
+
+def unsigned_operands(
+    op: Instruction, tmem: Image, smem: NDArray[np.uint8], given: Mapping[str, Any]
+) -> tuple[Bits, Bits, Bits]:
+    """A, B and the old D as they are in other memories, which have the same places.
+
+    ``given`` has ``a``, ``b``, ``d`` and ``enable_input_d``.  Nothing is negated.
+    """
+    part, a = _in_tensor_memory(op, "D"), given["a"]
+    inside = isinstance(a, TensorAddress)
+    of_a = _in_tensor_memory(op, "A") if inside else None
+    left = (
+        _from_shared(op, "A", a, smem)
+        if of_a is None
+        else of_a.unpack_bits(tmem, address=a)
+    )
+    old = part.unpack_bits(tmem, address=given["d"])
+    old = _kept(old.astype(part.dtype.bits_dtype, copy=False), given["enable_input_d"])
+    return left, _from_shared(op, "B", given["b"], smem), old
+
+
+def placed(
+    op: Instruction,
+    result: Bits,
+    tmem: ArrayLike,
+    d: Address,
+    disable_output_lane: ArrayLike | None = None,
+) -> Image:
+    """Tensor memory with a result in it, but for lanes that are not written."""
+    part = _in_tensor_memory(op, "D")
     after = part.place(part.container.insert(result), address=d, image=tmem)
     return _without_lanes(op, after, tmem, disable_output_lane)
 

@@ -473,7 +473,7 @@ class Memory:
         for place, number in zip(places, each_lane(value), strict=True):
             self[place] = number
 
-    def after(self, count: int) -> Memory:
+    def after(self, count: Number) -> Memory:
         """The memory without its first numbers."""
         return Memory(self._builder, self._at(count, self.of), self.of)
 

@@ -8,7 +8,7 @@ registers beside them, those of shared memory in its shadows::
     int32 f(const int64 *warps, const int64 *table, const int64 *descriptors,
             const uint8 *shared, int64 size, const int64 *shadows,
             const int64 *selectors, uint64 *work,
-            int64 data, int64 site, int64 chain)
+            int64 data, int64 site, int64 chain, int64 block, int64 warp)
 
 ``warps`` are the addresses of four warps, ``shadows`` those of shared memory in each
 plane.  The table has a pair for each register of A, of metadata, and of D: its place in
@@ -53,7 +53,13 @@ from fragmenta.planes.gathering import (
     raw_bits,
     scatter,
 )
-from fragmenta.planes.products import Algebra, Product, Tiles, product_model
+from fragmenta.planes.products import (
+    Product,
+    ProductAlgebra,
+    Tiles,
+    Where,
+    product_model,
+)
 from fragmenta.shared.descriptor import MAJORS
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.wgmma_operands import Located
@@ -78,12 +84,11 @@ class GroupProducts:
     """The second values of the ``wgmma`` of a launch."""
 
     def __init__(
-        self, target: str, algebra: Algebra, twins: Mapping[int, int], data: int = 0
+        self, target: str, algebra: ProductAlgebra, twins: Mapping[int, Sequence[int]]
     ) -> None:
+        """``twins`` says where the planes of a register are, by where it is."""
         self._target, self._algebra, self._twins = target, algebra, twins
         self._forms: dict[Located, _Form] = {}
-        self.data = data
-        """The address of the algebra's memory."""
 
     def multiply(
         self,
@@ -91,8 +96,7 @@ class GroupProducts:
         warps: Sequence[Warp],
         shared: NDArray[np.uint8],
         shadows: Sequence[NDArray[np.uint8]],
-        chain: int = 0,
-        data: int | None = None,
+        where: Where = Where(),
     ) -> int:
         """Make the second values of D of a product that all warps have issued.
 
@@ -114,9 +118,7 @@ class GroupProducts:
             np.array([each.ctypes.data for each in shadows], np.int64),
             selectors,
             form.work,
-            self.data if data is None else data,
-            work.site,
-            chain,
+            *where,
         )
 
     def _made(self, located: Located) -> _Form:
@@ -127,14 +129,18 @@ class GroupProducts:
             if each.offset < 0:
                 pairs.append((-1, each.constant))
             else:
-                pairs.append((each.offset, self._twins.get(each.offset, -1)))
-        pairs += [(each, self._twins.get(each, -1)) for each in located.d]
+                pairs.append((each.offset, self._first(each.offset)))
+        pairs += [(each, self._first(each)) for each in located.d]
         table = np.array(pairs, np.int64).reshape(-1)
         return _Form(call, table, np.zeros(_room(how), np.uint64))
 
+    def _first(self, place: int) -> int:
+        """Where plane 0 of a register is; -1 if it has none."""
+        return self._twins.get(place, (-1,))[0]
+
 
 def _product(
-    op: Instruction, target: str, algebra: Algebra, ways: Ways
+    op: Instruction, target: str, algebra: ProductAlgebra, ways: Ways
 ) -> Product:
     negated = (ways.imm_scale_a == -1, ways.imm_scale_b == -1)
     return Product(op, product_model(op, target), algebra.planes, negated, algebra.most)
@@ -153,7 +159,7 @@ def _room(how: Product) -> int:
 
 @once
 def group_product(
-    op: Instruction, target: str, algebra: Algebra, ways: Ways
+    op: Instruction, target: str, algebra: ProductAlgebra, ways: Ways
 ) -> Traced:
     """The function of an instruction with its immediates, for an algebra."""
     how = _product(op, target, algebra, ways)
@@ -167,9 +173,7 @@ def group_product(
         "shadows": pointer(I64),
         "selectors": pointer(I64),
         "work": pointer(I64),
-        "data": I64,
-        "site": I64,
-        "chain": I64,
+        **dict.fromkeys(Where._fields, I64),
     }
     trace = partial(_trace, how, algebra, ways)
     name = f"{algebra.name}_group_product"
@@ -204,7 +208,7 @@ class _Parts(NamedTuple):
 
 def _trace(
     how: Product,
-    algebra: Algebra,
+    algebra: ProductAlgebra,
     ways: Ways,
     code: Code,
     warps: Memory,

@@ -7,7 +7,7 @@ hands it the operands of ``mma``, ``mma.sp``, ``wmma.mma``, ``wgmma``, ``wgmma.s
 ``tcgen05.mma`` as matrices, with their second values, and puts the second values of D
 back into the planes.
 
-An algebra writes its code once, for all of these instructions (:class:`Algebra`)::
+An algebra writes its code once, for all of these instructions (:class:`ProductAlgebra`)::
 
     class Sums:
         name, planes, most = "sums", 4, 2
@@ -161,10 +161,14 @@ class Tiles(NamedTuple):
     site: Value
     """The number of the instruction in the kernel."""
     chain: Value
-    """Which accumulator it is among those of the context: see ``chain_of``."""
+    """Which accumulator it is, among those of all warps of the context."""
+    block: Value
+    """The number of the block in the grid."""
+    warp: Value
+    """The number of the warp in the block; of ``wgmma``, of the first of four."""
 
 
-class Algebra(Protocol):
+class ProductAlgebra(Protocol):
     """What second values mean in products."""
 
     @property
@@ -297,34 +301,45 @@ def separated(
 # ── matrices in arrays ──────────────────────────────────────────────────────
 
 _ARRAYS = ("a", "b", "c", "d", "index", "scale_a", "scale_b", "a2", "b2", "c2", "d2")
+_NUMBERS = ("data", "site", "chain", "block", "warp")
+
+
+class Where(NamedTuple):
+    """The last fields of :class:`Tiles`, as numbers."""
+
+    data: int = 0
+    site: int = 0
+    chain: int = 0
+    block: int = 0
+    warp: int = 0
 
 
 @once
 def _matrix_function(
-    op: Instruction, target: str, algebra: Algebra, negated: tuple[bool, bool]
+    op: Instruction, target: str, algebra: ProductAlgebra, negated: tuple[bool, bool]
 ) -> Traced:
     how = Product(op, product_model(op, target), algebra.planes, negated, algebra.most)
     kinds = {**dict.fromkeys("abcd", how.raw), "index": I32}
     kinds |= {"scale_a": I8, "scale_b": I8}
     kinds |= dict.fromkeys(("a2", "b2", "c2", "d2"), I64)
     parameters: dict[str, object] = {name: pointer(kinds[name]) for name in _ARRAYS}
-    parameters |= dict.fromkeys(("has", "data", "site", "chain"), I64)
+    parameters |= dict.fromkeys(("has", *_NUMBERS), I64)
     trace = partial(_trace_matrices, how, algebra)
     name = f"{algebra.name}_product"
     return Traced(name, parameters, trace, returns=I32)  # type: ignore[arg-type]
 
 
 def _trace_matrices(
-    how: Product, algebra: Algebra, code: Code, *given: Memory | Value
+    how: Product, algebra: ProductAlgebra, code: Code, *given: Memory | Value
 ) -> Value:
     memories = dict(zip(_ARRAYS, given, strict=False))
-    has, data, site, chain = given[len(_ARRAYS) :]
+    has, *numbers = given[len(_ARRAYS) :]
     if not how.op.sparse:
         memories["index"] = None  # type: ignore[assignment]
     if not how.model.scale:
         memories |= {"scale_a": None, "scale_b": None}  # type: ignore[dict-item]
     flags = [(has & (1 << place)) != 0 for place in range(3)]  # type: ignore[operator]
-    tiles = Tiles(*memories.values(), *flags, data, site, chain)  # type: ignore[arg-type]
+    tiles = Tiles(*memories.values(), *flags, *numbers)  # type: ignore[arg-type]
     return convert(algebra.product(code, how, tiles), I32, signed=False)
 
 
@@ -357,13 +372,11 @@ class Matrices(NamedTuple):
 def on_matrices(
     op: Instruction,
     target: str,
-    algebra: Algebra,
+    algebra: ProductAlgebra,
     given: Matrices,
     *,
     negated: tuple[bool, bool] = (False, False),
-    data: int = 0,
-    site: int = 0,
-    chain: int = 0,
+    where: Where = Where(),
 ) -> NDArray[np.uint64] | None:
     """The second values of D, (words, m, n), as an algebra computes them.
 
@@ -397,7 +410,7 @@ def on_matrices(
     count = how.words("d")
     arrays["d2"] = np.zeros((count, how.sizes["d"]), np.uint64)
     ordered = [arrays[name] for name in _ARRAYS]
-    if not function(*ordered, has, data, site, chain):
+    if not function(*ordered, has, *where):
         return None
     m, n = given.c.shape
     made = arrays["d2"].reshape(count, n // LANES, m, LANES)

@@ -6,7 +6,7 @@ call of :func:`warp_product`, which is in the table of functions of the launch::
 
     int32 f(uint32 *warp, const int64 *table, const uint32 *d, const uint32 *a,
             const uint32 *b, const uint32 *c, const uint32 *extra,
-            const int64 *selectors, int64 data, int64 site)
+            const int64 *selectors, int64 data, int64 site, int64 block)
 
 The table begins with two numbers: which accumulator it is, and how many a warp has.  Then
 come the places in the warp of plane 0 of each register of A, B, C and D; -1 if a register
@@ -38,7 +38,7 @@ from fragmenta.planes.gathering import (
     scales_of,
     scatter,
 )
-from fragmenta.planes.products import Algebra, Product, Tiles, product_model
+from fragmenta.planes.products import Product, ProductAlgebra, Tiles, product_model
 from fragmenta.ptx.module import Instruction, Operand, Register, Vector
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt import layout, warps
@@ -63,19 +63,21 @@ def write_product(
     planes: int,
     second: Callable[[Register], Written | None],
     data: str,
+    number: int,
     chain: tuple[int, int] = (0, 1),
 ) -> None:
     """Write the code that makes the second values of D, after the instruction.
 
     ``algebra`` is its name in the table of algebras of a launch.  ``second`` says where
-    plane 0 of a register is, ``data`` is a pointer to the algebra's memory.  ``chain``
-    is the number of the accumulator, and how many there are in a warp.
+    plane 0 of a register is, ``data`` is a pointer to the algebra's memory, ``number``
+    that of the instruction.  ``chain`` is the number of the accumulator, and how many
+    there are in a warp.
     """
     op = operation(instruction)
     key = (str(op), writer.target, algebra, str(planes))
     if key not in writer.functions:
         writer.functions.append(key)
-    number = writer.functions.index(key)
+    function = writer.functions.index(key)
     given = dict(zip(("d", "a", "b", "c"), instruction.operands, strict=False))
     table = [*chain]
     for name in NAMES:
@@ -84,10 +86,11 @@ def write_product(
     writer.call(
         CALL,
         *("ptr %warp", "ptr %constants", "ptr %stage", "ptr %functions"),
-        f"i64 {number}",
+        "ptr %block",
+        f"i64 {function}",
         f"i64 {writer.data(content)}",
         f"ptr {data}",
-        f"i64 {writer.site()}",
+        f"i64 {number}",
     )
 
 
@@ -107,6 +110,7 @@ def _call(
     constants: Raw,
     stage: Raw,
     functions: Raw,
+    block: Raw,
     number: Value,
     table: Value,
     data: Raw,
@@ -116,21 +120,23 @@ def _call(
     b = code.builder
     names = ("d", "a", "b", "c", "extra", "selectors")
     pointers = [POINTER] * (2 + len(names))
-    kind = ir.FunctionType(I32, [*pointers, I64, I64]).as_pointer()
+    kind = ir.FunctionType(I32, [*pointers, I64, I64, I64]).as_pointer()
     place = b.gep(b.bitcast(functions, kind.as_pointer()), [number.raw])
     given = [warps.place(code, stage, STAGE[name]) for name in names]
     there = b.gep(constants, [table.raw])
-    b.call(b.load(place), [warp, there, *given, b.ptrtoint(data, I64), site.raw])
+    index = field(code, block, layout.BLOCK_INDEX, I64)[0]
+    last = [b.ptrtoint(data, I64), site.raw, index.raw]
+    b.call(b.load(place), [warp, there, *given, *last])
 
 
-CALL = routine("plane product", _call, [P, P, P, P, I64, I64, P, I64], None)
+CALL = routine("plane product", _call, [P, P, P, P, P, I64, I64, P, I64], None)
 
 
 # ── what is called ──────────────────────────────────────────────────────────
 
 
 @once
-def warp_product(op: Op, target: str, algebra: Algebra) -> Traced:
+def warp_product(op: Op, target: str, algebra: ProductAlgebra) -> Traced:
     """The function of an instruction on a target, for an algebra."""
     how = Product(op, product_model(op, target), algebra.planes, most=algebra.most)
     parameters = {
@@ -139,8 +145,7 @@ def warp_product(op: Op, target: str, algebra: Algebra) -> Traced:
         **dict.fromkeys(("d", "a", "b", "c"), pointer(how.raw)),
         "extra": pointer(I32),
         "selectors": pointer(I64),
-        "data": I64,
-        "site": I64,
+        **dict.fromkeys(("data", "site", "block"), I64),
     }
     trace = partial(_trace, how, algebra)
     name = f"{algebra.name}_warp_product"
@@ -149,7 +154,7 @@ def warp_product(op: Op, target: str, algebra: Algebra) -> Traced:
 
 def _trace(
     how: Product,
-    algebra: Algebra,
+    algebra: ProductAlgebra,
     code: Code,
     warp: Memory,
     table: Memory,
@@ -161,6 +166,7 @@ def _trace(
     selectors: Memory,
     data: Value,
     site: Value,
+    block: Value,
 ) -> Value:
     op, model = how.op, how.model
     chosen = {name: selectors[place] for place, name in enumerate(SELECTORS)}
@@ -192,6 +198,8 @@ def _trace(
         data,
         site,
         number * table[1] + table[0],
+        block,
+        number,
     )
     made = convert(algebra.product(code, how, tiles), I32, signed=False)
     registers.scattered(seconds["d"], made != 0)

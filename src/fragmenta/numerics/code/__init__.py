@@ -1,0 +1,1 @@
+"""Compiled code that computes nearly exact values, and counts what is lost."""
