@@ -50,6 +50,7 @@ ROOMS = [
     "simt",
     "units",
     "counters",
+    "planes",
     "races",
     "orders",
     "launch",

@@ -58,7 +58,7 @@ def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Machine.port
 
     def port(machine: Machine, cluster: Any) -> Any:
-        if Mode(*machine.launch.compiled.mode).defined:  # it needs its shadows
+        if Mode.of(machine.launch.compiled.mode).defined:  # it needs its shadows
             return before(machine, cluster)
         return Watching(machine.launch.compiled.dirty)
 

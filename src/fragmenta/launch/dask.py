@@ -146,7 +146,7 @@ class Spread:
         self, launch: Launch, segments: list[Segment], found: Conflicts
     ) -> set[int]:
         """The portions to run here; without an observer, they are refused."""
-        mode = Mode(*launch.compiled.mode)
+        mode = Mode.of(launch.compiled.mode)
         if found.first is not None and not (mode.watch or mode.defined):
             raise order_fault(segments[found.first.segment], found.first)
         return found.members
@@ -200,7 +200,7 @@ class Spread:
             self._counts += launch.counts
 
     def _recipe(self, launch: Launch) -> Recipe:
-        machine, mode = launch.machine, Mode(*launch.compiled.mode)
+        machine, mode = launch.machine, Mode.of(launch.compiled.mode)
         watching = None if machine is None else machine.watching
         kept = self.source.variables_of(launch.compiled).segments
         return {
@@ -289,7 +289,7 @@ def _reads(
     launch: Launch, segments: list[Segment]
 ) -> tuple[list[NDArray[np.uint8]], bool]:
     """Which bytes of each segment were read, and :attr:`Portion.compared`."""
-    if not Mode(*launch.compiled.mode).watch:
+    if not Mode.of(launch.compiled.mode).watch:
         return [], False
     from fragmenta.races.launch_watch import LaunchWatch
 

@@ -23,6 +23,7 @@ from fragmenta.launch.listening import told
 from fragmenta.launch.options import (
     Options,
     Watch,
+    check_algebra,
     check_cluster,
     check_cooperative,
     check_dynamic,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
     from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
+    from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
 
 
@@ -105,6 +107,7 @@ class Kernel:
         watch: bool | str | Watch = True,
         orders: str | int | None = None,
         counters: bool = False,
+        algebra: Algebra | None = None,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
         progress: Progress = ignore_progress,
@@ -147,6 +150,9 @@ class Kernel:
         Nsight Compute: sectors of global memory, passes of shared memory, products of
         Tensor Core instructions, instructions of warps and threads.
 
+        An ``algebra`` of :mod:`fragmenta.planes` follows second values beside all
+        registers and memory; then the launch is not watched for races.
+
         >>> import numpy as np
         >>> from fragmenta import ptx
         >>> kernel = ptx.parse('''
@@ -176,6 +182,7 @@ class Kernel:
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract, counters=counters)
+        check_algebra(algebra, client)
         how = check_watch(watch)
         several = check_schedules(schedule)
         states = check_orders(orders, how, client)
@@ -195,7 +202,7 @@ class Kernel:
         }
         given = arguments if isinstance(arguments, Received) else as_list(arguments)
         progress(0)
-        start, watched = time.perf_counter(), how is not None
+        start, watched = time.perf_counter(), how is not None and algebra is None
         reports = how is not None and how.problems == "report"
         if how is not None and not reports:
             self._refuse_errors(where)
@@ -219,6 +226,7 @@ class Kernel:
                 raced=raced,
                 goes_on=reports,
                 counted=counters and plain,
+                algebra=algebra if plain else None,
                 names=self.names,
                 language=self.language,
                 meter=meter,

@@ -37,6 +37,7 @@ from fragmenta.units.schedule import Given, Plan
 
 if TYPE_CHECKING:
     from fragmenta.counters.tally import Tally
+    from fragmenta.planes.algebra import Algebra
 
 TURN = 2000
 """How often a warp may jump back before another has its turn."""
@@ -110,14 +111,14 @@ class Launch:
         from fragmenta.units import registry
 
         assert registry
-        if Mode(*self.compiled.mode).recorded:  # it registers events of its own
+        if Mode.of(self.compiled.mode).recorded:  # it registers events of its own
             from fragmenta.races.recording import recorder
 
             assert recorder
         self.machine = Machine(self, schedule, Problems(), strict)
         self.machine.goes_on = self.goes_on
         self.recording = Recording(self.machine.schedule.plan)
-        mode = Mode(*self.compiled.mode)
+        mode = Mode.of(self.compiled.mode)
         if mode.recorded:
             from fragmenta.races.recording.recorder import OrdersWatch
 
@@ -130,6 +131,14 @@ class Launch:
             from fragmenta.races.definedness_watch import DefinedWatch
 
             self.machine.watching = DefinedWatch(self.machine, seed)
+
+    def follow(self, algebra: Algebra) -> None:
+        """Follow second values; the code was made for this algebra."""
+        from fragmenta.planes.memory import PlaneWatch
+
+        assert self.machine is not None
+        self.saved *= 1 + algebra.planes  # planes of registers are saved, too
+        self.machine.watching = PlaneWatch(self.machine, algebra)
 
     @property
     def kept(self) -> Launched:

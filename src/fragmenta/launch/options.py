@@ -214,6 +214,18 @@ MOST_STATES = 1_000_000
 """States of an exploration of all orders, unless the user gives another number."""
 
 
+def check_algebra(algebra: object, client: object) -> None:
+    """Refuse second values on several machines.
+
+    >>> check_algebra(None, "a client")
+    """
+    if algebra is not None and client is not None:
+        raise BadCall(
+            "second values are followed on one machine; the workers of a Dask cluster "
+            "cannot; launch without client="
+        )
+
+
 def check_orders(
     orders: str | int | None, watch: Watch | None, client: object
 ) -> int | None:

@@ -33,6 +33,7 @@ from fragmenta.units.schedule import EAGER, Given, read
 
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
+    from fragmenta.planes.algebra import Algebra
 
 
 class Origin(NamedTuple):
@@ -117,20 +118,22 @@ class Source:
         name: str,
         target: str,
         contract: bool,
-        mode: tuple[bool, ...] = (),
+        mode: tuple[int, ...] = (),
         meter: Meter | None = None,
+        algebra: Algebra | None = None,
     ) -> Compiled:
         """The machine code of a kernel; ``mode`` are the fields of a ``Mode``."""
         measure = (meter or default_meter()).code
-        key = (name, target, contract, *mode)
+        about = "" if algebra is None else f" {algebra.key}"
+        key = (name, target, contract, *mode, about)
         with self._lock:
             if key not in self._compiled:
                 self._compiled[key] = compiled(
                     partial(self.changed, contract),
                     self.module.text,
-                    (name, target, self._about(contract)),
+                    (name, target, self._about(contract) + about),
                     mode,
-                    partial(_probes, mode),
+                    partial(_probes, mode, algebra),
                     measure,
                 )
             return self._compiled[key]
@@ -180,6 +183,7 @@ class Source:
         raced: bool = False,
         goes_on: bool = False,
         counted: bool = False,
+        algebra: Algebra | None = None,
         meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
@@ -188,7 +192,7 @@ class Source:
         ``recorded``, what synchronises is recorded.  With ``raced``, loads ask whether
         what they read is undefined.  With ``goes_on``, the launch goes on after
         mistakes that hardware survives.  With ``counted``, memory traffic and lanes
-        are counted.
+        are counted.  With an ``algebra``, second values are followed.
         """
         # A file that is only read or checked does not need it.
         from fragmenta.launch.launch import Launch
@@ -201,7 +205,9 @@ class Source:
         mode = Mode(
             watch, clustered, late, follows, plan.stepped, recorded, raced, counted
         )
-        ready = self.compiled(name, target, contract, mode, meter)
+        if algebra is not None:
+            mode = mode._replace(planes=algebra.planes)
+        ready = self.compiled(name, target, contract, mode, meter, algebra)
         if self.before_running is not None:
             self.before_running()
         check_shared(ready.shared - SHARED_START, shared, target)
@@ -224,14 +230,20 @@ class Source:
         launch.target, launch.language = target, language
         if counted:
             launch.count()
-        if ready.events or clustered or watch or plan.stepped or defined is not None:
+        observed = watch or mode.shadows > 0
+        if ready.events or clustered or observed or plan.stepped:
             launch.attach_machine(schedule, strict, defined or 0)
+        if algebra is not None:
+            launch.follow(algebra)
         return launch
 
 
-def _probes(mode: tuple[bool, ...]) -> Probes:
+def _probes(mode: tuple[int, ...], algebra: Algebra | None = None) -> Probes:
     """The instruments of a mode; without one, none of them is imported."""
-    wanted, every = Mode(*mode), []
+    wanted = Mode.of(mode)
+    every: list[Probes] = []
+    if algebra is not None:
+        every.append(algebra.probes())
     if wanted.watch or wanted.defined:
         from fragmenta.races.probes.instruments import probes
 

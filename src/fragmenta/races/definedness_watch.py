@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
+from fragmenta.planes.memory import unseen
 from fragmenta.ptx import rules
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.windows import GLOBAL, NEAR
@@ -41,7 +42,6 @@ from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event, Operand
-from fragmenta.units.fast import layout as fast
 from fragmenta.units.findings import Problems
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Cluster, Machine, Warp
@@ -57,32 +57,6 @@ from fragmenta.units.work import Copy, Range, Work
 def _renew() -> int:
     """The address of what a block begins with; loaded once."""
     return Loaded([undefined_bits.RENEW]).address(undefined_bits.RENEW)
-
-
-@once
-def _quiet() -> int:
-    """The address of what answers calls that change no shadow; loaded once."""
-    # Tracing takes a while to import.
-    from fragmenta.races.shadow.observing import QUIET
-
-    return Loaded([QUIET]).address(QUIET)
-
-
-UNSEEN = (
-    fast.PORT_USED,
-    fast.PORT_RELEASE,
-    fast.PORT_ACQUIRE,
-    fast.PORT_STALL,
-    fast.PORT_PHASE,
-    fast.PORT_ARRIVE,
-    fast.PORT_PASS,
-    fast.PORT_PROXY,
-    fast.PORT_MOVED,
-    fast.PORT_TENSOR_FENCE,
-    fast.PORT_ACQUIRE_MAP,
-    fast.PORT_INIT_FENCE,
-)
-"""What changes no shadow: instructions that need only these are not Python's."""
 
 
 class Raced(Protocol):
@@ -115,7 +89,7 @@ class DefinedWatch:
         """Which loads race, if what they read is undefined."""
         self.left: tuple[int, ...] = ()
         """Checksums of what it left in its arrays; none if it came to no end."""
-        self.twins = dict(self.launch.compiled.shadows)
+        self.twins = {at: of for at, of, *_ in self.launch.compiled.shadows}
         """Where the shadow of a register is, by where the register is."""
         self._copied: list[tuple[tuple[str, int, int, int], NDArray[np.int64]]] = []
         """Undefined bytes that copies stored: by whom, and their addresses."""
@@ -343,7 +317,7 @@ class DefinedObserver(Port):
 
     def __init__(self, watch: DefinedWatch, cluster: Cluster) -> None:
         self.watch = watch
-        self.functions = dict.fromkeys(UNSEEN, _quiet())
+        self.functions = unseen()
         self.shadows = [Shadow(watch, each) for each in cluster.contexts]
         for rank, each in enumerate(self.shadows):
             each.join(self.shadows, rank)

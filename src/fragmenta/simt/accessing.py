@@ -20,7 +20,6 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import (
-    SHADOW,
     Writer,
     Written,
     address_of,
@@ -174,7 +173,7 @@ def _transfer(
 
 def _shadowed(writer: Writer) -> list[str]:
     """A word for events of code that follows undefined bits."""
-    return ["shadow"] if writer.memory == SHADOW else []
+    return [] if writer.plane is None else ["shadow"]
 
 
 def past_the_end(
@@ -221,8 +220,10 @@ def _parameter(
 
 def _words(writer: Writer) -> dict[str, int]:
     """Where the parameters of calls are, or their shadows."""
-    unit = writer.unit
-    return unit.shadow_words if writer.memory == SHADOW else unit.words
+    unit, plane = writer.unit, writer.plane
+    if plane is None:
+        return unit.words
+    return {name: places[plane] for name, places in unit.shadow_words.items()}
 
 
 def _store_parameter(

@@ -32,7 +32,7 @@ from fragmenta.simt import layout, warps
 from fragmenta.simt.control import all_to, name_of, return_addresses, skip_excluded
 from fragmenta.simt.emitter import (
     MEMORY,
-    SHADOW,
+    SHADOWS,
     Writer,
     handles,
     immediate_bits,
@@ -263,8 +263,10 @@ def _to_local(
     offset = 0
     for bits, source in pieces:
         data = [(MEMORY, writer.at("%warp", source))]
-        if writer.mode.defined:
-            data.append((SHADOW, _shadow(writer, bits, source)))
+        data += [
+            (SHADOWS[plane], _shadow(writer, bits, source, plane))
+            for plane in range(writer.mode.shadows)
+        ]
         for memory, value in data:
             failed = writer.call(
                 store(Access("local", bits, bits)),
@@ -280,20 +282,25 @@ def _to_local(
         offset += bits // 8
 
 
-def _kept(unit: PlacedFunction) -> list[tuple[int, int]]:
-    """What a call saves of a function: the bits and the place of each register."""
+def _kept(writer: Writer, unit: PlacedFunction) -> list[tuple[int, int]]:
+    """What a call saves of a function: the bits and the place of each register.
+
+    Their shadows are saved, too.
+    """
     found = [(1, unit.carry), (32, unit.frame_register)]
     for register in unit.function.registers:
         found += _register_pieces(unit, register)
     for name, first in unit.words.items():
         if not any(first == place for _, place in found):
             found += _pieces(unit, name)
-    return found
+    known = writer.program.shadows
+    shadows = [(bits, at) for bits, place in found for at in known.get(place, ())]
+    return found + shadows
 
 
 def _save(writer: Writer, unit: PlacedFunction, lanes: str) -> None:
     """Save the registers of a function that may be active already."""
-    for bits, place in _kept(unit):
+    for bits, place in _kept(writer, unit):
         failed = writer.call(
             PUSH[bits],
             "ptr %warp",
@@ -320,18 +327,18 @@ def _save(writer: Writer, unit: PlacedFunction, lanes: str) -> None:
 def _copy(writer: Writer, bits: int, goal: int, source: int | str, lanes: str) -> None:
     """Copy a register or a constant; its shadow goes with it."""
     pairs = [(goal, source if isinstance(source, str) else writer.at("%warp", source))]
-    if goal in writer.program.shadows:
-        pairs.append((writer.program.shadows[goal], _shadow(writer, bits, source)))
+    for plane, shadow in enumerate(writer.program.shadows.get(goal, ())):
+        pairs.append((shadow, _shadow(writer, bits, source, plane)))
     for place, value in pairs:
         to = writer.at("%warp", place)
         writer.call(COPY[bits], f"ptr {to}", f"ptr {value}", f"i32 {lanes}")
 
 
-def _shadow(writer: Writer, bits: int, source: int | str) -> str:
-    """Where the shadow of a register is; zeros if it is always defined."""
+def _shadow(writer: Writer, bits: int, source: int | str, plane: int) -> str:
+    """Where a shadow of a register is; zeros if it has none."""
     found = writer.program.shadows.get(source) if isinstance(source, int) else None
     if found is not None:
-        return writer.at("%warp", found)
+        return writer.at("%warp", found[plane])
     return writer.address(writer.constant(bits, 0))
 
 
@@ -417,7 +424,7 @@ def _come_back(
     for place, (bits, _, source) in zip(places, moves, strict=True):
         _copy(writer, bits, place, source, lanes)
     writer.call(LEAVE_FRAME, "ptr %warp", f"i32 {unit.frame}", f"i32 {lanes}")
-    for bits, place in reversed(_kept(unit)):
+    for bits, place in reversed(_kept(writer, unit)):
         where = f"ptr {writer.at('%warp', place)}"
         writer.call(POP[bits], "ptr %warp", "ptr %block", where, f"i32 {lanes}")
     for place, (bits, goal, _) in zip(places, moves, strict=True):
@@ -446,8 +453,8 @@ def _host(
             f"{_counts(sizes[0])}"
         )
     for bits, place in found[0] if given else ():  # what the host returns is defined
-        if place in writer.program.shadows:
-            to = writer.at("%warp", writer.program.shadows[place])
+        for shadow in writer.program.shadows.get(place, ()):
+            to = writer.at("%warp", shadow)
             nothing = writer.address(writer.constant(bits, 0))
             writer.call(
                 COPY[bits], f"ptr {to}", f"ptr {nothing}", f"i32 {writer.lanes()}"

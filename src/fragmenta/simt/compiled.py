@@ -12,7 +12,7 @@ import json
 import mmap
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,18 +69,22 @@ class Compiled:
     """Whether it prints; then blocks run one after the other, as does their text."""
     events: list[list[Any]]
     """Instructions that are carried out in Python: site, words, operands."""
-    mode: list[bool]
+    mode: list[int]
     """What it was compiled for; see :class:`~fragmenta.simt.mode.Mode`."""
     dirty: int = 0
     """Where a warp has two bytes for each register; 0 if it has none."""
     poisoned: tuple[int, ...] = (0, 0)
     """The place and the bytes of register shadows that begin undefined."""
-    shadows: tuple[tuple[int, int], ...] = ()
-    """The place of each register or word with a shadow, and that of its shadow."""
+    shadows: tuple[tuple[int, ...], ...] = ()
+    """The place of each register or word with shadows, and those of its shadows."""
     undefined: tuple[tuple[int, ...], ...] = ()
     """The places of registers that begin undefined, and their bytes."""
     doubtful: bool = False
     """Whether a register may be used before it is written."""
+    followed: tuple[tuple[str, int], ...] = ()
+    """Function and index of the instructions beside which second values go."""
+    remembered: dict[str, Any] = field(default_factory=dict)
+    """What else the instrument of second values knows of the code."""
 
     partial: Callable[[], list[library.Object]] = list
     """Makes the code for a part of the lanes, and the routines that it calls."""
@@ -265,7 +269,7 @@ def compiled(
     module: Callable[[], Module],
     text: str,
     chosen: tuple[str, str, str],
-    mode: tuple[bool, ...] = (),
+    mode: tuple[int, ...] = (),
     probes: Callable[[], Probes] = Probes,
     measure: Callable[[int], None] = lambda _: None,
 ) -> Compiled:

@@ -57,14 +57,15 @@ def make(
     module: Module,
     name: str,
     target: str,
-    mode: tuple[bool, ...] = (),
+    mode: tuple[int, ...] = (),
     probes: Probes = NOTHING,
     measure: Callable[[int], None] = lambda _: None,
 ) -> Made:
     """Compile a kernel."""
-    parts = program(module, name, Mode(*mode).stepped)
+    of = Mode.of(mode)
+    parts = program(module, name, of.stepped)
     admit(module, [unit.function for unit in parts.units.values()])
-    writer = Writer(parts, target, Mode(*mode), probes, measure)
+    writer = Writer(parts, target, of, probes, measure)
     text, rest = write(writer)
     code = compiler.object_code(text, optimise=0)
     whole, some = (list(each.routines.values()) for each in writer.sections.values())

@@ -8,7 +8,8 @@ Nearly every instruction is the call of a routine.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fragmenta.errors import BadOperands, Error
@@ -64,8 +65,25 @@ HANDLERS: dict[str, Handler] = {}
 """The functions that write opcodes which do more than compute in each lane."""
 MEMORY = ("ptr %warp", "ptr %block")
 """The first arguments of an access routine: whose memory it accesses."""
-SHADOW = ("ptr %shadow_warp", "ptr %shadow")
-"""The same for shadows of memory."""
+MOST_PLANES = 16
+"""How many shadows a register and a memory may have."""
+
+
+def shadow_names(plane: int) -> tuple[str, str]:
+    """The pointers to the shadow of a warp and of its block in a plane.
+
+    >>> shadow_names(0), shadow_names(2)
+    (('%shadow_warp', '%shadow'), ('%shadow_warp2', '%shadow2'))
+    """
+    number = str(plane) if plane else ""
+    return f"%shadow_warp{number}", f"%shadow{number}"
+
+
+SHADOWS = tuple(
+    (f"ptr {warp}", f"ptr {block}")
+    for warp, block in map(shadow_names, range(MOST_PLANES))
+)
+"""What ``MEMORY`` is for the shadows of memory, in each plane."""
 
 
 def handles(*opcodes: str) -> Callable[[Handler], Handler]:
@@ -190,13 +208,25 @@ class Writer:
         self.mask = ""
         """The lanes of the present instruction; nothing if they are all."""
         self.memory = MEMORY
-        """Whose memory the present accesses are about: ``MEMORY`` or ``SHADOW``."""
+        """Whose memory accesses are about: ``MEMORY`` or one of ``SHADOWS``."""
+        self.plane: int | None = None
+        """The plane of the shadows that accesses are about; None for the memory."""
 
     def begin(self, block: CodeBlock, version: str) -> None:
         """Begin a code block in one version."""
         self.block, self.version, self.unit = block, version, block.unit
         self.lines, self.routines, self.declared = self.sections[version]
         self.label(f"{version}{block.number}")
+
+    @contextmanager
+    def in_plane(self, plane: int) -> Iterator[None]:
+        """Write accesses of the shadows of memory in a plane; no probe sees them."""
+        probes, self.probes = self.probes, NOTHING
+        self.memory, self.plane = SHADOWS[plane], plane
+        try:
+            yield
+        finally:
+            self.memory, self.plane, self.probes = MEMORY, None, probes
 
     # ── text ────────────────────────────────────────────────────────────────
 
@@ -580,7 +610,7 @@ class Writer:
 
         If that is an access of a shadow, the access itself fails, too.
         """
-        if self.memory == SHADOW:
+        if self.plane is not None:
             return
         on = self.new_label()
         bad = self.value(f"icmp ne i32 {failed}, 0")
@@ -629,6 +659,8 @@ class Writer:
             self.if_any(lambda: handler(self, instruction))
         else:
             handler(self, instruction)
+        if instruction.opcode not in JUMPS:
+            self.probes.after(self, instruction)
 
     def if_any(self, write: Callable[[], None]) -> None:
         """Write code that runs only if a lane takes part."""

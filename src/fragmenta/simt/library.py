@@ -85,6 +85,7 @@ COMPILING = (
     "simt",
     "units/fast",
     "counters/code",
+    "planes/code",
     "races/shadow",
     "races/probes",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -24,6 +25,24 @@ class Mode(NamedTuple):
     """Whether what racy loads read is undefined, where undefined bits are followed."""
     counted: bool = False
     """Whether memory traffic, lanes and branches are counted."""
+    planes: int = 0
+    """How many planes of second values go beside registers and memory."""
+
+    @classmethod
+    def of(cls, fields: Sequence[int]) -> Mode:
+        """The mode with these fields, as they are kept on disk.
+
+        >>> Mode.of(list(Mode(watch=True, planes=4))).planes
+        4
+        """
+        flags = len(cls._fields) - 1
+        made = cls(*map(bool, fields[:flags]))
+        return made._replace(planes=sum(fields[flags:]))
+
+    @property
+    def shadows(self) -> int:
+        """How many shadows each register and each memory has."""
+        return 1 if self.defined else self.planes
 
     @property
     def probed(self) -> bool:

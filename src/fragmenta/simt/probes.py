@@ -31,6 +31,9 @@ class Probes:
     def before(self, writer: Writer, instruction: Instruction) -> None:
         """Before any instruction."""
 
+    def after(self, writer: Writer, instruction: Instruction) -> None:
+        """After any instruction that does not jump."""
+
     def access(
         self,
         writer: Writer,

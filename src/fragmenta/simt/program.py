@@ -115,8 +115,8 @@ class PlacedFunction:
     """The number of the code block that begins with an instruction, by its index."""
     carry: int = 0
     frame_register: int = 0
-    shadow_words: dict[str, int] = field(default_factory=dict)
-    """Where the shadow of each of ``words`` is, if undefined bits are followed."""
+    shadow_words: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Where the shadows of each of ``words`` are, plane by plane."""
 
     @property
     def entry(self) -> int:
@@ -155,8 +155,9 @@ class Program:
     """The address of each variable that is used, and of each kernel parameter."""
     dirty: int = 0
     """Where a warp has two bytes for each register; 0 if it has none."""
-    shadows: dict[int, int] = field(default_factory=dict)
-    """Where the shadow of a register or a word is, by where that is in a warp."""
+    shadows: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Where the shadows of a register or a word are, plane by plane, by where that
+    is in a warp."""
 
 
 def registers_of(function: Function) -> Iterator[tuple[Register, int]]:

@@ -11,6 +11,7 @@ This code is slow.  A launch is run with it only after something undefined was r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -45,8 +46,6 @@ from fragmenta.simt import layout
 from fragmenta.simt.accessing import element_type, space_of
 from fragmenta.simt.emitter import (
     HANDLERS,
-    MEMORY,
-    SHADOW,
     Writer,
     Written,
     address_of,
@@ -155,16 +154,16 @@ def _place_twin(program: Program, unit: PlacedFunction, number: int) -> None:
     register = unit.function.registers[number]
     twin = _place(program, unit, replace(register, name=f"{register.name}'"))
     _TWINS.setdefault(unit, {})[number] = twin
-    program.shadows[unit.registers[number]] = unit.registers[twin.number]
+    program.shadows[unit.registers[number]] = (unit.registers[twin.number],)
 
 
 def _place_words(program: Program, unit: PlacedFunction) -> None:
     """Give the parameters of calls a shadow, word by word."""
     for name, first in unit.words.items():
         variable = unit.function.variables.get(name) or unit.given[name]
-        unit.shadow_words[name] = program.warp_bytes
+        unit.shadow_words[name] = (program.warp_bytes,)
         for word in range(-(-variable.size // 4)):
-            program.shadows[first + 4 * LANES * word] = program.warp_bytes
+            program.shadows[first + 4 * LANES * word] = (program.warp_bytes,)
             program.warp_bytes += 4 * LANES
 
 
@@ -281,16 +280,12 @@ class _Step:
     def execute(self, instruction: Instruction, memory: bool = False) -> None:
         """Write the code of an instruction; its memory may be that of shadows."""
         writer = self.writer
-        if memory:
-            writer.memory = SHADOW
         handler = HANDLERS.get(instruction.opcode)
-        try:
+        with writer.in_plane(0) if memory else nullcontext():
             if handler is None:
                 writer.compute(instruction.mnemonic, *instruction.operands)
             else:
                 handler(writer, instruction)
-        finally:
-            writer.memory = MEMORY
 
     def if_any(self, write: Callable[[], None]) -> None:
         """Write what all lanes do together, if the guard lets any of them."""

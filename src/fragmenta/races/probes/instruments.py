@@ -209,7 +209,7 @@ class DefinednessProbes(Probes):
         """Which registers begin undefined, and where their shadows are."""
         return {
             "poisoned": poisoned(program),
-            "shadows": [list(each) for each in sorted(program.shadows.items())],
+            "shadows": [[at, *of] for at, of in sorted(program.shadows.items())],
             "undefined": undefined_at_first(program),
         }
 

@@ -290,19 +290,3 @@ ROUTINES = {
     units.PORT_PROXY: observing("watch.port.proxy", _proxy),
 }
 """What answers the calls of the port."""
-
-
-def _quiet(
-    code: Code,
-    block: Raw,
-    warp: Raw,
-    event: Raw,
-    lanes: Value,
-    about: Raw,
-    number: Value,
-) -> Value:
-    return code.constant(1, I32)
-
-
-QUIET = routine("watch.port.quiet", _quiet, _GIVEN, I32)
-"""Answers that all is well, for an observer that a call tells nothing."""

@@ -1,0 +1,1 @@
+"""Code that moves second values along: routines, and the instrument that calls them."""

@@ -1,0 +1,208 @@
+"""Which registers of a function are followed: those that second values may go through.
+
+A register is followed if it may hold a second value, and if that may be used.  It may
+hold one if it comes from memory or from a computation with floats, through moves.  One
+is used by computations with floats, by Tensor Cores, and by stores.  So addresses and
+counters are not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fragmenta.planes.code.kinds import FLOATS, floating, transparent
+from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.module import (
+    Address,
+    Function,
+    Group,
+    Instruction,
+    Operand,
+    Register,
+    Symbol,
+)
+from fragmenta.simt.emitter import HANDLERS
+
+COMPUTES = frozenset({"mov", "cvta", "isspacep", "mapa", "getctarank"})
+"""Opcodes with a handler that compute something in each lane."""
+PRODUCTS = frozenset({"mma", "wmma", "wgmma", "tcgen05"})
+LANES = frozenset({"shfl", "movmatrix"})
+"""Opcodes that move values between lanes."""
+LOADS = frozenset({"ld", "ldu", "atom", "ldmatrix"})
+STORES = frozenset({"st", "red", "stmatrix"})
+
+
+class _Use(NamedTuple):
+    """An instruction: what it reads as data, and what it writes."""
+
+    reads: list[int]
+    writes: list[int]
+    moves: bool
+    """Whether second values go through it as they are."""
+
+
+def can_follow(register: Register) -> bool:
+    """Whether a register may have planes: a predicate is no value."""
+    return register.type != "pred"
+
+
+def of_lanes(instruction: Instruction) -> bool:
+    """Whether the results of each lane come from its own operands, not from memory."""
+    opcode = instruction.opcode
+    return opcode in COMPUTES or opcode not in HANDLERS
+
+
+def from_parameter(instruction: Instruction, function: Function) -> bool:
+    """Whether it loads a parameter of a kernel, which is given: it has no planes."""
+    if not any(each.startswith("param") for each in instruction.qualifiers):
+        return False
+    given = () if function.kernel else (*function.parameters, *function.returns)
+    names = {each.name for each in (*given, *function.variables.values())}
+    bases = [each.base for each in instruction.operands if isinstance(each, Address)]
+    return not any(isinstance(e, Symbol) and e.name in names for e in bases)
+
+
+def followed(function: Function, granule: int = 16, whole: bool = False) -> set[int]:
+    """The numbers of the registers of a function that are followed.
+
+    With ``whole``, whole numbers from memory are followed until they become floats.
+
+    >>> from fragmenta.ptx.reading import parse
+    >>> module = parse('''
+    ... .version 8.0
+    ... .target sm_80
+    ... .entry f(.param .u64 a) {
+    ...     .reg .b32 %r<6>;
+    ...     .reg .b64 %rd<4>;
+    ...     ld.param.u64 %rd1, [a];
+    ...     mov.u32 %r1, %tid.x;
+    ...     mul.wide.u32 %rd2, %r1, 4;
+    ...     add.s64 %rd3, %rd1, %rd2;
+    ...     ld.global.u32 %r2, [%rd3];
+    ...     shl.b32 %r3, %r2, 16;
+    ...     add.s32 %r4, %r2, %r1;
+    ...     st.global.u32 [%rd3], %r3;
+    ...     st.global.u32 [%rd3], %r4;
+    ...     ret;
+    ... }''')
+    >>> function = module.functions["f"]
+    >>> sorted(function.registers[n].name for n in followed(function))
+    ['%r2', '%r3']
+    """
+    known = {each.number for each in function.registers if can_follow(each)}
+    flow = _Flow(known, whole)
+    for each in function.instructions:
+        flow.add(each, function, granule)
+    given = _given(function)
+    flow.begin(given)
+    flow.use(given)
+    return flow.solved()
+
+
+def _given(function: Function) -> list[Register]:
+    """The registers that a function is given, or that it returns."""
+    both = (*function.parameters, *function.returns)
+    names = {each.name for each in both if each.space == "reg"}
+    return [each for each in function.registers if names & {each.name, each.vector}]
+
+
+class _Flow:
+    """What may hold second values, and what uses them."""
+
+    def __init__(self, known: set[int], whole: bool) -> None:
+        self.known, self.whole = known, whole
+        self.begun: set[int] = set()
+        """From memory, or from floats."""
+        self.computed: set[int] = set()
+        """From floats, also through computations with whole numbers."""
+        self.used: set[int] = set()
+        """By floats or stores."""
+        self.wanted: set[int] = set()
+        """By floats."""
+        self.uses: list[_Use] = []
+
+    def begin(self, named: Iterable[Register]) -> None:
+        self.begun |= {each.number for each in named} & self.known
+
+    def use(self, named: Iterable[Register]) -> None:
+        self.used |= {each.number for each in named} & self.known
+
+    def add(self, of: Instruction, function: Function, granule: int) -> None:
+        """Add what an instruction makes, uses and moves."""
+        found, opcode = effects(of), of.opcode
+        data = [e for o in of.operands if not isinstance(o, Address) for e in _of(o)]
+        reads = [each for each in found.reads if each in data]
+        if opcode == "call":
+            every = [e for o in of.operands if isinstance(o, Group) for e in _of(o)]
+            self.begin(every)
+            self.use(every)
+        elif opcode in PRODUCTS:
+            self.begin(found.writes)
+            self.use([*reads, *found.writes])  # a sum begins with its old value
+            self.wanted |= {each.number for each in reads}
+        elif opcode == "redux" and floating(of):
+            self._floats(reads, found.writes)
+        elif opcode in LOADS or opcode in STORES:
+            if not from_parameter(of, function):
+                self.begin(found.writes)
+            if FLOATS & set(of.qualifiers):
+                self.computed |= {e.number for e in found.writes} & self.known
+            self.use(reads)
+        elif opcode in LANES or of_lanes(of):
+            self._computes(of, reads, found.writes, granule)
+
+    def _floats(self, reads: list[Register], writes: list[Register]) -> None:
+        self.begin(writes)
+        self.computed |= {each.number for each in writes} & self.known
+        self.use(reads)
+        self.wanted |= {each.number for each in reads} & self.known
+
+    def _computes(
+        self,
+        of: Instruction,
+        reads: list[Register],
+        writes: list[Register],
+        granule: int,
+    ) -> None:
+        if of_lanes(of) and floating(of):
+            self._floats(reads, writes)
+            return
+        moves = of.opcode in LANES or transparent(of, granule)
+        if of.opcode == "shfl":
+            reads = [*registers(of.operands[1:2])]
+        of_it, to = (
+            [e.number for e in each if e.number in self.known]
+            for each in (reads, writes)
+        )
+        self.uses.append(_Use(of_it, to, moves))
+
+    def solved(self) -> set[int]:
+        """The registers that may hold second values which are used."""
+        floats = _closed(self.computed, self.uses, back=False)
+        # Whole numbers that are computed from floats are followed until they are used.
+        wanted = _closed(self.wanted, self.uses, back=True) if self.whole else set()
+        counted = [
+            each
+            for each in self.uses
+            if each.moves or floats & set(each.reads) or wanted & set(each.writes)
+        ]
+        held = _closed(self.begun | self.computed, counted, back=False)
+        return held & _closed(self.used, counted, back=True)
+
+
+def _of(operand: Operand) -> Iterable[Register]:
+    return registers((operand,))
+
+
+def _closed(start: set[int], uses: list[_Use], *, back: bool) -> set[int]:
+    """All registers that can be reached; ``back``: from results to operands."""
+    found, changed = set(start), True
+    while changed:
+        changed = False
+        for each in uses:
+            near, far = (each.writes, each.reads) if back else (each.reads, each.writes)
+            if found.intersection(near) and not found.issuperset(far):
+                found.update(far)
+                changed = True
+    return found

@@ -1,0 +1,484 @@
+"""What is done with second values beside each instruction.
+
+Before an instruction runs, it is done to planes what it will do to values: a move moves
+them, a load loads them from the planes of memory.  Where the hardware computes, an
+algebra has its turn: a subclass of :class:`Step` with methods of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from fragmenta.errors import Error
+from fragmenta.planes.code import routines
+from fragmenta.planes.code.flow import can_follow, from_parameter, of_lanes
+from fragmenta.planes.code.kinds import (
+    COMPARING,
+    CONTROLS,
+    floating,
+    from_float,
+    transparent,
+    truth_table,
+)
+from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.module import (
+    Address,
+    Instruction,
+    Negative,
+    Not,
+    Operand,
+    Pair,
+    Part,
+    Register,
+    Sink,
+    Symbol,
+    Vector,
+    type_bits,
+)
+from fragmenta.simt.accessing import element_type, space_of
+from fragmenta.simt.emitter import HANDLERS, Writer, Written
+from fragmenta.simt.lane_copies import is_lane_copy
+
+if TYPE_CHECKING:
+    from fragmenta.planes.code.probes import PlaneProbes
+
+_UNSIGNED = {f"s{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
+"""Planes have no sign: what is extended is extended by zeros."""
+
+
+class Step:
+    """What is done beside one instruction; an algebra overrides what computes.
+
+    The methods for algebras are :meth:`compute`, :meth:`product`, :meth:`reduction`,
+    :meth:`decides`, :meth:`given`, :meth:`lost` and :meth:`after`.  Each writes the
+    planes of :attr:`writes`; here, results have no second value.  All but ``after`` are
+    called before the instruction runs, so that its operands are as they are.
+    """
+
+    whole: ClassVar[bool] = False
+    """Whether whole numbers from memory are followed until they become floats."""
+
+    def __init__(
+        self, probes: PlaneProbes, writer: Writer, instruction: Instruction
+    ) -> None:
+        self.probes, self.writer, self.instruction = probes, writer, instruction
+        self.planes, self.granule = probes.planes, probes.granule
+        self.twins = probes.twins_of(writer.unit)
+        found = effects(replace(instruction, guard=None))
+        self.reads = list(dict.fromkeys(filter(self.has, found.reads)))
+        """The registers with planes that it reads, also as addresses."""
+        self.writes = list(dict.fromkeys(filter(self.has, found.writes)))
+        """The registers with planes that it writes."""
+        self.all_lanes = f"i32 {writer.mask or -1}"
+        """The lanes whose results change, as an argument of a routine."""
+
+    # ── what an algebra overrides ───────────────────────────────────────────
+
+    def compute(self) -> None:
+        """An instruction that computes with floats in each lane."""
+        self.clear()
+
+    def product(self) -> None:
+        """A product of matrices: ``mma`` or ``wmma.mma``.
+
+        All lanes take part.  Those of ``wgmma`` and ``tcgen05`` are the algebra's
+        :meth:`~fragmenta.planes.algebra.Algebra.product`.
+        """
+        self.clear()
+
+    def reduction(self) -> None:
+        """``redux``, or an ``atom`` or ``red`` that computes.
+
+        An atomic operation leaves no second value in memory here.
+        """
+        if self.instruction.opcode in ("atom", "red"):
+            self.forget()
+        self.clear()
+
+    def decides(self) -> None:
+        """A comparison of floats, or a conversion to a whole number."""
+
+    def given(self) -> None:
+        """After planes were loaded from global memory, before the value is."""
+
+    def lost(self) -> None:
+        """Whole numbers are computed from a register that is followed."""
+        self.clear()
+
+    def after(self) -> None:
+        """After the instruction has run; not called if it jumps."""
+
+    # ── registers ───────────────────────────────────────────────────────────
+
+    def has(self, register: Register) -> bool:
+        """Whether a register is followed."""
+        return register.number in self.twins.of
+
+    def second(self, register: Register) -> Written:
+        """Where plane 0 of a register is; plane p is p times its bytes further on."""
+        return self.writer.register(self.twins.of[register.number][0])
+
+    def pointer(self, operand: Operand) -> str:
+        """A pointer to plane 0 of an operand, of zeros if it has no planes."""
+        if isinstance(operand, Register) and self.has(operand):
+            return f"ptr {self.writer.address(self.second(operand))}"
+        return f"ptr {self.writer.at('%warp', self.probes.zeros)}"
+
+    @property
+    def table(self) -> str:
+        """The pointer to the algebra's table, as an argument of a routine."""
+        return "ptr %planes_table"
+
+    @property
+    def number(self) -> int:
+        """A number for the instruction, by which the algebra knows it."""
+        return self.probes.number_of(self.writer)
+
+    def clear(self) -> None:
+        """No result has a second value, in the lanes that take part."""
+        for each in self.writes:
+            self.clear_lanes(each, self.writer.mask or "-1")
+
+    def clear_lanes(self, register: Register, lanes: str) -> None:
+        """Some lanes of a register have no second value."""
+        at = self.second(register)
+        made = routines.clear(at.bits, self.planes)
+        self.writer.call(made, f"ptr {self.writer.address(at)}", f"i32 {lanes}")
+
+    def lanes_with(self, register: Register) -> str:
+        """The lanes of a register that have a second value, as a word."""
+        at = self.second(register)
+        made = routines.second_lanes(at.bits, self.planes)
+        return self.writer.call(made, f"ptr {self.writer.address(at)}", returns="i32")
+
+    # ── twins of instructions ───────────────────────────────────────────────
+
+    def twin(self, operand: Operand, plane: int, result: bool = False) -> Operand:
+        """The operand in a plane: its twin, or zeros if it is not followed."""
+        match operand:
+            case Register() if self.has(operand):
+                return self.twins.of[operand.number][plane]
+            case Register() if result or not can_follow(operand):
+                return Sink()
+            case Register():
+                return self.twins.nothing[self.writer.register(operand).bits]
+            case Not() | Part() | Negative():
+                return self.twin(operand.of, plane, result)
+            case Vector():
+                items = (self.twin(e, plane, result) for e in operand.items)
+                return Vector(tuple(items))
+            case Pair():
+                both = (operand.first, operand.second)
+                return Pair(*(self.twin(each, plane, result) for each in both))
+            case Sink():
+                return operand
+        return self.probes.zero
+
+    def twinned(
+        self, plane: int, results: int = 1, controls: tuple[int, ...] = ()
+    ) -> Instruction:
+        """The same instruction in a plane; controls are operands that stay."""
+        operands = tuple(
+            each if index in controls else self.twin(each, plane, index < results)
+            for index, each in enumerate(self.instruction.operands)
+        )
+        words = tuple(_UNSIGNED.get(e, e) for e in self.instruction.qualifiers)
+        return replace(
+            self.instruction, operands=operands, guard=None, qualifiers=words
+        )
+
+    def execute(self, instruction: Instruction, plane: int) -> None:
+        """Write the code of an instruction; its memory is that of a plane."""
+        handler = HANDLERS.get(instruction.opcode)
+        with self.writer.in_plane(plane):
+            if handler is None:
+                self.writer.compute(instruction.mnemonic, *instruction.operands)
+            else:
+                handler(self.writer, instruction)
+
+    def in_planes(self, results: int = 1, controls: tuple[int, ...] = ()) -> None:
+        """Do in every plane what the instruction does."""
+        for plane in range(self.planes):
+            self.execute(self.twinned(plane, results, controls), plane)
+
+    def if_any(self, write: Callable[[], None]) -> None:
+        """Write what all lanes do together, if the guard lets any of them."""
+        if self.instruction.guard is None:
+            write()
+        else:
+            self.writer.if_any(write)
+
+    # ── one instruction ─────────────────────────────────────────────────────
+
+    def write(self) -> None:
+        """Write what is done before the instruction."""
+        rule = RULES.get(self.instruction.opcode)
+        if rule is not None:
+            getattr(self, rule)()
+        elif self.instruction.opcode == "redux" and floating(self.instruction):
+            self.reduction()
+        elif not of_lanes(self.instruction):
+            self.clear()
+        elif floating(self.instruction):
+            self._float()
+        elif self.writes:
+            self._moved()
+        elif self.reads and self._counts():
+            self.lost()
+
+    def _counts(self) -> bool:
+        """Whether a computation without a followed result makes numbers of floats."""
+        return self.probes.counts_losses and not self._addresses_only()
+
+    def _addresses_only(self) -> bool:
+        given = self.instruction.operands
+        named = registers(each for each in given if isinstance(each, Address))
+        return set(named) >= set(self.reads)
+
+    def _float(self) -> None:
+        """Floats are compared, or computed."""
+        if self.instruction.opcode in COMPARING or from_float(self.instruction):
+            self.decides()
+            self.clear()
+        else:
+            self.compute()
+
+    def _moved(self) -> None:
+        """Whole numbers are moved, or computed."""
+        opcode = self.instruction.opcode
+        if not self.reads:
+            self.clear()
+        elif not transparent(self.instruction, self.granule):
+            self.lost()
+        elif opcode == "mov":
+            self.move()
+        elif opcode == "selp":
+            self.choose()
+        elif opcode in CONTROLS or opcode == "prmt":
+            self._shift()
+        elif opcode == "cvt":
+            self.in_planes()
+        else:
+            self._bitwise()
+
+    def move(self) -> None:
+        """``mov``, also of vectors."""
+        goal, source = self.instruction.operands
+        bits = self.second(self.writes[0]).bits
+        if not (isinstance(goal, Register) and self._same_width(source, bits)):
+            self.in_planes()
+            return
+        made = routines.move(bits, self.planes)
+        both = (self.pointer(each) for each in (goal, source))
+        self.writer.call(made, *both, self.all_lanes)
+
+    def choose(self) -> None:
+        """``selp``: the planes of what was chosen."""
+        goal, first, second, choice = self.instruction.operands
+        assert isinstance(goal, Register)
+        assert isinstance(choice, Register | Not)
+        bits = self.second(goal).bits
+        sources = [self._same_width(each, bits) for each in (first, second)]
+        both = zip((first, second), sources, strict=True)
+        given = [self.pointer(each) for each, there in both if there]
+        made = routines.chosen(bits, self.planes, *sources)
+        word = f"i32 {self.writer.predicate(choice)}"
+        self.writer.call(made, self.pointer(goal), *given, word, self.all_lanes)
+
+    def _same_width(self, operand: Operand, bits: int) -> bool:
+        """Whether an operand is a followed register of so many bits."""
+        if not isinstance(operand, Register) or not self.has(operand):
+            return False
+        return self.second(operand).bits == bits
+
+    def _shift(self) -> None:
+        """Bits go where controls say: by a number of granules, or all is lost."""
+        opcode, given = self.instruction.opcode, self.instruction.operands
+        controls = (3,) if opcode == "prmt" else CONTROLS[opcode]
+        bad = "0"
+        for each in registers(given[index] for index in controls):
+            at = self.writer.register(each)
+            made = (
+                routines.unpermuted(self.granule)
+                if opcode == "prmt"
+                else routines.misplaced(at.bits, self.granule)
+            )
+            place = f"ptr {self.writer.address(at)}"
+            word = self.writer.call(made, place, returns="i32")
+            bad = self.writer.value(f"or i32 {bad}, {word}")
+        self.in_planes(controls=controls)
+        if bad != "0":
+            lanes = self.writer.value(f"and i32 {bad}, {self.writer.lanes()}")
+            for each in self.writes:
+                self.clear_lanes(each, lanes)
+
+    def _bitwise(self) -> None:
+        table, count = truth_table(self.instruction)
+        given = self.instruction.operands[1 : 1 + count]
+        kind = self.instruction.qualifiers[-1]
+        bits = type_bits(kind)
+        goal = self.second(self.writes[0])
+        places = [self.writer.source(each, kind) for each in given]
+        if {each.bits for each in (goal, *places)} != {bits}:
+            self.lost()
+            return
+        followed = tuple(isinstance(e, Register) and self.has(e) for e in given)
+        pointers = []
+        for operand, place, there in zip(given, places, followed, strict=True):
+            pointers.append(f"ptr {self.writer.address(place)}")
+            if there:
+                pointers.append(self.pointer(operand))
+        made = routines.looked_up(bits, table, followed, self.planes, self.granule)
+        base = f"ptr {self.writer.address(goal)}"
+        self.writer.call(made, base, *pointers, self.all_lanes)
+
+    # ── between lanes ───────────────────────────────────────────────────────
+
+    def shuffle(self) -> None:
+        """The planes of a lane come from the lane that its value comes from."""
+        d, a, *rest = self.instruction.operands
+        goal = d.first if isinstance(d, Pair) else d
+        if not self.writes:
+            return
+        for plane in range(self.planes):
+            operands = (self.twin(goal, plane, True), self.twin(a, plane), *rest)
+            twin = replace(self.instruction, operands=operands, guard=None)
+            self.execute(twin, plane)
+
+    def multiply(self) -> None:
+        """``mma`` and ``wmma``: products, or moves of their operands."""
+        words = self.instruction.qualifiers
+        if self.instruction.opcode == "wmma" and words[0] == "load":
+            self.rows()
+        elif self.instruction.opcode == "wmma" and words[0] == "store":
+            self.stored_rows()
+        else:
+            self.if_any(self.product)
+
+    def transpose(self) -> None:
+        """``movmatrix``: all lanes take part."""
+        if self.writes:
+            self.if_any(self.in_planes)
+
+    # ── memory ──────────────────────────────────────────────────────────────
+
+    def load(self) -> None:
+        """``ld``: from the planes of memory, into those of registers."""
+        if not self.writes:
+            return
+        if from_parameter(self.instruction, self.writer.unit.function):
+            self.clear()
+            return
+        self.in_planes(controls=(1,))
+        space = space_of(self.instruction)
+        if space == "global" and "const" not in self.instruction.qualifiers:
+            self.given()
+
+    def store(self) -> None:
+        """``st``: what is not followed clears the planes of memory."""
+        words = self.instruction.qualifiers
+        if "async" not in words and "bulk" not in words:  # those are copies
+            self.in_planes(results=0, controls=(0,))
+
+    def forget(self) -> None:
+        """No second value in memory where an atomic operation is about to write."""
+        kind = element_type(self.instruction)
+        bits = min(type_bits(kind), 64)
+        given = self.instruction.operands
+        address = next(each for each in given if isinstance(each, Address))
+        data = given[-1]
+        items = data.items if isinstance(data, Vector) else (data,)
+        count = len(items) * (type_bits(kind) // bits)
+        zero = self.twins.nothing[bits]
+        source = zero if count == 1 else Vector((zero,) * count)
+        space = [e for e in self.instruction.qualifiers if _names_space(e)]
+        several = [] if count == 1 else [f"v{count}"]
+        words = (*space, *several, f"b{bits}")
+        twin = replace(
+            self.instruction,
+            opcode="st",
+            qualifiers=words,
+            operands=(address, source),
+            guard=None,
+        )
+        for plane in range(self.planes):
+            self.execute(twin, plane)
+
+    def atomic(self) -> None:
+        """``atom`` and ``red``: an exchange moves, others compute."""
+        words = self.instruction.qualifiers
+        if "async" in words:
+            return  # a copy
+        if "exch" in words:
+            results = 1
+            self.in_planes(results, controls=(1,))
+        else:
+            self.reduction()
+
+    def copy(self) -> None:
+        """``cp.async``; bulk copies are done in planes when they are issued."""
+        if is_lane_copy(self.instruction) and not self.writer.mode.scheduled:
+            for plane in range(self.planes):
+                self.execute(replace(self.instruction, guard=None), plane)
+
+    def rows(self) -> None:
+        """``ldmatrix`` and ``wmma.load``: all lanes take part."""
+        if self.writes:
+            controls = tuple(range(1, len(self.instruction.operands)))
+            self.if_any(lambda: self.in_planes(controls=controls))
+
+    def stored_rows(self) -> None:
+        """``stmatrix`` and ``wmma.store``."""
+        given = self.instruction.operands
+        data = next(i for i, each in enumerate(given) if isinstance(each, Vector))
+        controls = tuple(i for i in range(len(given)) if i != data)
+        self.if_any(lambda: self.in_planes(0, controls))
+
+    def elsewhere(self) -> None:
+        """Units do it to planes when they are issued; calls move their parameters."""
+
+
+def _names_space(word: str) -> bool:
+    return word.startswith(("shared", "global", "local"))
+
+
+def named_parameter(instruction: Instruction) -> bool:
+    """Whether it accesses a parameter by its name, which is not in memory."""
+    bases: Iterable[object] = (
+        each.base for each in instruction.operands if isinstance(each, Address)
+    )
+    by_name = any(isinstance(each, Symbol) for each in bases)
+    return by_name and space_of(instruction) == "param"
+
+
+def follow(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> None:
+    """Write the code before an instruction."""
+    step = probes.step(probes, writer, instruction)
+    before = len(writer.lines)
+    try:
+        step.write()
+    except Error:  # the instruction is refused, too
+        writer.take_back(before)
+        step.clear()
+
+
+RULES = {
+    "ld": "load",
+    "ldu": "load",
+    "st": "store",
+    "atom": "atomic",
+    "red": "atomic",
+    "cp": "copy",
+    "call": "elsewhere",
+    "wgmma": "elsewhere",
+    "tcgen05": "elsewhere",
+    "ldmatrix": "rows",
+    "stmatrix": "stored_rows",
+    "movmatrix": "transpose",
+    "mma": "multiply",
+    "wmma": "multiply",
+    "shfl": "shuffle",
+}
+"""The method for opcodes that are more than a calculation in each lane."""

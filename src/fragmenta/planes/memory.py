@@ -1,0 +1,426 @@
+"""The planes of memory while a launch runs.
+
+A block has a shadow in each plane: a block whose memories are those of the plane.
+Compiled code accesses them with the routines of ordinary loads and stores.
+
+Copies, ``wgmma`` and ``tcgen05`` do to planes what they do to memory, as soon as they
+are issued.  In a kernel without a race that makes no difference: their sources stay as
+they are until they are done, and nothing reads what they write before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.once import once
+from fragmenta.errors import BadCall
+from fragmenta.planes.algebra import Algebra
+from fragmenta.planes.code import layout as at
+from fragmenta.planes.code import routines
+from fragmenta.registers.tensor_fragment import COLUMNS
+from fragmenta.registers.tensor_fragment import LANES as TENSOR_LANES
+from fragmenta.shared.descriptor import Descriptor
+from fragmenta.shared.tensor_map import BYTES as MAP_BYTES
+from fragmenta.simt import layout
+from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.context import Context
+from fragmenta.simt.layout import LANES, SHARED_START
+from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.program import parameter_offsets
+from fragmenta.tensor_memory.copying import copy as tensor_copy
+from fragmenta.units.events import Event, Operand
+from fragmenta.units.fast import layout as fast
+from fragmenta.units.findings import Problems
+from fragmenta.units.lane_copies import WarpCopy
+from fragmenta.units.machine import Cluster, Machine, Warp
+from fragmenta.units.mbarrier_state import Mbarrier
+from fragmenta.units.port import ChangedMap, Columns, Port, Step
+from fragmenta.units.tcgen05 import Product, Queued
+from fragmenta.units.tmem_copies import Fill
+from fragmenta.units.tmem_moves import Load, Move, Store
+from fragmenta.units.warpgroups import Wgmma
+from fragmenta.units.work import Copy, Work
+
+Bytes = NDArray[np.uint8]
+WARPS = 4
+"""The warps of a warpgroup."""
+UNSEEN = (
+    fast.PORT_USED,
+    fast.PORT_RELEASE,
+    fast.PORT_ACQUIRE,
+    fast.PORT_STALL,
+    fast.PORT_PHASE,
+    fast.PORT_ARRIVE,
+    fast.PORT_PASS,
+    fast.PORT_PROXY,
+    fast.PORT_MOVED,
+    fast.PORT_TENSOR_FENCE,
+    fast.PORT_ACQUIRE_MAP,
+    fast.PORT_INIT_FENCE,
+)
+"""What changes no plane: instructions that need only these are not Python's."""
+
+
+@once
+def _renew() -> int:
+    """The address of what a block begins with; loaded once."""
+    return Loaded([routines.RENEW]).address(routines.RENEW)
+
+
+@once
+def _quiet() -> int:
+    """The address of what answers calls that change no plane; loaded once."""
+    return Loaded([routines.QUIET]).address(routines.QUIET)
+
+
+def unseen() -> dict[int, int]:
+    """What answers the calls of the port that change no plane."""
+    return dict.fromkeys(UNSEEN, _quiet())
+
+
+class PlaneWatch:
+    """The second values of a launch."""
+
+    def __init__(self, machine: Machine, algebra: Algebra) -> None:
+        self.launch, self.algebra = machine.launch, algebra
+        self.planes = algebra.planes
+        self.compiled = self.launch.compiled
+        self.twins = {at: tuple(of) for at, *of in self.compiled.shadows}
+        """Where the planes of a register are, by where the register is."""
+        self.tables: list[Bytes] = []
+        """The tables of all contexts."""
+        self.observers: list[PlaneObserver] = []
+        self.memories: dict[int, Bytes] = {}
+        """The planes of global memory, by slot: (planes, bytes)."""
+        self.segments = [self.launch.segments.copy() for _ in range(self.planes)]
+        self._given = np.zeros(max(self.launch.parameters.size, 1), np.uint8)
+        for each in self.launch.places:
+            # Memory that is never touched costs nothing.
+            made = np.zeros((self.planes, each.data.size), np.uint8)
+            self.memories[each.slot] = made
+            for plane, table in enumerate(self.segments):
+                place = made[plane].ctypes.data
+                table[each.slot, :3] = place, each.data.size, 0
+        for table in self.segments:
+            table[layout.PARAM_SLOT, 0] = self._given.ctypes.data
+        algebra.begin(self)
+
+    def argument(self, number: int) -> Bytes:
+        """The planes of the memory that a parameter points to: (planes, bytes).
+
+        :func:`fragmenta.planes.elements.joined` reads them.
+        """
+        kernel = self.launch.module().functions[self.compiled.kernel]
+        place = list(parameter_offsets(kernel).values())[number]
+        word = self.launch.parameters[place : place + 8].view(np.uint64)[0]
+        slot, offset = divmod(int(word), 1 << layout.SLOT_BITS)
+        if slot not in self.memories:
+            raise BadCall(f"parameter {number} points to no array")
+        return self.memories[slot][:, offset:]
+
+    def variable(self, name: str) -> Bytes:
+        """The planes of a variable in global memory: (planes, bytes)."""
+        found = [each.slot for each in self.launch.places if each.name == name]
+        if not found:
+            raise BadCall(f"the launch has no variable {name}")
+        return self.memories[found[0]]
+
+    def memory(self, plane: int, address: int) -> tuple[Bytes, int]:
+        """The plane of the global memory that an address is in, and the place."""
+        slot = address >> layout.SLOT_BITS
+        offset = address & (1 << layout.SLOT_BITS) - 1
+        if slot == layout.PARAM_SLOT:
+            return self._given, offset
+        return self.memories[slot][plane], offset
+
+    def registers(
+        self, warps: Sequence[Warp], places: Sequence[int]
+    ) -> NDArray[np.uint32]:
+        """The planes of registers of 32 bits: (planes, lanes of all warps, registers).
+
+        ``places`` is where the registers are in a warp.
+        """
+        shape = self.planes, len(warps) * LANES, len(places)
+        found = np.zeros(shape, np.uint32)
+        for number, warp in enumerate(warps):
+            part = found[:, LANES * number : LANES * (number + 1)]
+            for index, place in enumerate(places):
+                for plane, there in enumerate(self.twins.get(place, ())):
+                    part[plane, :, index] = warp.words[there // 4 :][:LANES]
+        return found
+
+    def put_registers(
+        self,
+        warps: Sequence[Warp],
+        places: Sequence[int],
+        given: NDArray[np.uint32],
+    ) -> None:
+        """Set what :meth:`registers` reads; registers without planes stay so."""
+        for number, warp in enumerate(warps):
+            part = given[:, LANES * number : LANES * (number + 1)]
+            for index, place in enumerate(places):
+                for plane, there in enumerate(self.twins.get(place, ())):
+                    warp.words[there // 4 :][:LANES] = part[plane, :, index]
+
+    def observer(self, cluster: Cluster) -> PlaneObserver:
+        """A new observer of a cluster."""
+        made = PlaneObserver(self, cluster)
+        self.observers.append(made)
+        return made
+
+    def told(self) -> object:
+        """Second values stay in this process."""
+        raise BadCall("second values are not sent to workers; launch without client=")
+
+    def take(self, told: object) -> None:
+        """Second values come from no other process."""
+        raise BadCall("second values are not sent to workers; launch without client=")
+
+    def collect(self, problems: Problems) -> None:
+        """The launch has ended: the algebra has its turn."""
+        self.algebra.finish(self)
+
+    def close(self) -> None:
+        """Free everything: the launch has ended."""
+        for each in self.observers:
+            for shadows in each.planes:
+                for shadow in shadows:
+                    vars(shadow).clear()
+            vars(each).clear()
+        vars(self).clear()
+
+
+class ShadowCluster(NamedTuple):
+    """The shadow of a cluster in a plane."""
+
+    blocks: list[Shadow]
+
+
+class Shadow:
+    """The shadow of one block in one plane."""
+
+    def __init__(self, watch: PlaneWatch, context: Context, plane: int) -> None:
+        launch, parts = watch.launch, context.parts
+        warps = launch.shape.warps
+        self.context, self.watch, self.plane, self.rank = context, watch, plane, 0
+        self.cluster = ShadowCluster([self])
+        self.tensor: NDArray[np.uint32] | None = None
+        self.shared = aligned(parts["shared"].size)
+        self.local = aligned(parts["local"].size)
+        self.segments = watch.segments[plane].copy()
+        self.peers = np.zeros((layout.MOST_RANKS, 2), np.int64)
+        self.block = aligned(at.WARPS_AT + warps * at.WARP_BYTES)
+        self.block[: layout.BLOCK_BYTES] = parts["block"]
+        self.segments[layout.SHARED_SLOT, 0] = address_of(self.shared) + SHARED_START
+        for offset, number in (
+            (layout.BLOCK_SHARED, address_of(self.shared)),
+            (layout.BLOCK_SEGMENTS, address_of(self.segments)),
+            (layout.BLOCK_PEERS, address_of(self.peers)),
+        ):
+            self.point(offset, number)
+        size = parts["local"].size // warps
+        for warp in range(warps):
+            place = at.WARPS_AT + warp * at.WARP_BYTES + layout.LOCAL_BASE
+            self.point(place, address_of(self.local) + warp * size)
+
+    def point(self, offset: int, number: int) -> None:
+        """Put a pointer into the shadow of the block."""
+        self.block.view(np.int64)[offset // 8] = number
+
+    def join(self, shadows: list[Shadow], rank: int) -> None:
+        """Become the shadow of the block of this rank of a cluster."""
+        self.rank, self.cluster = rank, ShadowCluster(shadows)
+        self.point(layout.BLOCK_RANK, rank << layout.RANK_BITS)
+        for place, each in enumerate(shadows):
+            first, size = address_of(each.shared) + SHARED_START, each.shared.size
+            self.peers[place] = first, size - SHARED_START
+
+    def memory(self, address: int) -> tuple[Bytes, int]:
+        """The plane of the memory that an address is in, and the place there."""
+        if address >> layout.SLOT_BITS == layout.SHARED_SLOT:
+            offset = address & (1 << layout.SLOT_BITS) - 1
+            rank, place = divmod(offset, 1 << layout.RANK_BITS)
+            return self.cluster.blocks[rank & 0xFF].shared, place
+        return self.watch.memory(self.plane, address)
+
+    @property
+    def cells(self) -> NDArray[np.uint32]:
+        """The plane of tensor memory: (128 lanes, 512 columns)."""
+        if self.tensor is None:
+            self.tensor = np.zeros((TENSOR_LANES, COLUMNS), np.uint32)
+        return self.tensor
+
+
+class PlaneObserver(Port):
+    """Follows a cluster: does to planes what is done beside its threads."""
+
+    def __init__(self, watch: PlaneWatch, cluster: Cluster) -> None:
+        self.watch, self.cluster = watch, cluster
+        self.functions = unseen()
+        self.planes = [
+            [Shadow(watch, each, plane) for each in cluster.contexts]
+            for plane in range(watch.planes)
+        ]
+        """The shadows of all blocks, by plane and rank."""
+        for shadows in self.planes:
+            for rank, each in enumerate(shadows):
+                each.join(shadows, rank)
+        for rank, context in enumerate(cluster.contexts):
+            self._attach(context, [shadows[rank] for shadows in self.planes])
+
+    def _attach(self, context: Context, shadows: list[Shadow]) -> None:
+        """Let the code of a block find its shadows, and the algebra's table."""
+        for before, after in pairwise(shadows):
+            before.point(at.NEXT, address_of(after.block))
+        table = self.watch.algebra.context_table(self.watch, context)
+        if table is not None:
+            self.watch.tables.append(table)
+            shadows[0].point(at.TABLE, address_of(table))
+        context.point(layout.BLOCK_SHADOW, address_of(shadows[0].block))
+        context.point(layout.BLOCK_RESET, _renew())
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+        for shadows in self.planes:
+            for each in shadows:
+                each.tensor = None
+
+    def change(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
+        """An mbarrier, a tensor map or columns of tensor memory were made."""
+        rank = step.warp.block.rank
+        for shadows in self.planes:
+            if isinstance(what, Mbarrier):
+                shadows[rank].shared[what.offset : what.offset + 8] = 0
+            elif isinstance(what, ChangedMap):
+                _forget_map(shadows, rank, what.address)
+            else:
+                part = slice(what.first, what.first + what.columns)
+                shadows[rank].cells[:, part] = 0
+
+    # ── copies ──────────────────────────────────────────────────────────────
+
+    def issue(self, step: Step, work: Work) -> None:
+        """Work was issued: it is done to planes at once."""
+        warp, event, _ = step
+        if isinstance(work, Product | Wgmma):
+            self.watch.algebra.product(self, work, warp)
+        elif isinstance(work, Queued):
+            self._fill(work)
+        elif isinstance(work, Move):
+            self._move(work, warp, event)
+        elif isinstance(work, Copy | WarpCopy):
+            self._copy(step, work)
+
+    def _copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+        warp, event, _ = step
+        items: tuple[Operand, ...] = ()
+        if "registers" in copy.effect.reads:
+            given = event.operands[1]
+            items = given.items if given.kind == "v" else (given,)
+        lane = copy.thread.lane
+        for plane, shadows in enumerate(self.planes):
+            values = [self._value(warp, each, plane, lane) for each in items]
+            copy.follow(shadows[warp.block.rank], values)
+
+    def _value(self, warp: Warp, operand: Operand, plane: int, lane: int) -> int:
+        """What a lane has in a plane of a register."""
+        places = self.watch.twins.get(operand.place) if operand.kind == "r" else None
+        if places is None:
+            return 0
+        return operand._replace(place=places[plane]).value(warp, lane)
+
+    # ── wgmma ───────────────────────────────────────────────────────────────
+
+    def warpgroup(self, warp: Warp) -> list[Warp]:
+        """The four warps of the warpgroup of a warp."""
+        first = warp.number // WARPS * WARPS
+        return warp.block.warps[first : first + WARPS]
+
+    def clear_product(self, work: Wgmma | Product, warp: Warp) -> None:
+        """The results of a product have no second values."""
+        if isinstance(work, Wgmma):
+            places = work.located.d
+            shape = self.watch.planes, WARPS * LANES, len(places)
+            nothing = np.zeros(shape, np.uint32)
+            self.watch.put_registers(self.warpgroup(warp), places, nothing)
+            return
+        for shadows in self.planes:
+            for each in work.writes:
+                shadows[each.rank].cells[each.index] = 0
+
+    # ── tensor memory ───────────────────────────────────────────────────────
+
+    def _move(self, task: Move, warp: Warp, event: Event) -> None:
+        """A warp issued a load or a store of tensor memory."""
+        for plane, shadows in enumerate(self.planes):
+            cells = shadows[warp.block.rank].cells
+            if isinstance(task, Load):
+                self._load(task, warp, cells, plane)
+            elif isinstance(task, Store):
+                self._store(task, warp, event, cells, plane)
+
+    def _load(
+        self, task: Load, warp: Warp, cells: NDArray[np.uint32], plane: int
+    ) -> None:
+        words = task.words_of(cells.reshape(-1).take(task.way.numbers))
+        for place, row in zip(task.results.offsets, words, strict=True):
+            self._put(warp, place, plane, row)
+        if task.reduced is not None:
+            nothing = np.zeros(LANES, np.uint32)
+            self._put(warp, task.reduced.place, plane, nothing)
+
+    def _put(
+        self, warp: Warp, place: int, plane: int, words: NDArray[np.uint32]
+    ) -> None:
+        there = self.watch.twins.get(place)
+        if there is not None:
+            warp.words[there[plane] // 4 :][:LANES] = words
+
+    def _store(
+        self,
+        task: Store,
+        warp: Warp,
+        event: Event,
+        cells: NDArray[np.uint32],
+        plane: int,
+    ) -> None:
+        source = event.operands[-1]
+        items = source.items if source.kind == "v" else (source,)
+        words = np.zeros(task.words.shape, np.uint32)
+        for row, each in zip(words, items, strict=True):
+            there = self.watch.twins.get(each.place) if each.kind == "r" else None
+            if there is not None:
+                row[:] = warp.words[there[plane] // 4 :][:LANES]
+        cells.reshape(-1)[task.way.numbers] = task.cells_of(words)
+
+    def _fill(self, task: Queued) -> None:
+        """``tcgen05.cp``: from shared to tensor memory."""
+        assert isinstance(task, Fill)
+        of = Descriptor.decode(task.descriptor, "tcgen05")
+        for every in self.planes:
+            shadows = [every[each.rank] for each in task.blocks]
+            image = np.stack([each.cells for each in shadows])
+            shared = np.stack([each.shared for each in shadows])
+            pair = len(shadows) == 2
+            if not pair:
+                image, shared = image[0], shared[0]
+            made = tensor_copy(task.op, image, shared, task.at, of)
+            for shadow, part in zip(shadows, made if pair else made[None], strict=True):
+                for each in task.writes:
+                    if each.rank == shadow.rank:
+                        shadow.cells[each.index] = part[each.index]
+
+
+def _forget_map(shadows: list[Shadow], rank: int, address: int) -> None:
+    """A tensor map was changed: no second values are there."""
+    if address >> layout.SLOT_BITS:
+        memory, place = shadows[rank].memory(address)
+    else:
+        own, place = divmod(address, 1 << layout.RANK_BITS)
+        memory = shadows[own].shared
+    memory[place : place + MAP_BYTES] = 0
