@@ -52,6 +52,7 @@ ROOMS = [
     "counters",
     "planes",
     "races",
+    "expressions",
     "orders",
     "launch",
     "cuda",

@@ -226,6 +226,7 @@ class Source:
             meter,
             cooperative,
             goes_on,
+            algebra,
         )
         launch.target, launch.language = target, language
         if counted:

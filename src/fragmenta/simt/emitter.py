@@ -181,7 +181,7 @@ class Writer:
         self.constants = bytearray()
         self._constant_places: dict[bytes, int] = {}
         self.sites: list[Site] = []
-        self.functions: list[tuple[str, str]] = []
+        self.functions: list[tuple[str, ...]] = []
         """Functions that are called by address: instruction, target."""
         self.fidelity: dict[str, str] = {}
         self.refusals: dict[int, str] = {}

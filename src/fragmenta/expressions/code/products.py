@@ -22,6 +22,7 @@ from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.expressions.code import hashing
 from fragmenta.expressions.code.elements import element, stored, zero_of
 from fragmenta.expressions.code.hashing import Hash
+from fragmenta.expressions.code.names import conversion
 from fragmenta.jit.trace import (
     I1,
     I32,
@@ -62,23 +63,9 @@ def keeps_accumulator(model: Model) -> bool:
     return model.form in ("fused", "grouped") and model.fraction >= model.keep == bits
 
 
-def conversion(to: str, of: str) -> str:
-    """The name of a conversion: without a rounding if it is exact.
-
-    >>> conversion("f16", "e4m3"), conversion("f16", "f32")
-    ('cvt.f16.e4m3', 'cvt.rn.f16.f32')
-    """
-    goal, source = dtype(to), dtype(of)
-    exact = (
-        goal.fraction_bits >= source.fraction_bits
-        and goal.exponent_bits >= source.exponent_bits
-    )
-    return f"cvt.{to}.{of}" if exact else f"cvt.rn.{to}.{of}"
-
-
 @dataclass(frozen=True)
-class Expressions:
-    """The algebra of products: see :class:`fragmenta.planes.products.Algebra`."""
+class ProductHashes:
+    """The algebra of products: see :class:`fragmenta.planes.products.ProductAlgebra`."""
 
     planes: int = 4
     name: str = "expressions"

@@ -1,0 +1,161 @@
+"""The expressions of one launch: names of inputs before it, hashes of results after it.
+
+An input has a name for each element: the label of its array, and the number of the
+element in it (:class:`Named`).  Arrays without a name, such as those of whole numbers,
+are taken as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.checks import Array
+from fragmenta.expressions.code import hashing
+from fragmenta.expressions.code.elements import LOW_WORD
+from fragmenta.expressions.code.following import FIRST, KINDS, NOTES, ExpressionStep
+from fragmenta.expressions.code.hashing import Hash
+from fragmenta.expressions.code.products import ProductHashes
+from fragmenta.planes.algebra import Algebra
+from fragmenta.planes.elements import joined, split
+
+if TYPE_CHECKING:
+    from fragmenta.planes.memory import PlaneWatch
+    from fragmenta.simt.context import Context
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Name:
+    """The name of an array: its elements are ``label[start]`` and so on."""
+
+    label: str
+    start: int = 0
+    """The number of the first element."""
+    bits: int = 32
+    """The bits of an element."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a proof depends on, at one instruction."""
+
+    kind: str
+    function: str
+    index: int
+    """The number of the instruction in its function."""
+
+
+def input_words(name: Name, count: int) -> Words:
+    """The words of second values of an array's elements: (elements, words).
+
+    >>> input_words(Name("x"), 3).shape, input_words(Name("y", 0, 16), 3).shape
+    ((3, 2), (3, 1))
+    """
+    numbers = np.arange(name.start, name.start + count, dtype=np.uint64)
+    found = hashing.leaf(f"{name.label} of {name.bits} bits", numbers)
+    if name.bits == 64:
+        low = np.uint64(LOW_WORD)
+        return np.stack([*found, *(each ^ low for each in found)], 1)
+    if name.bits == 32:
+        return np.stack(found, 1)
+    return np.asarray(hashing.short(found))[:, None]
+
+
+def result_hashes(bits: int, raw: Words, words: Words) -> Hash:
+    """The hashes of elements in memory: constants where they have none.
+
+    ``words`` are (elements, words); ``raw`` are the bits of the elements.
+    """
+    columns = [np.ascontiguousarray(words[:, n]) for n in range(words.shape[1])]
+    if bits == 64:
+        high = _of_halves(raw >> np.uint64(32), columns[0], columns[1])
+        low = _of_halves(raw & np.uint64(0xFFFFFFFF), columns[2], columns[3])
+        flip = np.uint64(LOW_WORD)
+        alike = (low.u == high.u ^ flip) & (low.v == high.v ^ flip)
+        alike &= (columns[0] | columns[1]) != 0
+        mixed = hashing.operation("pair of words", [high, low])
+        return Hash(
+            np.where(alike, high.u, mixed.u), np.where(alike, high.v, mixed.v)
+        )
+    if bits == 32:
+        return _of_halves(raw, columns[0], columns[1])
+    u = np.where(columns[0] == 0, hashing.constant(raw), columns[0])
+    return hashing.widened(u)
+
+
+def _of_halves(raw: Words, upper: Words, lower: Words) -> Hash:
+    """As in :mod:`fragmenta.expressions.code.elements`, for arrays."""
+    high, low = raw >> np.uint64(16), raw & np.uint64(0xFFFF)
+    v = np.where((upper != 0) & (low == 0), lower, hashing.constant(low))
+    u = np.where(upper == 0, hashing.constant(high), upper)
+    return Hash(u, np.where(lower == 0, v, lower))
+
+
+class Expressions(Algebra):
+    """Follows the expressions of a launch.
+
+    ``names`` says for each argument which name its elements have; ``wanted`` are the
+    numbers of the arguments whose results are read.
+    """
+
+    name: ClassVar[str] = "expressions"
+    step: ClassVar[type[ExpressionStep]] = ExpressionStep
+    counts_losses: ClassVar[bool] = True
+
+    def __init__(
+        self, arrays: dict[int, Array], names: dict[int, Name], planes: int = 4
+    ) -> None:
+        super().__init__(planes)
+        self.arrays, self.names = arrays, names
+        self.notes: list[Note] = []
+        self.hashes: dict[int, Hash] = {}
+
+    @property
+    def products(self) -> ProductHashes:
+        """The steps of Tensor Cores."""
+        return ProductHashes(self.planes)
+
+    def begin(self, watch: PlaneWatch) -> None:
+        """Give the elements of arrays their names."""
+        for number, name in self.names.items():
+            array = self.arrays[number]
+            count = array.nbytes * 8 // name.bits
+            words = input_words(name, count)
+            if name.bits >= 32 and self.planes > 4:
+                rest = np.zeros((count, words.shape[1] * (self.planes // 4 - 1)), np.uint64)
+                words = np.concatenate([words, rest], 1)
+            made = split(words, name.bits, self.planes)
+            there = watch.argument(number)[:, : array.nbytes]
+            there[:] = made.view(np.uint8).reshape(self.planes, -1)
+
+    def context_table(
+        self, watch: PlaneWatch, context: Context
+    ) -> NDArray[np.uint8] | None:
+        """The notes of a context."""
+        size = FIRST + NOTES * len(watch.compiled.followed)
+        return np.zeros(8 * size, np.uint8)
+
+    def finish(self, watch: PlaneWatch) -> None:
+        """Read the hashes of all arrays, and the notes."""
+        for number, array in self.arrays.items():
+            bits = min(8 * array.itemsize, 64)
+            there = watch.argument(number)[:, : array.nbytes]
+            words = joined(there, bits)
+            raw = np.ascontiguousarray(array).reshape(-1).view(f"u{bits // 8}")
+            self.hashes[number] = result_hashes(bits, raw.astype(np.uint64), words)
+        if watch.tables:
+            total = sum(each.view(np.int64) for each in watch.tables)
+            self._read(np.asarray(total), watch.compiled.followed)
+
+    def _read(self, total: NDArray[np.int64], sites: Sequence[Sequence[object]]) -> None:
+        counts = total[FIRST:].reshape(-1, NOTES)
+        for number, kind in zip(*np.nonzero(counts), strict=True):
+            function, index = sites[number]
+            assert isinstance(index, int)
+            self.notes.append(Note(KINDS[kind], str(function), index))
