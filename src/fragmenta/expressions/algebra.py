@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import Array
 from fragmenta.expressions.code import hashing
 from fragmenta.expressions.code.elements import LOW_WORD
-from fragmenta.expressions.code.following import FIRST, KINDS, NOTES, ExpressionStep
+from fragmenta.expressions.code.following import (
+    FIRST,
+    KINDS,
+    NOTES,
+    ExpressionProbes,
+    ExpressionStep,
+)
 from fragmenta.expressions.code.hashing import Hash
 from fragmenta.expressions.code.products import ProductHashes
 from fragmenta.planes.algebra import Algebra
@@ -115,6 +121,11 @@ class Expressions(Algebra):
         self.arrays, self.names = arrays, names
         self.notes: list[Note] = []
         self.hashes: dict[int, Hash] = {}
+
+    def probes(self) -> ExpressionProbes:
+        """A new instrument for the code of a kernel."""
+        given = self.planes, self.granule, self.counts_losses
+        return ExpressionProbes(self.step, *given)
 
     @property
     def products(self) -> ProductHashes:

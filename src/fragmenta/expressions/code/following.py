@@ -7,24 +7,33 @@ instruction and the kind of note (:data:`KINDS`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fragmenta.expressions.code import routines
 from fragmenta.expressions.code.elements import Held
 from fragmenta.expressions.code.names import Named, named
+from fragmenta.planes.code.flow import from_parameter
 from fragmenta.planes.code.following import Step
-from fragmenta.planes.code.kinds import COMPARING, floating, truth_table
-from fragmenta.planes.code.routines import looked_up
+from fragmenta.planes.code.following import named_parameter as is_named
+from fragmenta.planes.code.kinds import COMPARING, floating
+from fragmenta.planes.code.probes import PlaneProbes
+from fragmenta.planes.code.routines import second_lanes
+from fragmenta.planes.code.twins import added
 from fragmenta.planes.warp_products import write_product
 from fragmenta.ptx.checking.register_effects import registers
 from fragmenta.ptx.module import (
     Address,
     Immediate,
-    Instruction,
     Operand,
     Register,
+    Vector,
     type_bits,
 )
 from fragmenta.ptx.opcodes.table import TYPES
+from fragmenta.simt.accessing import element_type
 from fragmenta.simt.emitter import Written
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.program import Program
 
 KINDS = ("compared", "address", "lost", "atomic", "infinite", "scales")
 """Notes: data is compared; data is part of an address; an expression ends here; the
@@ -33,10 +42,16 @@ are."""
 NOTES = len(KINDS)
 FIRST = 8
 """Words of the table in front of the notes."""
+SPARE = 8
+"""Registers for loads that are looked at."""
 
 
 class ExpressionStep(Step):
     """The hashes of one instruction."""
+
+    whole = True
+    _held = ""
+    """The lanes whose operands have hashes, while a shift is written."""
 
     def note(self, kind: str, lanes: str) -> None:
         """Count lanes that do something which a proof depends on."""
@@ -133,24 +148,67 @@ class ExpressionStep(Step):
 
     # ── bits of floats ──────────────────────────────────────────────────────
 
-    def _bitwise(self) -> None:
-        """Halves that pass as a whole are moved; others are hashed."""
-        table, count = truth_table(self.instruction)
-        given = self.instruction.operands[1 : 1 + count]
-        constants = [each for each in given if isinstance(each, Immediate)]
-        if len(constants) == count - 1:
-            super()._bitwise()  # known to keep halves as they are
-            return
-        # TODO: several registers
-        self._noted_bits(table, given)
-        super()._bitwise()
+    def _lanes_of_reads(self) -> str:
+        """The lanes in which any operand has a hash, before the instruction."""
+        word = "0"
+        for each in self.reads:
+            word = self.writer.value(f"or i32 {word}, {self.lanes_with(each)}")
+        return word
 
-    def _noted_bits(self, table: int, given: tuple[Operand, ...]) -> None:
-        del table, given, looked_up
+    def _shift(self) -> None:
+        """What is no whole number of halves ends an expression."""
+        self._held = self._lanes_of_reads()
+        super()._shift()
+        self._held = ""
 
     def clear_lanes(self, register: Register, lanes: str) -> None:
-        """Some lanes of a register lose their hashes."""
+        """Some lanes of a register lose their hashes; in a shift, that is noted."""
+        if self._held:
+            self.note("lost", self.writer.value(f"and i32 {lanes}, {self._held}"))
         super().clear_lanes(register, lanes)
+
+    def _bitwise(self) -> None:
+        """Halves that pass as a whole are moved; where none does, that is noted."""
+        held = self._lanes_of_reads()
+        super()._bitwise()
+        after = "0"
+        for each in self.writes:
+            after = self.writer.value(f"or i32 {after}, {self.lanes_with(each)}")
+        gone = self.writer.value(f"xor i32 {after}, -1")
+        gone = self.writer.value(f"and i32 {gone}, {held}")
+        self.note("lost", self.writer.value(f"and i32 {gone}, {self.writer.lanes()}"))
+
+    # ── memory ──────────────────────────────────────────────────────────────
+
+    def load(self) -> None:
+        """Data that is loaded as something else is noted."""
+        super().load()
+        if not self.writes and not from_parameter(
+            self.instruction, self.writer.unit.function
+        ):
+            self._unfollowed()
+
+    def _unfollowed(self) -> None:
+        """Note whether a register that is not followed gets data."""
+        assert isinstance(self.probes, ExpressionProbes)
+        goal, address, *rest = self.instruction.operands
+        items = goal.items if isinstance(goal, Vector) else (goal,)
+        bits = max(type_bits(element_type(self.instruction)), 8)
+        spare = self.probes.spare[self.writer.unit.function.name].get(bits, [])
+        if len(items) > len(spare) or is_named(self.instruction):
+            return
+        goals = tuple(spare[: len(items)])
+        to = Vector(goals) if isinstance(goal, Vector) else goals[0]
+        twin = replace(self.instruction, operands=(to, address, *rest), guard=None)
+        self.execute(twin, 0)
+        word = "0"
+        for each in goals:
+            at = self.writer.register(each)
+            made = second_lanes(at.bits, 1)
+            place = f"ptr {self.writer.address(at)}"
+            found = self.writer.call(made, place, returns="i32")
+            word = self.writer.value(f"or i32 {word}, {found}")
+        self.note("lost", self.writer.value(f"and i32 {word}, {self.writer.lanes()}"))
 
     # ── products, atomic operations ─────────────────────────────────────────
 
@@ -186,6 +244,21 @@ class ExpressionStep(Step):
         super().reduction()
 
 
-def bits_of(instruction: Instruction) -> int:
-    """The bits of the type of an instruction."""
-    return type_bits(instruction.qualifiers[-1])
+class ExpressionProbes(PlaneProbes):
+    """The instrument of expressions: it has registers for loads that are looked at."""
+
+    def begin(self, program: Program) -> None:
+        """Place the twins of all registers, and spare registers."""
+        super().begin(program)
+        place = program.warp_bytes
+        size = 8 * LANES
+        program.warp_bytes += SPARE * size
+        self.spare: dict[str, dict[int, list[Register]]] = {}
+        for name, unit in program.units.items():
+            self.spare[name] = {
+                bits: [
+                    added(unit, Register(f"%spare{n}", f"b{bits}", 0), place + n * size)
+                    for n in range(SPARE)
+                ]
+                for bits in (8, 16, 32, 64)
+            }

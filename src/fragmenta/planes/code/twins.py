@@ -39,7 +39,7 @@ def place_twins(
         for number in sorted(followed(unit.function, granule, whole)):
             found.of[number] = _place_twins(program, unit, number, planes)
         for bits in WIDTHS:
-            found.nothing[bits] = _added(unit, Register("%zero'", f"b{bits}", 0), zeros)
+            found.nothing[bits] = added(unit, Register("%zero'", f"b{bits}", 0), zeros)
         _place_words(program, unit, planes)
         made[name] = found
     if any(each.recursive for each in program.units.values()):
@@ -48,7 +48,7 @@ def place_twins(
     return made
 
 
-def _added(unit: PlacedFunction, register: Register, place: int) -> Register:
+def added(unit: PlacedFunction, register: Register, place: int) -> Register:
     """A register of a unit that its function does not declare."""
     unit.registers.append(place)
     return replace(register, number=len(unit.registers) - 1)
@@ -67,7 +67,7 @@ def _place_twins(
         here = unit.registers[number] + half
         program.shadows[here] = tuple(each + half for each in places)
     return tuple(
-        _added(unit, replace(register, name=f"{register.name}'{plane}"), place)
+        added(unit, replace(register, name=f"{register.name}'{plane}"), place)
         for plane, place in enumerate(places)
     )
 
