@@ -60,7 +60,6 @@ class Launch:
         meter: Meter,
         cooperative: bool = False,
         goes_on: bool = False,
-        algebra: Algebra | None = None,
     ) -> None:
         self.meter, self.goes_on = meter, goes_on
         self.module, self.compiled, self.shape = module, compiled, shape
@@ -79,7 +78,7 @@ class Launch:
         where = self.parameters.ctypes.data
         self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
         self.constants = compiled.memory
-        self.functions, self._kept = function_table(compiled.functions, algebra)
+        self.functions, self._kept = function_table(compiled.functions)
         at = layout.WORKSPACE_SLOT << layout.SLOT_BITS if cooperative else 0
         self.template = template(compiled.local, compiled.shared, dynamic, shape, at)
         self.host = Host(self)

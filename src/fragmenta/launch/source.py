@@ -226,7 +226,6 @@ class Source:
             meter,
             cooperative,
             goes_on,
-            algebra,
         )
         launch.target, launch.language = target, language
         if counted:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from fragmenta.planes.algebra import Algebra
+    from fragmenta.execution.warp import WarpFunction
+    from fragmenta.jit.compiler import Traced
+    from fragmenta.planes.code.products import ProductAlgebra
 
 
 def function_table(
-    wanted: list[list[str]], algebra: Algebra | None = None
-) -> tuple[NDArray[np.int64], list[Any]]:
+    wanted: list[list[str]],
+) -> tuple[NDArray[np.int64], list[WarpFunction | Traced]]:
     """The addresses of the functions, and what keeps them alive.
 
-    Those of second values have the name of their algebra after the target.
+    A function is named by its instruction and target; one that makes second values also
+    by its algebra and the number of planes.
     """
     if not wanted:
         return np.zeros(1, np.int64), []
@@ -24,14 +27,30 @@ def function_table(
     from fragmenta.execution.warp import warp_function
     from fragmenta.isa.reading import instruction
 
-    made: list[Any] = []
-    for name, target, *second in wanted:
-        if not second:
-            made.append(warp_function(instruction(name), target))
-            continue
-        from fragmenta.planes.warp_products import warp_product
-
-        assert algebra is not None
-        made.append(warp_product(instruction(name), target, algebra.products))
+    made: list[WarpFunction | Traced] = [
+        _second(name, target, *more)
+        if more
+        else warp_function(instruction(name), target)
+        for name, target, *more in wanted
+    ]
     table = np.array([each.address for each in made], np.int64)
     return table, made
+
+
+def _second(name: str, target: str, algebra: str, planes: str) -> Traced:
+    """The function that makes the second values of an instruction."""
+    from fragmenta.isa.reading import instruction
+    from fragmenta.planes.code.warp_products import warp_product
+
+    return warp_product(instruction(name), target, _algebra(algebra, int(planes)))
+
+
+def _algebra(name: str, planes: int) -> ProductAlgebra:
+    """The algebra of products with a name."""
+    if name == "numerics":
+        from fragmenta.numerics.code.products import NumericProducts
+
+        return NumericProducts(planes)
+    from fragmenta.expressions.code.products import ProductHashes
+
+    return ProductHashes(planes, name)

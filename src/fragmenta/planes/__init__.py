@@ -13,5 +13,6 @@ nobody has written, constants and whole numbers cost nothing.
   is done beside each instruction;
 - :mod:`fragmenta.planes.memory` has the planes of memory while a launch runs;
 - :mod:`fragmenta.planes.elements` reads and writes second values in arrays;
+- :mod:`fragmenta.planes.products` has the products of matrices for algebras;
 - :mod:`fragmenta.planes.algebra` is what an algebra is made from.
 """

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.code.probes import PlaneProbes
 
 if TYPE_CHECKING:
-    from fragmenta.planes.products import ProductAlgebra
     from fragmenta.planes.memory import PlaneObserver, PlaneWatch
     from fragmenta.simt.context import Context
     from fragmenta.units.machine import Warp
@@ -53,11 +51,6 @@ class Algebra:
     def probes(self) -> PlaneProbes:
         """A new instrument for the code of a kernel."""
         return PlaneProbes(self.step, self.planes, self.granule, self.counts_losses)
-
-    @property
-    def products(self) -> ProductAlgebra:
-        """What second values mean in products of matrices."""
-        raise Error(f"the algebra {self.name} has no products")
 
     # ── while a launch runs ─────────────────────────────────────────────────
 

@@ -17,8 +17,9 @@ from fragmenta.arithmetic import multiply
 from fragmenta.execution import tcgen05
 from fragmenta.isa.instruction import Instruction
 from fragmenta.planes.products import (
-    ProductAlgebra,
+    NOWHERE,
     Matrices,
+    ProductAlgebra,
     Where,
     combined,
     on_matrices,
@@ -39,7 +40,7 @@ def tensor_product(
     hardware: Memories,
     planes: Sequence[Memories],
     given: dict[str, Any],
-    where: Where = Where(),
+    where: Where = NOWHERE,
 ) -> list[Image]:
     """Tensor memory in each plane after a ``tcgen05.mma``.
 

@@ -70,12 +70,14 @@ class Elements(NamedTuple):
     """Bytes of one."""
     shape: tuple[int, ...]
     order: Literal["C", "F"] = "C"
+    type: str = ""
+    """The name of their type in NumPy, if it is known."""
 
     @classmethod
     def of(cls, array: Array) -> Elements:
         """The elements of a contiguous array."""
         order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
-        return cls(array.itemsize, array.shape, order)
+        return cls(array.itemsize, array.shape, order, array.dtype.name)
 
     def at(self, offset: int) -> tuple[tuple[int, ...], int]:
         """The index of the element at a byte, and which of its bytes that is.

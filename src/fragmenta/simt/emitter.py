@@ -182,7 +182,7 @@ class Writer:
         self._constant_places: dict[bytes, int] = {}
         self.sites: list[Site] = []
         self.functions: list[tuple[str, ...]] = []
-        """Functions that are called by address: instruction, target."""
+        """Functions that are called by address: instruction, target, perhaps more."""
         self.fidelity: dict[str, str] = {}
         self.refusals: dict[int, str] = {}
         """Why an instruction cannot be executed, by its site."""
@@ -332,7 +332,7 @@ class Writer:
         """A pointer to an operand."""
         return self.at(at.base, at.offset)
 
-    def _from_warp(self, at: Written) -> str:
+    def from_warp(self, at: Written) -> str:
         """How far an operand is behind the start of the warp: a number of 64 bits."""
         if at.base == "%warp":
             return str(at.offset)
@@ -549,7 +549,7 @@ class Writer:
 
     def _call(self, made: _Call) -> None:
         routine = self._elementwise[made.name]
-        arguments = ["ptr %warp", *(f"i64 {self._from_warp(at)}" for at in made.places)]
+        arguments = ["ptr %warp", *(f"i64 {self.from_warp(at)}" for at in made.places)]
         if self.mask:
             self.call(routine.masked, *arguments, f"i32 {self.mask}")
         else:

@@ -86,6 +86,7 @@ COMPILING = (
     "units/fast",
     "counters/code",
     "planes/code",
+    "numerics/code",
     "expressions/code",
     "races/shadow",
     "races/probes",

@@ -19,7 +19,7 @@ from fragmenta.planes.code.kinds import COMPARING, floating
 from fragmenta.planes.code.probes import PlaneProbes
 from fragmenta.planes.code.routines import second_lanes
 from fragmenta.planes.code.twins import added
-from fragmenta.planes.warp_products import write_product
+from fragmenta.planes.code.warp_products import write_product
 from fragmenta.ptx.checking.register_effects import registers
 from fragmenta.ptx.module import (
     Address,
@@ -50,7 +50,9 @@ class ExpressionStep(Step):
     """The hashes of one instruction."""
 
     whole = True
-    _held = ""
+    products = "expressions"
+    """The name of the algebra of products."""
+    _doubted = ""
     """The lanes whose operands have hashes, while a shift is written."""
 
     def note(self, kind: str, lanes: str) -> None:
@@ -157,14 +159,14 @@ class ExpressionStep(Step):
 
     def _shift(self) -> None:
         """What is no whole number of halves ends an expression."""
-        self._held = self._lanes_of_reads()
+        self._doubted = self._lanes_of_reads()
         super()._shift()
-        self._held = ""
+        self._doubted = ""
 
     def clear_lanes(self, register: Register, lanes: str) -> None:
         """Some lanes of a register lose their hashes; in a shift, that is noted."""
-        if self._held:
-            self.note("lost", self.writer.value(f"and i32 {lanes}, {self._held}"))
+        if self._doubted:
+            self.note("lost", self.writer.value(f"and i32 {lanes}, {self._doubted}"))
         super().clear_lanes(register, lanes)
 
     def _bitwise(self) -> None:
@@ -229,10 +231,11 @@ class ExpressionStep(Step):
         write_product(
             self.writer,
             self.instruction,
-            "expressions",
+            self.products,
             self.planes,
             second,
             self.table.removeprefix("ptr "),
+            self.number,
         )
 
     def reduction(self) -> None:

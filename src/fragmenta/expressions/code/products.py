@@ -34,7 +34,7 @@ from fragmenta.jit.trace import (
     convert,
     select,
 )
-from fragmenta.planes.products import Eight, Product, Tiles, each_eight
+from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
 
 _UNROLLED = 64
@@ -65,7 +65,7 @@ def keeps_accumulator(model: Model) -> bool:
 
 @dataclass(frozen=True)
 class ProductHashes:
-    """The algebra of products: see :class:`fragmenta.planes.products.ProductAlgebra`."""
+    """The algebra of products: see :class:`fragmenta.planes.code.products.ProductAlgebra`."""
 
     planes: int = 4
     name: str = "expressions"

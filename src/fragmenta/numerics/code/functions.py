@@ -37,7 +37,6 @@ from fragmenta.numerics.code.double import (
     plus_float,
     square_root,
     times,
-    times_float,
     two_product,
     whole,
 )

@@ -21,7 +21,7 @@ from fragmenta.jit.trace import (
     convert,
     shift_unsigned,
 )
-from fragmenta.planes.products import Product, fields
+from fragmenta.planes.code.products import Product, fields
 from fragmenta.registers.words import Container
 
 _ITEMS = {16: I16, 32: I32, 64: I64}

@@ -1,16 +1,16 @@
 """Second values through ``mma``, ``mma.sp`` and ``wmma.mma``, in compiled code.
 
 :func:`write_product` is called after the code of the instruction was written: the
-operands are in the stage then, and so is D (:mod:`fragmenta.simt.matrices`).  It writes a
-call of :func:`warp_product`, which is in the table of functions of the launch::
+operands are in the stage then, and so is D (:mod:`fragmenta.simt.matrices`).  It writes
+a call of :func:`warp_product`, which is in the table of functions of the launch::
 
     int32 f(uint32 *warp, const int64 *table, const uint32 *d, const uint32 *a,
             const uint32 *b, const uint32 *c, const uint32 *extra,
             const int64 *selectors, int64 data, int64 site, int64 block)
 
-The table begins with two numbers: which accumulator it is, and how many a warp has.  Then
-come the places in the warp of plane 0 of each register of A, B, C and D; -1 if a register
-has no planes.  Plane p is p times the bytes of the register further on.
+The table begins with two numbers: which accumulator it is, and how many a warp has.
+Then come the places in the warp of plane 0 of each register of A, B, C and D; -1 if a
+register has no planes.  Plane p is p times the bytes of the register further on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.jit.compiler import Traced, pointer
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert
-from fragmenta.planes.gathering import (
+from fragmenta.planes.code.gathering import (
     clear,
     columns_of,
     end_bits,
@@ -38,7 +38,7 @@ from fragmenta.planes.gathering import (
     scales_of,
     scatter,
 )
-from fragmenta.planes.products import Product, ProductAlgebra, Tiles, product_model
+from fragmenta.planes.code.products import Product, ProductAlgebra, Tiles, product_model
 from fragmenta.ptx.module import Instruction, Operand, Register, Vector
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt import layout, warps
@@ -260,5 +260,3 @@ class _Registers:
                 if not out:
                     with code.when(~there):
                         held[own] = zero
-
-

@@ -1,0 +1,192 @@
+"""Operations on the bits of floats: new signs and exponents keep second values.
+
+Compilers change a sign with ``xor``, an absolute value is an ``and``, and an ``add`` to
+the exponent multiplies by a power of two.  The routine looks at what came out: if it is
+one of the operands with another sign or exponent, the second value changes alike.
+Otherwise the second value is lost, which is counted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from llvmlite import ir
+
+from fragmenta.jit.llvm import Raw
+from fragmenta.jit.trace import (
+    I32,
+    I64,
+    Code,
+    Value,
+    any_lane,
+    bits_of,
+    convert,
+    float_of,
+    select,
+)
+from fragmenta.numerics.code.elements import Kind, pieces, spread
+from fragmenta.numerics.code.records import Lanes, Record
+from fragmenta.numerics.code.routines import CHUNK, MASKED, Beside, Form, Work, total
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import POINTER, Routine, as_signed, define
+
+PARTS = "parts"
+"""The operands are words of f64: nothing can be said of one of them alone."""
+_SINGLE = Kind("f32")
+_DOUBLE = Kind("f64", 1, 64)
+_HALVES = {16: Kind("f16", 1, 16), 32: Kind("f16", 2, 16), 64: Kind("f16", 4, 16)}
+
+
+def beside_bits(form: Form) -> Beside:
+    """The routines beside an operation on bits."""
+
+    def build(module: ir.Module, *, masked: bool) -> None:
+        _define(module, form, masked)
+
+    return Beside(
+        Routine(form.name, partial(build, masked=False)),
+        Routine(form.name + MASKED, partial(build, masked=True)),
+    )
+
+
+def _define(module: ir.Module, form: Form, masked: bool) -> None:
+    goals = [each for each in form.results if each.planes]
+    given = [each for each in form.operands if each is not None]
+    twins = [each for each in given if each.planes]
+    offsets = [I64] * (len(goals) + len(given) + len(twins))
+    parameters = [POINTER, POINTER, POINTER, I32, *offsets, *[I32] * masked]
+
+    def trace(code: Code, warp: Raw, block: Raw, table: Raw, *rest: Value) -> Value:
+        number, *places = rest
+        mask = places.pop() if masked else code.constant(-1, I32)
+        pointers = [code.builder.gep(warp, [each.raw]) for each in places]
+        record = Record(code, warp, block, table, number)
+        lanes = Lanes(code, mask, masked)
+        work = _Bits(code, form, record, pointers, lanes)
+        with code.loop(LANES // CHUNK) as index:
+            work.chunk(index)
+        with code.when(work.lost.value != 0):
+            record.begin(lanes, 0)
+            record.add("restarted", work.lost.value)
+        return code.constant(0, I32)
+
+    define(module, form.name + MASKED * masked, parameters, trace, I32)
+
+
+class _Bits(Work):
+    """The code of one routine."""
+
+    def __init__(
+        self,
+        code: Code,
+        form: Form,
+        record: Record,
+        pointers: list[Raw],
+        lanes: Lanes,
+    ) -> None:
+        super().__init__(code, form, record, pointers, lanes)
+        self.lost = code.variable(code.constant(0, I64))
+
+    def chunk(self, index: Value) -> None:
+        """Eight lanes."""
+        form = self.form
+        registers, planes = self.loaded(index)
+        emit = form.match.syntax.emit
+        assert emit is not None
+        found = emit(form.words, *registers)
+        found = found[0] if isinstance(found, tuple) else found
+        lanes = self.lanes.part(index)
+        goal = form.results[0]
+        bits = goal.bits
+        words: list[Value] | None = None
+        there: Value | None = None
+        kept: Value | None = None
+        for register, second in zip(registers, planes, strict=True):
+            if second is None or register is None:
+                continue
+            present = second[0]
+            for each in second[1:]:
+                present = present | each
+            here = present != 0
+            there = here if there is None else there | here
+            if register.type != found.type or not goal.planes or form.way == PARTS:
+                continue
+            same, made = _changed(found, register, second, bits, goal.planes)
+            same = same & here
+            if words is None:
+                words = [select(same, each, 0) for each in made]
+                kept = same
+            else:
+                assert kept is not None
+                words = [
+                    select(kept, old, select(same, new, 0))
+                    for old, new in zip(words, made, strict=True)
+                ]
+                kept = kept | same
+        assert there is not None
+        gone = there if kept is None else there & ~kept
+        if lanes is not None:
+            gone = gone & lanes
+        with self.code.when(any_lane(gone)):
+            counted = total(convert(gone, I64, signed=False))
+            self.lost.value = self.lost.value + counted
+        if goal.planes:
+            if words is None:
+                zero = convert(found, _integer(goal.register)).lift(0)
+                words = [zero] * goal.planes
+            wide = [convert(e, _integer(goal.register), signed=False) for e in words]
+            self.store(self.goals[0], goal, wide, lanes, index)
+
+
+def _integer(bits: int) -> ir.Type:
+    return ir.IntType(bits)
+
+
+def _changed(
+    found: Value, given: Value, planes: list[Value], bits: int, count: int
+) -> tuple[Value, list[Value]]:
+    """Whether a result is an operand with another sign or exponent; its planes."""
+    if bits == 16:
+        return _signs(found, given, planes, bits)
+    kind = _DOUBLE if bits == 64 else _SINGLE
+    fraction = 52 if bits == 64 else 23
+    exponents = (1 << (bits - 1 - fraction)) - 1
+    here = (found >> fraction) & exponents
+    there = (given >> fraction) & exponents
+    mantissa = (1 << fraction) - 1
+    scales = ((found ^ given) & mantissa) == 0
+    inner = (here != 0) & (there != 0) & (here != exponents) & (there != exponents)
+    scales = scales & inner
+    factor = float_of((convert(here - there, I64) + 1023) << 52)
+    sign = as_signed(1 << (bits - 1), bits)
+    flipped = ((found ^ given) & sign) != 0
+    factor = select(flipped, factor * -1.0, factor)
+    upper, lower = pieces(planes, kind, 0)
+    assert lower is not None
+    parts = [bits_of(float_of(each) * factor) for each in (upper, lower)]
+    made = spread([(parts[0], parts[1])], kind, count, bits)
+    equal = found == given
+    signs, halves = _signs(found, given, planes, bits)
+    only = ((found ^ given) & ~sign) == 0
+    use_halves = signs & ~only
+    made = [
+        select(equal, old, select(use_halves, half, new))
+        for old, half, new in zip(planes, halves, made, strict=True)
+    ]
+    return equal | scales | use_halves, made
+
+
+def _signs(
+    found: Value, given: Value, planes: list[Value], bits: int
+) -> tuple[Value, list[Value]]:
+    """Whether nothing but the signs of halves changed; the planes with new signs."""
+    kind = _HALVES[bits]
+    signs = sum(0x8000 << 16 * place for place in range(kind.count))
+    changed = found ^ given
+    alike = (changed & as_signed(((1 << bits) - 1) & ~signs, bits)) == 0
+    # The sign of the number of 64 bits is that of the half in plane 3.
+    made = [
+        each ^ (changed & as_signed(signs, bits)) if number == 3 else each
+        for number, each in enumerate(planes)
+    ]
+    return alike, made

@@ -1,0 +1,268 @@
+"""Floats in registers: their values, and their second values in the planes beside them.
+
+A register has so many planes, each as wide as the register.  A 32-bit element has a
+double-double: the upper halves of four planes are the upper f64, the lower halves the
+lower one.  So the upper half of an f32, as a bf16, still has the upper f64.  A smaller
+element has one f64, or an f32 if its bits are few.  An f64 has the second value of its
+upper word.
+
+All bits zero mean that the second value is the value itself.  If the value is NaN or
+infinite, the upper f64 is the exact value as f32 and the number of a node below it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fragmenta.jit.llvm import Type
+from fragmenta.jit.trace import (
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    Value,
+    bits_of,
+    convert,
+    float_of,
+    scalar_type,
+    select,
+    shift_unsigned,
+)
+from fragmenta.numerics.code.double import Double, chosen, finite, whole
+from fragmenta.ptx.opcodes.fp8 import small_value
+from fragmenta.ptx.opcodes.half import value_of
+from fragmenta.ptx.opcodes.rounding import FORMATS
+
+INTEGERS: dict[int, Type] = {8: I8, 16: I16, 32: I32, 64: I64}
+LEAST_BITS = 1
+"""The bits of a second value that is zero: the least f64, as no bits mean none."""
+
+
+class Kind(NamedTuple):
+    """The floats in an operand."""
+
+    format: str
+    count: int = 1
+    bits: int = 32
+    """The bits of each."""
+
+    @property
+    def precision(self) -> int:
+        """The bits of a significand."""
+        return 1 if self.format == "ue8m0" else FORMATS[self.format].fraction_bits + 1
+
+    @property
+    def least(self) -> float:
+        """The least positive number."""
+        if self.format == "ue8m0":
+            return 2.0**-127
+        form = FORMATS[self.format]
+        return float(2.0 ** (1 - form.bias - form.fraction_bits))
+
+    @property
+    def normal(self) -> float:
+        """The least normal number."""
+        if self.format == "ue8m0":
+            return 2.0**-127
+        return float(2.0 ** (1 - FORMATS[self.format].bias))
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        if self.format == "ue8m0":
+            return 2.0**127
+        form = FORMATS[self.format]
+        fraction = form.largest & ((1 << form.fraction_bits) - 1)
+        exponent = (form.largest >> form.fraction_bits) - form.bias
+        return float((1 + fraction / (1 << form.fraction_bits)) * 2.0**exponent)
+
+
+def _kinds() -> dict[str, Kind]:
+    found = {
+        "f64": Kind("f64", 1, 64),
+        "f32": Kind("f32"),
+        "tf32": Kind("tf32"),
+        "f32x2": Kind("f32", 2, 32),
+        "ue8m0x2": Kind("ue8m0", 2, 8),
+    }
+    for name in ("f16", "bf16"):
+        found[name] = Kind(name, 1, 16)
+        found[f"{name}x2"] = Kind(name, 2, 16)
+    for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1"):
+        bits = 4 if name == "e2m1" else 8
+        for count in (2, 4):
+            found[f"{name}x{count}"] = Kind(name, count, bits)
+    return found
+
+
+KINDS = _kinds()
+"""The types of PTX that hold floats."""
+
+
+class Element(NamedTuple):
+    """One float of an operand in some lanes."""
+
+    value: Value
+    """What the hardware has, as f64."""
+    exact: Double
+    node: Value | None = None
+    """The number of the node of a value that is NaN or infinite; 0: none."""
+    present: Value | None = None
+    """Whether it has a second value."""
+
+
+def _unsigned(register: Value, low: int, bits: int, to: Type) -> Value:
+    """Some bits of a register as an integer with zeros above."""
+    width = scalar_type(register.type).width
+    part = shift_unsigned(register, low) if low else register
+    if bits < width:
+        part = part & ((1 << bits) - 1)
+    return convert(part, to, signed=False)
+
+
+def value(register: Value, kind: Kind, place: int) -> Value:
+    """The value of a float in a register, as f64."""
+    low = place * kind.bits
+    if kind.format == "f64":
+        return float_of(register)
+    if kind.bits == 32:
+        return convert(float_of(_unsigned(register, low, 32, I32)), F64)
+    word = _unsigned(register, low, kind.bits, I32)
+    if kind.bits == 16:
+        return convert(value_of(convert(word, I16), kind.format), F64)
+    if kind.format == "ue8m0":
+        power = float_of((convert(word, I64) + (1023 - 127)) << 52)
+        return select(word == 255, power.lift(float("nan")), power)
+    return convert(small_value(word, FORMATS[kind.format]), F64)
+
+
+def pieces(planes: list[Value], kind: Kind, place: int) -> tuple[Value, Value | None]:
+    """The bits of a second value: its upper number, and its lower one if it has one."""
+    if kind.bits >= 32:
+        low = 32 if kind.bits == 64 else 32 * place
+        words = [_unsigned(each, low, 32, I32) for each in planes[:4]]
+        return _joined(*_halves(words, upper=True)), _joined(
+            *_halves(words, upper=False)
+        )
+    total = None
+    for number, each in enumerate(planes):
+        if number * kind.bits >= 64:
+            break
+        part = _unsigned(each, place * kind.bits, kind.bits, I64)
+        part = part << (number * kind.bits) if number else part
+        total = part if total is None else total | part
+    assert total is not None
+    return total, None
+
+
+def _halves(words: list[Value], upper: bool) -> tuple[Value, Value]:
+    """The low and the high word of a number in halves of four words."""
+    a, b, c, d = words
+    if upper:
+        return shift_unsigned(a, 16) | (b & -0x10000), shift_unsigned(c, 16) | (
+            d & -0x10000
+        )
+    return (a & 0xFFFF) | (b << 16), (c & 0xFFFF) | (d << 16)
+
+
+def _joined(low: Value, high: Value) -> Value:
+    return convert(low, I64, signed=False) | (convert(high, I64, signed=False) << 32)
+
+
+def room(kind: Kind, planes: int) -> int:
+    """The bits of the upper number of a second value."""
+    return 64 if kind.bits >= 16 else min(64, kind.bits * planes)
+
+
+def element(
+    register: Value, planes: list[Value] | None, kind: Kind, place: int
+) -> Element:
+    """A float with its second value."""
+    held = value(register, kind, place)
+    if planes is None:
+        return Element(held, whole(held))
+    upper, lower = pieces(planes, kind, place)
+    if room(kind, len(planes)) < 64:  # an f32, and no NaN
+        present = upper != 0
+        number = convert(float_of(convert(upper, I32)), F64)
+        return Element(held, whole(select(present, number, held)), None, present)
+    present = upper != 0
+    usual = (held - held) == 0.0
+    top = select(usual, float_of(upper), _stored_single(upper))
+    bottom = top.lift(0.0) if lower is None else float_of(lower)
+    exact = Double(top, select(present & usual, bottom, 0.0))
+    exact = finite(chosen(present, exact, whole(held)))
+    node = convert(select(usual, upper.lift(0), upper), I32)
+    return Element(held, exact, node, present)
+
+
+def _stored_single(upper: Value) -> Value:
+    """The f32 in the upper word of a number, as f64."""
+    return convert(float_of(convert(shift_unsigned(upper, 32), I32)), F64)
+
+
+def packed(
+    held: Value, exact: Double, node: Value | None, kind: Kind, planes: int
+) -> tuple[Value, Value | None]:
+    """The bits of a second value; none if it is the value itself."""
+    if room(kind, planes) < 64:
+        single = bits_of(convert(exact.upper, F32))
+        word = select(single == 0, LEAST_BITS, single)
+        word = select(exact.upper == held, 0, word)
+        return convert(word, I64, signed=False), None
+    same = exact.upper == held
+    bits = bits_of(exact.upper)
+    upper = select(bits == 0, LEAST_BITS, bits)
+    lower = None
+    if kind.bits >= 32:
+        same = same & (exact.lower == 0.0)
+        lower = select(same, 0, bits_of(exact.lower))
+    upper = select(same, 0, upper)
+    if node is not None:
+        usual = (held - held) == 0.0
+        single = convert(bits_of(convert(exact.upper, F32)), I64, signed=False) << 32
+        named = single | convert(node, I64, signed=False)
+        upper = select(usual, upper, named)
+        if lower is not None:
+            lower = select(usual, lower, 0)
+    return upper, lower
+
+
+def spread(
+    parts: list[tuple[Value, Value | None]], kind: Kind, planes: int, register: int
+) -> list[Value]:
+    """The planes of a register whose elements have these second values."""
+    of = INTEGERS[register]
+    found: list[Value | None] = [None] * planes
+    for place, (upper, lower) in enumerate(parts):
+        if kind.bits >= 32:
+            assert lower is not None
+            words = _words(upper, lower)
+            low = 32 if kind.bits == 64 else 32 * place
+        else:
+            words = []
+            for number in range(min(planes, 64 // kind.bits)):
+                part = shift_unsigned(upper, number * kind.bits) if number else upper
+                words.append(part & ((1 << kind.bits) - 1))
+            low = kind.bits * place
+        for number, word in enumerate(words):
+            wide = convert(word, of, signed=False)
+            wide = wide << low if low else wide
+            before = found[number]
+            found[number] = wide if before is None else before | wide
+    first = found[0]
+    assert first is not None
+    return [first.lift(0) if each is None else each for each in found]
+
+
+def _words(upper: Value, lower: Value) -> list[Value]:
+    """Two numbers of 64 bits as four words: a half of each is one of theirs."""
+    made = []
+    tops = convert(upper, I32), convert(shift_unsigned(upper, 32), I32)
+    bottoms = convert(lower, I32), convert(shift_unsigned(lower, 32), I32)
+    for top, bottom in zip(tops, bottoms, strict=True):
+        made.append((top << 16) | (bottom & 0xFFFF))
+        made.append((top & -0x10000) | shift_unsigned(bottom, 16))
+    return made

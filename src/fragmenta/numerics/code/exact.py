@@ -1,0 +1,223 @@
+"""What instructions compute, exactly: their meaning for nearly exact operands.
+
+A modifier that is meant, such as ``.sat``, ``.relu`` or ``.abs``, is part of the
+meaning.  Rounding, ``.ftz``, ``.satfinite`` and ``.approx`` are not: they are errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fragmenta.jit.trace import (
+    F64,
+    I32,
+    I64,
+    Code,
+    Value,
+    ceiling,
+    convert,
+    floor,
+    fma,
+    nearest,
+    scalar_type,
+    select,
+    shift_unsigned,
+    truncate,
+)
+from fragmenta.numerics.code.double import (
+    Double,
+    below,
+    chosen,
+    minus,
+    negated,
+    over,
+    plus,
+    times,
+    two_sum,
+    whole,
+)
+from fragmenta.numerics.code.elements import Element
+from fragmenta.numerics.code.functions import FUNCTIONS
+from fragmenta.ptx.opcodes.table import Qualifiers
+
+
+class Given(NamedTuple):
+    """What the meaning of an instruction may depend on."""
+
+    code: Code
+    words: Qualifiers
+    elements: Sequence[Element]
+    """The operands."""
+    held: Value
+    """The result of the hardware, as f64."""
+
+    @property
+    def exact(self) -> list[Double]:
+        """The operands, exactly."""
+        return [each.exact for each in self.elements]
+
+    @property
+    def values(self) -> list[Value]:
+        """The operands as the hardware has them."""
+        return [each.value for each in self.elements]
+
+
+Meaning = Callable[[Given], Double]
+
+
+def _usual(x: Value) -> Value:
+    inside: Value = (x - x) == 0.0
+    return inside
+
+
+# ── sums and products ───────────────────────────────────────────────────────
+
+
+def _fused(given: Given) -> Double:
+    a, b, c = given.exact
+    return plus(times(a, b), c)
+
+
+# ── choices ─────────────────────────────────────────────────────────────────
+
+
+def _magnitude(x: Double) -> Double:
+    return chosen(x.negative, negated(x), x)
+
+
+def _extreme(given: Given, largest: bool) -> Double:
+    """The largest or smallest operand; of NaN and infinity, what the hardware took."""
+    words, numbers = given.words, given.exact
+    if words.get("abs") or words.get("xorsign"):
+        numbers = [_magnitude(each) for each in numbers]
+    found = numbers[0]
+    every = _usual(given.values[0])
+    for each, value in zip(numbers[1:], given.values[1:], strict=True):
+        less = below(found, each)
+        found = chosen(less if largest else ~less, each, found)
+        every = every & _usual(value)
+    taken = numbers[-1]
+    for each, value in zip(numbers[:-1], given.values[:-1], strict=True):
+        size = abs(value) if words.get("abs") else value
+        taken = chosen(size == given.held, each, taken)
+    found = chosen(every, found, taken)
+    if words.get("xorsign"):
+        a, b = given.exact[:2]
+        found = chosen(a.negative == b.negative, found, negated(found))
+    return found
+
+
+def _copysign(given: Given) -> Double:
+    a, b = given.exact
+    size = _magnitude(b)
+    return chosen(a.negative, negated(size), size)
+
+
+# ── the table ───────────────────────────────────────────────────────────────
+
+
+def _function(name: str) -> Meaning:
+    return lambda given: FUNCTIONS[name](given.code, given.exact[0])
+
+
+MEANINGS: dict[str, Meaning] = {
+    "add": lambda given: plus(*given.exact),
+    "sub": lambda given: minus(*given.exact),
+    "mul": lambda given: times(*given.exact),
+    "fma": _fused,
+    "mad": _fused,
+    "div": lambda given: over(*given.exact),
+    "neg": lambda given: negated(given.exact[0]),
+    "abs": lambda given: _magnitude(given.exact[0]),
+    "copysign": _copysign,
+    "min": lambda given: _extreme(given, largest=False),
+    "max": lambda given: _extreme(given, largest=True),
+    "cvt": lambda given: given.exact[0],
+    **{name: _function(name) for name in FUNCTIONS},
+}
+"""What opcodes compute, exactly."""
+QUICK: dict[str, Callable[..., Value]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "fma": fma,
+    "mad": fma,
+}
+"""The same of the hardware's operands, of 32 bits or less, with one rounding to f64.
+
+It is for the error of one instruction, which is far above that rounding."""
+SUMS = frozenset({"add", "sub", "fma", "mad"})
+"""Opcodes that may cancel and absorb."""
+LONG = frozenset({*FUNCTIONS, "div"})
+"""Opcodes whose meaning takes many instructions."""
+
+
+def meaning(opcode: str, given: Given) -> Double:
+    """The exact result, with the modifiers that are meant."""
+    return _modified(given.words, MEANINGS[opcode](given))
+
+
+def quick(opcode: str, words: Qualifiers, values: Sequence[Value]) -> Double:
+    """The result of the hardware's operands, nearly exact."""
+    return _modified(words, whole(QUICK[opcode](*values)))
+
+
+def _modified(words: Qualifiers, x: Double) -> Double:
+    if words.get("sat"):
+        one, zero = whole(x.upper.lift(1.0)), whole(x.upper.lift(0.0))
+        x = chosen(x.upper > 1.0, one, x)
+        x = chosen(x.upper > 0.0, x, zero)
+    if words.get("relu"):
+        x = chosen(x.negative, whole(x.upper.lift(0.0)), x)
+    return x
+
+
+def of_integer(x: Value, signed: bool) -> Double:
+    """An integer as a number."""
+    if scalar_type(x.type).width <= 32:
+        return whole(convert(x, F64, signed=signed))
+    low = convert(convert(x, I32), I64, signed=False)
+    high = x >> 32 if signed else shift_unsigned(x, 32)
+    upper = convert(high, F64, signed=True) * 2.0**32
+    return two_sum(upper, convert(low, F64, signed=True))
+
+
+# ── decisions ───────────────────────────────────────────────────────────────
+
+_ROUNDINGS = {"rni": nearest, "rzi": truncate, "rmi": floor, "rpi": ceiling}
+
+
+def integral(mode: str, x: Double) -> Value:
+    """A number rounded to an integer, as f64."""
+    found = _ROUNDINGS[mode](x.upper)
+    at_integer = found == x.upper
+    down, up = (x.lower < 0.0) & at_integer, (x.lower > 0.0) & at_integer
+    none = down ^ down
+    if mode == "rmi":
+        up = none
+    elif mode == "rpi":
+        down = none
+    elif mode == "rzi":
+        down, up = down & (x.upper > 0.0), up & (x.upper < 0.0)
+    else:  # a half, which the lower part decides
+        half = abs(x.upper - found) == 0.5
+        above = half & (x.lower > 0.0) & (found < x.upper)
+        under = half & (x.lower < 0.0) & (found > x.upper)
+        down, up = under, above
+    return select(down, found - 1.0, select(up, found + 1.0, found))
+
+
+def compared(name: str, a: Double, b: Double) -> Value:
+    """Whether a comparison of numbers that are not NaN holds."""
+    less, more = below(a, b), below(b, a)
+    same = ~(less | more)
+    found: dict[str, Value] = {
+        "eq": same,
+        "ne": ~same,
+        "lt": less,
+        "le": less | same,
+        "gt": more,
+        "ge": more | same,
+    }
+    return found[name.removesuffix("u")]

@@ -1,0 +1,141 @@
+"""Where the tables of a context are: numbers of 64 bits in one piece of memory.
+
+First comes a head, then a record for each site.  Counts are integers, all others f64.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+NODES = 0  #: pointer to the directory: where the nodes of each context are
+FIRST_NODE = 8  #: i64: the number of the first node of this one; it is not used
+NODE_COUNT = 16  #: i64: how many there are, with the first one
+TIMES = 24  #: pointer to (i32 block, i32 count) for each site and warp
+WARPS = 32  #: i64: warps of a block
+LOST_NODES = 40  #: i64: nodes for which there was no room
+STOPS = 48  #: i64: whether a birth stops the launch
+HEAD = 64
+"""Bytes before the records."""
+
+FIELDS = (
+    "executions",
+    "elements",
+    "added",
+    "absorbed",
+    "cancelled",
+    "underflows",
+    "flushed",
+    "saturated",
+    "overflows",
+    "invalid",
+    "divisions",
+    "passed",
+    "other_way",
+    "restarted",
+    "worst_added",
+    "worst_ulp",
+    "worst_total",
+    "worst_relative",
+    "worst_cancelled",
+    "a",
+    "b",
+    "c",
+    "exact_a",
+    "exact_b",
+    "exact_c",
+    "value",
+    "exact",
+    "local",
+    "block",
+    "thread",
+    "time",
+    "other_block",
+    "other_thread",
+    "other_time",
+    "other_a",
+    "other_b",
+    "other_exact_a",
+    "other_exact_b",
+    "inexact",
+    "subnormal",
+)
+"""The names of the numbers of a record, in their order.
+
+Up to ``restarted`` they are counts, except ``added``, the sum of all errors that the
+instruction added; ``inexact`` and ``subnormal`` are counts, too.  From ``a`` to
+``time`` they are about the worst element, from ``other_block`` to ``other_exact_b``
+about the first that takes the other way.
+"""
+AT = {name: 8 * place for place, name in enumerate(FIELDS)}
+"""Where each is in a record."""
+RECORD = 8 * len(FIELDS)
+COUNTS = frozenset(
+    {
+        "executions",
+        "elements",
+        "absorbed",
+        "cancelled",
+        "underflows",
+        "flushed",
+        "saturated",
+        "overflows",
+        "invalid",
+        "divisions",
+        "passed",
+        "other_way",
+        "restarted",
+        "inexact",
+        "subnormal",
+    }
+)
+"""Fields that are sums of integers."""
+WHOLE = COUNTS | {
+    "block",
+    "thread",
+    "time",
+    "other_block",
+    "other_thread",
+    "other_time",
+}
+"""Fields that are integers."""
+
+
+class Birth(IntEnum):
+    """What a node is: how a value became NaN or infinite."""
+
+    NONE = 0
+    GIVEN = 1
+    """An operand was so: an input, a constant, or nobody knows."""
+    OVERFLOW = 2
+    """Too large a number."""
+    DIVISION = 3
+    """A number divided by zero, or the logarithm of zero."""
+    INVALID = 4
+    """No result: an infinity less an infinity, zero times infinity, 0 / 0."""
+    PASSED = 5
+    """An operand was so, and so the result is."""
+    PRODUCT = 6
+    """Born in a product of matrices."""
+
+
+NODE_FIELDS = (
+    "site",
+    "kind",
+    "parent",
+    "operand",
+    "count",
+    "block",
+    "thread",
+    "time",
+    "a",
+    "b",
+    "c",
+    "value",
+)
+"""The numbers of a node, 64 bits each; the last four are f64."""
+NODE_AT = {name: 8 * place for place, name in enumerate(NODE_FIELDS)}
+NODE_BYTES = 8 * len(NODE_FIELDS)
+MOST_NODES = 4096
+"""Nodes of a context."""
+LONGEST = 24
+"""How far back a way is searched for the site where it is now."""

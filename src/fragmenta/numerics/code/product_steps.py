@@ -1,0 +1,67 @@
+"""What is done beside an instruction that multiplies matrices."""
+
+from __future__ import annotations
+
+from fragmenta.numerics.code.chains import chains, multiplies
+from fragmenta.planes.code.following import Step
+from fragmenta.planes.code.warp_products import write_product
+from fragmenta.ptx.module import Register
+from fragmenta.simt.emitter import Written
+from fragmenta.simt.matrices import operation
+
+ALGEBRA = "numerics"
+"""Its name in the table of functions of a launch."""
+
+
+class ProductStep(Step):
+    """Makes the nearly exact D of ``mma`` and ``wmma.mma`` after they have run.
+
+    Those of ``wgmma`` and ``tcgen05.mma`` are made when they are issued.
+    """
+
+    def product(self) -> None:
+        """Nothing before it: C must be as it is, and D must be known."""
+
+    def after(self) -> None:
+        """All operands are in the stage, and so is D."""
+        if self.instruction.opcode in ("mma", "wmma") and multiplies(self.instruction):
+            self.if_any(self._multiplied)
+
+    def elsewhere(self) -> None:
+        """Products that are carried out elsewhere have numbers, too."""
+        words = self.instruction.qualifiers
+        if multiplies(self.instruction) or (
+            self.instruction.opcode == "tcgen05" and words[:1] == ("mma",)
+        ):
+            self._number()
+
+    def _number(self) -> int:
+        """Number the instruction, and tell the launch that it is a product."""
+        found = self.probes.remembered.setdefault("products", {})
+        program = self.writer.program
+        every = chains(program)
+        key = self.writer.unit.function.name, self.writer.index
+        found[str(self.number)] = every.of.get(key, 0)
+        self.probes.remembered["chains"] = every.count
+        return self.number
+
+    def _multiplied(self) -> None:
+        if operation(self.instruction).types["d"].is_integer:
+            self.clear()
+            return
+        number = self._number()
+        chain = self.probes.remembered["products"][str(number)]
+        count = max(1, self.probes.remembered["chains"])
+        write_product(
+            self.writer,
+            self.instruction,
+            ALGEBRA,
+            self.planes,
+            self._second,
+            self.table.removeprefix("ptr "),
+            number,
+            (chain, count),
+        )
+
+    def _second(self, register: Register) -> Written | None:
+        return self.second(register) if self.has(register) else None

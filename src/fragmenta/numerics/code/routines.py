@@ -1,0 +1,583 @@
+"""The routines that run beside instructions which compute with floats.
+
+A routine loads the operands and their second values, computes the hardware's result
+again with the table's own function, and the exact result.  It stores the second value
+of the result, and adds what was lost to the record of the site.  That is done for eight
+lanes at a time.  What is rare, such as a NaN, is done lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from llvmlite import ir
+
+from fragmenta.jit.llvm import Raw
+from fragmenta.jit.trace import (
+    F64,
+    I32,
+    I64,
+    Code,
+    Value,
+    any_lane,
+    bits_of,
+    convert,
+    float_of,
+    picked,
+    select,
+)
+from fragmenta.numerics.code.double import Double, whole
+from fragmenta.numerics.code.elements import (
+    INTEGERS,
+    Element,
+    Kind,
+    element,
+    packed,
+    spread,
+    value,
+)
+from fragmenta.numerics.code.exact import (
+    LONG,
+    QUICK,
+    SUMS,
+    Given,
+    compared,
+    integral,
+    meaning,
+    of_integer,
+    quick,
+)
+from fragmenta.numerics.code.records import Lanes, Notes, Record, facts
+from fragmenta.ptx.opcodes.table import Match
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import POINTER, Routine, define
+
+CHUNK = 8
+"""Lanes that are computed at a time."""
+MASKED = "|masked"
+ROUNDS, DECIDES, MAGIC, COMPARES = "rounds", "decides", "magic", "compares"
+
+
+class Place(NamedTuple):
+    """An operand of an instruction."""
+
+    register: int
+    """The bits of its register."""
+    bits: int
+    """The bits of its type."""
+    kind: Kind | None = None
+    """The floats in it; None for integers and predicates."""
+    planes: int = 0
+    """The planes of its second value; 0 if it has none."""
+    signed: bool = False
+
+
+class Form(NamedTuple):
+    """An instruction, as its routine is made for it."""
+
+    mnemonic: str
+    match: Match
+    extra: tuple[tuple[str, str], ...]
+    results: tuple[Place, ...]
+    operands: tuple[Place | None, ...]
+    """None: it was not written."""
+    sources: tuple[tuple[tuple[int, int], ...], ...]
+    """For each float of the result: the operands that it comes from, and the place of
+    the float in each."""
+    way: str = ROUNDS
+    """Whether it rounds, decides, or compares."""
+
+    @property
+    def name(self) -> str:
+        """The name of the routine."""
+
+        def shown(each: Place | None) -> str:
+            if each is None:
+                return "-"
+            kind = "" if each.kind is None else "".join(map(str, each.kind))
+            sign = "s" * each.signed
+            return f"{each.bits}:{each.register}{sign}{kind}'{each.planes}"
+
+        places = ",".join(map(shown, (*self.results, *self.operands)))
+        more = "".join(f" {name}={word}" for name, word in self.extra)
+        return f"numerics.{self.way}|{self.mnemonic}|{len(self.results)}|{places}{more}"
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The qualifiers."""
+        return {**self.match.qualifiers, **dict(self.extra)}
+
+
+class Beside(NamedTuple):
+    """The routines beside an instruction: for all lanes, and for some of them."""
+
+    full: Routine
+    masked: Routine
+
+
+def beside(form: Form) -> Beside:
+    """The routines beside an instruction."""
+
+    def build(module: ir.Module, *, masked: bool) -> None:
+        _define(module, form, masked)
+
+    return Beside(
+        Routine(form.name, partial(build, masked=False)),
+        Routine(form.name + MASKED, partial(build, masked=True)),
+    )
+
+
+def _define(module: ir.Module, form: Form, masked: bool) -> None:
+    goals = [each for each in form.results if each.planes]
+    given = [each for each in form.operands if each is not None]
+    twins = [each for each in given if each.planes]
+    offsets = [I64] * (len(goals) + len(given) + len(twins))
+    parameters = [POINTER, POINTER, POINTER, I32, *offsets, *[I32] * masked]
+
+    def trace(code: Code, warp: Raw, block: Raw, table: Raw, *rest: Value) -> Value:
+        number, *places = rest
+        mask = places.pop() if masked else code.constant(-1, I32)
+        pointers = [code.builder.gep(warp, [each.raw]) for each in places]
+        record = Record(code, warp, block, table, number)
+        count = len(form.sources) if form.sources else 1
+        lanes = Lanes(code, mask, masked)
+        record.begin(lanes, count)
+        work = Work(code, form, record, pointers, lanes)
+        with code.loop(LANES // CHUNK) as index:
+            work.chunk(index)
+        return work.end()
+
+    define(module, form.name + MASKED * masked, parameters, trace, I32)
+
+
+class Work:
+    """The code of one routine."""
+
+    def __init__(
+        self,
+        code: Code,
+        form: Form,
+        record: Record,
+        pointers: list[Raw],
+        lanes: Lanes,
+    ) -> None:
+        self.code, self.form, self.record, self.lanes = code, form, record, lanes
+        rest = iter(pointers)
+        self.goals = [next(rest) if each.planes else None for each in form.results]
+        self.given = [None if each is None else next(rest) for each in form.operands]
+        self.twins = [
+            next(rest) if each is not None and each.planes else None
+            for each in form.operands
+        ]
+        zeros = code.constant(0.0, F64).in_all_lanes(CHUNK)
+        self.added = code.variable(zeros)
+        none = code.constant(0, I64).in_all_lanes(CHUNK)
+        self.counts = {
+            name: code.variable(none)
+            for name in ("inexact", "absorbed", "cancelled", "restarted")
+        }
+        self.births = code.variable(code.constant(0, I32))
+        self.notes = Notes(code, CHUNK, record, self.births)
+
+    def chunk(self, index: Value) -> None:
+        """Eight lanes."""
+        form = self.form
+        registers, planes = self.loaded(index)
+        lanes = self.lanes.part(index)
+        if form.way == COMPARES:
+            self._compare(registers, planes, lanes, index)
+            return
+        emit = form.match.syntax.emit
+        assert emit is not None
+        found = emit(form.words, *registers)
+        found = found if isinstance(found, tuple) else (found,)
+        if form.way == DECIDES:
+            self._decide(found[0], registers, planes, lanes, index)
+            return
+        made: list[list[tuple[Value, Value | None]]] = [[] for _ in form.results]
+        parts = [
+            (number, place)
+            for number, each in enumerate(form.results)
+            for place in range(each.kind.count if each.kind else 0)
+        ]
+        for (number, place), sources in zip(parts, form.sources, strict=True):
+            goal = form.results[number]
+            assert goal.kind is not None
+            elements = [
+                self._element(registers[i], planes[i], i, where)
+                for i, where in sources
+            ]
+            held = value(found[number], goal.kind, place)
+            exact, node = self._part(goal.kind, number, elements, held, lanes, index)
+            if goal.planes:
+                made[number].append(packed(held, exact, node, goal.kind, goal.planes))
+        for number, goal in enumerate(form.results):
+            if goal.planes and goal.kind is not None:
+                words = spread(made[number], goal.kind, goal.planes, goal.register)
+                self.store(self.goals[number], goal, words, lanes, index)
+
+    # ── registers ───────────────────────────────────────────────────────────
+
+    def loaded(
+        self, index: Value
+    ) -> tuple[list[Value | None], list[list[Value] | None]]:
+        """The operands, and the planes of those that have any."""
+        given = self.form.operands
+        registers = [
+            None if each is None else self._load(self.given[i], each, index)
+            for i, each in enumerate(given)
+        ]
+        planes = [
+            None
+            if each is None or not each.planes
+            else self._planes(self.twins[i], each, index)
+            for i, each in enumerate(given)
+        ]
+        return registers, planes
+
+    def _place(self, pointer: Raw, bits: int, index: Value) -> Raw:
+        b = self.code.builder
+        wide = ir.VectorType(INTEGERS[bits], CHUNK)
+        return b.gep(b.bitcast(pointer, wide.as_pointer()), [index.raw])
+
+    def _load(self, pointer: Raw, place: Place, index: Value) -> Value:
+        if place.bits == 1:
+            return self.lanes.bits_at(pointer, index)
+        loaded = self._vector(pointer, place.register, index)
+        return convert(loaded, INTEGERS.get(place.bits, INTEGERS[8]))
+
+    def _vector(self, pointer: Raw, bits: int, index: Value) -> Value:
+        b = self.code.builder
+        loaded = b.load(self._place(pointer, bits, index))
+        loaded.align = 8
+        return Value(b, loaded)
+
+    def _planes(self, pointer: Raw, place: Place, index: Value) -> list[Value]:
+        b, step = self.code.builder, place.register // 8 * LANES
+        return [
+            self._vector(
+                b.gep(pointer, [ir.Constant(I32, step * number)]), place.register, index
+            )
+            for number in range(place.planes)
+        ]
+
+    def store(
+        self,
+        pointer: Raw,
+        place: Place,
+        words: list[Value],
+        lanes: Value | None,
+        index: Value,
+    ) -> None:
+        """Put planes beside a register."""
+        b, step = self.code.builder, place.register // 8 * LANES
+        for number, word in enumerate(words):
+            start = b.gep(pointer, [ir.Constant(I32, step * number)])
+            where = self._place(start, place.register, index)
+            if lanes is not None:
+                before = b.load(where)
+                before.align = 8
+                word = Value(b, b.select(lanes.raw, word.raw, before))
+            b.store(word.raw, where).align = 8
+
+    def _element(
+        self,
+        register: Value | None,
+        planes: list[Value] | None,
+        operand: int,
+        place: int,
+    ) -> Element:
+        held = self.form.operands[operand]
+        assert held is not None and register is not None
+        if held.kind is None:
+            exact = of_integer(register, held.signed)
+            return Element(exact.upper, exact)
+        return element(register, planes, held.kind, place)
+
+    # ── one float of the result ─────────────────────────────────────────────
+
+    def _part(
+        self,
+        kind: Kind,
+        number: int,
+        elements: list[Element],
+        held: Value,
+        lanes: Value | None,
+        index: Value,
+    ) -> tuple[Double, Value | None]:
+        form, words = self.form, self.form.words
+        opcode = form.match.syntax.opcode
+        given = Given(self.code, words, elements, held)
+        local = self._local(opcode, number, given, kind)
+        exact = self._exact(opcode, number, given, local)
+        if form.way == MAGIC or kind.format == "ue8m0":
+            # Rounding to an integer, or to a power of two, is what is meant.
+            self._meant(given, exact, held, kind, lanes, index)
+            return whole(held), None
+        node = self._count(kind, opcode, given, local, exact, lanes, index)
+        return exact, node
+
+    def _meaning(self, opcode: str, number: int, given: Given) -> Double:
+        if opcode != "_factors":
+            return meaning(opcode, given)
+        # Dividend and divisor were scaled by the same power of two.
+        a, b = given.elements
+        if number == 0:
+            return meaning("rcp", given._replace(elements=[b]))
+        return a.exact
+
+    def _local(self, opcode: str, number: int, given: Given, kind: Kind) -> Double:
+        """What the instruction makes of the hardware's operands, nearly exactly."""
+        narrow = all(
+            each is None or each.kind is None or each.kind.bits < 64
+            for each in self.form.operands
+        )
+        if opcode in QUICK and narrow and kind.bits < 64:
+            return quick(opcode, given.words, given.values)
+        plain = [
+            Element(each.value, each.exact if each.present is None else whole(each.value))
+            for each in given.elements
+        ]
+        return self._meaning(opcode, number, given._replace(elements=plain))
+
+    def _exact(
+        self, opcode: str, number: int, given: Given, local: Double
+    ) -> Double:
+        followed = [e.present for e in given.elements if e.present is not None]
+        if not followed:
+            if opcode not in QUICK:
+                return local
+            return self._meaning(opcode, number, given)
+        if opcode not in LONG:
+            return self._meaning(opcode, number, given)
+        some = followed[0]
+        for each in followed[1:]:
+            some = some | each
+        upper = self.code.variable(local.upper)
+        lower = self.code.variable(local.lower)
+        with self.code.when(any_lane(some)):
+            found = self._meaning(opcode, number, given)
+            upper.value, lower.value = found.upper, found.lower
+        return Double(upper.value, lower.value)
+
+    def _count(
+        self,
+        kind: Kind,
+        opcode: str,
+        given: Given,
+        local: Double,
+        exact: Double,
+        lanes: Value | None,
+        index: Value,
+    ) -> Value:
+        """Count what was lost; the nodes of results that are NaN or infinite."""
+        held, record = given.held, self.record
+        usual = (held - held) == 0.0
+        error = (held - local.upper) - local.lower
+        total = (held - exact.upper) - exact.lower
+        good = usual & ((exact.upper - exact.upper) == 0.0)
+        if lanes is not None:
+            good = good & lanes
+        error = select(good & ((error - error) == 0.0), error, 0.0)
+        total = select(good, total, 0.0)
+        size, whole_size = abs(error), abs(total)
+        self.added.value = self.added.value + size
+        self._add("inexact", size != 0.0)
+        ulp = _ulp(held, kind)
+        trigger = size > ulp * record.in_lanes("worst_ulp")
+        trigger = trigger | (
+            whole_size > abs(exact.upper) * record.in_lanes("worst_relative")
+        )
+        trigger = trigger | (whole_size > record.in_lanes("worst_total"))
+        rare = ~usual | ((abs(held) < kind.normal) & (size != 0.0))
+        if given.words.get("satfinite"):
+            rare = rare | ((abs(held) == kind.largest) & (size != 0.0))
+        ratio = held.lift(0.0)
+        if opcode in SUMS:
+            ratio, rarely = self._sums(opcode, given, usual, lanes)
+            trigger = trigger | rarely
+        if lanes is not None:
+            rare = rare & lanes
+        return self.notes.write(
+            any_lane(trigger | rare),
+            trigger | rare if lanes is None else (trigger | rare) & lanes,
+            facts(
+                given,
+                opcode,
+                kind,
+                exact=exact,
+                local=local,
+                error=error,
+                total=total,
+                ulp=ulp,
+                cancelled=ratio,
+            ),
+            index,
+        )
+
+    def _sums(
+        self, opcode: str, given: Given, usual: Value, lanes: Value | None
+    ) -> tuple[Value, Value]:
+        """Addends that vanish whole, and bits that cancel."""
+        held, values = given.held, given.values
+        first, second = values if len(values) == 2 else (values[0] * values[1], values[2])
+        vanishes = ((held == first) & (second != 0.0)) | (
+            (abs(held) == abs(second)) & (first != 0.0)
+        )
+        if opcode == "sub":
+            vanishes = vanishes & (abs(first) != abs(second))
+        if lanes is not None:
+            vanishes = vanishes & lanes
+        self._add("absorbed", vanishes & usual)
+        larger = select(abs(first) > abs(second), abs(first), abs(second))
+        doubtful = None
+        for each in given.elements:
+            if each.present is not None:
+                doubtful = each.present if doubtful is None else doubtful | each.present
+        if doubtful is None:
+            return held.lift(0.0), usual ^ usual
+        gone = doubtful & usual & (larger > abs(held) * 1024.0)
+        if lanes is not None:
+            gone = gone & lanes
+        self._add("cancelled", gone)
+        more = gone & (larger > abs(held) * self.record.in_lanes("worst_cancelled"))
+        return select(gone, larger, 0.0), more
+
+    def _add(self, name: str, where: Value) -> None:
+        counter = self.counts[name]
+        counter.value = counter.value + convert(where, I64, signed=False)
+
+    # ── decisions ───────────────────────────────────────────────────────────
+
+    def _meant(
+        self,
+        given: Given,
+        exact: Double,
+        held: Value,
+        kind: Kind,
+        lanes: Value | None,
+        index: Value,
+    ) -> None:
+        """A rounding that is meant: does the exact value round to the same number?"""
+        if kind.format == "ue8m0":
+            return
+        step = _ulp(held, kind)
+        mode = given.words.get("rnd") or "rn"
+        away = ((exact.upper - held) + exact.lower)
+        low, high = {"rn": (-0.5, 0.5), "rm": (0.0, 1.0), "rp": (-1.0, 0.0)}.get(
+            mode, (-1.0, 1.0)
+        )
+        other = (away < step * low) | (away > step * high)
+        self._other_way(other & ((held - held) == 0.0), given.elements, lanes, index)
+
+    def _decide(
+        self,
+        found: Value,
+        registers: Sequence[Value | None],
+        planes: Sequence[list[Value] | None],
+        lanes: Value | None,
+        index: Value,
+    ) -> None:
+        """A float becomes an integer: would the exact value become the same?"""
+        form = self.form
+        goal = form.results[0]
+        zeros: list[tuple[Value, Value | None]] = []
+        places = [
+            (place, sources) for place, sources in enumerate(form.sources)
+        ]
+        for place, ((operand, where),) in places:
+            one = self._element(registers[operand], planes[operand], operand, where)
+            if goal.kind is None:
+                made = convert(found, F64, signed=goal.signed)
+                low, high = _range(goal)
+            else:
+                made = value(found, goal.kind, place)
+                low, high = -goal.kind.largest, goal.kind.largest
+            exact = integral(form.words["irnd"], one.exact)
+            if form.words.get("sat") and goal.kind is not None:
+                low, high = 0.0, 1.0
+            exact = select(exact < low, exact.lift(low), exact)
+            exact = select(exact > high, exact.lift(high), exact)
+            usual = ((one.value - one.value) == 0.0) & (
+                (exact - exact) == 0.0
+            )
+            self._other_way((exact != made) & usual, [one], lanes, index)
+            nothing = bits_of(one.value.lift(0.0))
+            zeros.append((nothing, nothing))
+        if goal.planes and goal.kind is not None:
+            words = spread(zeros, goal.kind, goal.planes, goal.register)
+            self.store(self.goals[0], goal, words, lanes, index)
+
+    def _compare(
+        self,
+        registers: Sequence[Value | None],
+        planes: Sequence[list[Value] | None],
+        lanes: Value | None,
+        index: Value,
+    ) -> None:
+        """A comparison: would it hold for the exact values?"""
+        form = self.form
+        name = form.words["CmpOp"]
+        for sources in form.sources:
+            pair = [
+                self._element(registers[i], planes[i], i, where) for i, where in sources
+            ]
+            if len(pair) == 1:  # with zero
+                pair.append(Element(pair[0].value.lift(0.0), whole(pair[0].value.lift(0.0))))
+            usual = None
+            for each in pair:
+                inside = (each.value - each.value) == 0.0
+                inside = inside & (each.exact.upper == each.exact.upper)
+                usual = inside if usual is None else usual & inside
+            assert usual is not None
+            plain = [whole(each.value) for each in pair]
+            here = compared(name, *plain)
+            there = compared(name, *(each.exact for each in pair))
+            self._other_way((here ^ there) & usual, pair, lanes, index)
+
+    def _other_way(
+        self,
+        other: Value,
+        elements: Sequence[Element],
+        lanes: Value | None,
+        index: Value,
+    ) -> None:
+        if lanes is not None:
+            other = other & lanes
+        self.notes.other(any_lane(other), other, elements, index)
+
+    def end(self) -> Value:
+        """Add the sums of all lanes; the lanes in which something was born."""
+        self.record.add("added", total(self.added.value))
+        for name, counter in self.counts.items():
+            self.record.add(name, total(counter.value))
+        births: Value = self.births.value
+        return births
+
+
+def _range(goal: Place) -> tuple[float, float]:
+    """The least and the largest integer of a type, as f64."""
+    bits = goal.bits
+    if goal.signed:
+        return -(2.0 ** (bits - 1)), float(2 ** (bits - 1) - 1)
+    return 0.0, float(2**bits - 1)
+
+
+def _ulp(held: Value, kind: Kind) -> Value:
+    """The distance of a value from the next one of its format."""
+    power = float_of(bits_of(held) & (2047 << 52))
+    ulp = power * 2.0 ** (1 - kind.precision)
+    return select(ulp > kind.least, ulp, ulp.lift(kind.least))
+
+
+def total(x: Value) -> Value:
+    """The sum of all lanes."""
+    while isinstance(x.type, ir.VectorType) and x.type.count > 1:
+        half = x.type.count // 2
+        x = picked(x, range(half)) + picked(x, range(half, 2 * half))
+    b = x.builder
+    return Value(b, b.extract_element(x.raw, ir.Constant(I32, 0)))
+
+

@@ -1,0 +1,325 @@
+"""What numerics does beside each instruction: its steps.
+
+A step finds out which floats an instruction has, and calls the routine for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from fragmenta.numerics.code.bits import beside_bits
+from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
+from fragmenta.numerics.code.elements import KINDS, Kind
+from fragmenta.numerics.code.exact import MEANINGS
+from fragmenta.numerics.code.routines import (
+    COMPARES,
+    DECIDES,
+    MAGIC,
+    ROUNDS,
+    Beside,
+    Form,
+    Place,
+    beside,
+)
+from fragmenta.numerics.code.product_steps import ProductStep
+from fragmenta.ptx.checking.mnemonics import reading
+from fragmenta.ptx.module import (
+    Immediate,
+    Instruction,
+    Negative,
+    Operand,
+    Pair,
+    Part,
+    Register,
+    Vector,
+    type_bits,
+)
+from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
+from fragmenta.simt.emitter import Written
+from fragmenta.simt.events import if_some, notify
+
+BORN = "numerics-birth"
+"""The event of a birth, if it stops the launch."""
+
+
+class _Operand(NamedTuple):
+    """An operand, where it is, and where its second value is."""
+
+    place: Place
+    at: Written | None
+    twin: Written | None
+
+
+class NumericsStep(ProductStep):
+    """Computes nearly exact values beside those of the hardware."""
+
+    stops: ClassVar[bool] = False
+    """Whether a birth stops the launch."""
+
+    def compute(self) -> None:
+        """A float instruction: its exact result, and what it lost."""
+        if not self._beside(self._way()):
+            self.clear()
+
+    def decides(self) -> None:
+        """A comparison, or a conversion to an integer."""
+        opcode = self.instruction.opcode
+        self._beside(DECIDES if opcode == "cvt" else COMPARES)
+
+    def lost(self) -> None:
+        """Bits of floats are changed: a new sign or exponent keeps the second value."""
+        if not self._bits():
+            self.clear()
+
+    def _way(self) -> str:
+        given = self.instruction
+        if given.opcode == "cvt" and _integral(given):
+            return DECIDES
+        if rounds_by_magic(self.writer.unit.function, given):
+            return MAGIC
+        return ROUNDS
+
+    # ── routines ────────────────────────────────────────────────────────────
+
+    def _beside(self, way: str) -> bool:
+        """Call the routine beside the instruction; false if there is none."""
+        match = _match(self.instruction)
+        if match is None or match.syntax.emit is None:
+            return False
+        opcode = match.syntax.opcode
+        if way in (ROUNDS, MAGIC) and opcode not in MEANINGS and opcode != "_factors":
+            return False
+        gathered = self._gathered(match)
+        if gathered is None:
+            return False
+        results, operands, extra = gathered
+        kinds = [each.place.kind for each in results]
+        if way in (ROUNDS, MAGIC) and not all(kinds):
+            return False
+        form = Form(
+            self.instruction.mnemonic,
+            match,
+            tuple(extra),
+            tuple(each.place for each in results),
+            tuple(None if each is None else each.place for each in operands),
+            _sources(way, results, operands),
+            way,
+        )
+        self._call(beside(form), results, operands)
+        return True
+
+    def _call(
+        self,
+        made: Beside,
+        results: Sequence[_Operand],
+        operands: Sequence[_Operand | None],
+    ) -> None:
+        given = [each for each in operands if each is not None]
+        places = [each.twin for each in results if each.twin is not None]
+        places += [each.at for each in given if each.at is not None]
+        places += [each.twin for each in given if each.twin is not None]
+        writer = self.writer
+        arguments = [
+            "ptr %warp",
+            "ptr %block",
+            self.table,
+            f"i32 {self.number}",
+            *(f"i64 {writer.from_warp(at)}" for at in places),
+        ]
+        if writer.mask:
+            arguments.append(f"i32 {writer.mask}")
+        routine = made.masked if writer.mask else made.full
+        born = writer.call(routine, *arguments, returns="i32")
+        if self.stops:
+            with if_some(writer, born):
+                notify(writer, [BORN, str(self.number)], [], born)
+
+    # ── operands ────────────────────────────────────────────────────────────
+
+    def _gathered(
+        self, match: Match
+    ) -> (
+        tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None
+    ):
+        """The operands of an instruction, as its line of the table has them."""
+        results: list[_Operand] = []
+        operands: list[_Operand | None] = []
+        extra: list[tuple[str, str]] = []
+        rest = list(self.instruction.operands)
+        for slot in match.syntax.operands:
+            if slot.hidden:
+                return None
+            if not rest:
+                operands.append(None)
+                continue
+            operand = rest.pop(0)
+            kind = match.syntax.type_of(slot, match.qualifiers)
+            if slot.type == "imm":
+                if not isinstance(operand, Immediate):
+                    return None
+                extra.append((slot.name, str(operand.value)))
+                continue
+            operand = _marked(slot, operand, extra)
+            if slot.result:
+                both = (
+                    (operand.first, operand.second)
+                    if isinstance(operand, Pair)
+                    else (operand,)
+                )
+                results += [self._result(each, kind, match) for each in both]
+            else:
+                items = operand.items if isinstance(operand, Vector) else (operand,)
+                operands += [self._source(each, kind) for each in items]
+        return results, operands, extra
+
+    def _result(self, operand: Operand, kind: str, match: Match) -> _Operand:
+        floats = KINDS.get("tf32" if match.qualifiers.get("tf32") else kind)
+        if kind == "pred":
+            return _Operand(Place(1, 1), None, None)
+        bits = type_bits(kind)
+        twin = self._twin(operand)
+        width = bits if twin is None else twin.bits
+        planes = self.planes if twin is not None and floats is not None else 0
+        place = Place(width, bits, floats, planes, kind.startswith("s"))
+        return _Operand(place, None, twin if planes else None)
+
+    def _source(self, operand: Operand, kind: str) -> _Operand:
+        at = self.writer.source(operand, kind)
+        bits, floats = type_bits(kind), KINDS.get(kind)
+        twin = self._twin(operand) if floats is not None else None
+        planes = 0 if twin is None else self.planes
+        place = Place(at.bits, bits, floats, planes, kind.startswith("s"))
+        return _Operand(place, at, twin)
+
+    def _twin(self, operand: Operand) -> Written | None:
+        register = operand.of if isinstance(operand, Part) else operand
+        if isinstance(register, Register) and self.has(register):
+            return self.second(register)
+        return None
+
+    # ── bits ────────────────────────────────────────────────────────────────
+
+    def _bits(self) -> bool:
+        """Call the routine for an operation on the bits of floats."""
+        match = _match(self.instruction)
+        if match is None or match.syntax.emit is None:
+            return False
+        gathered = self._gathered_bits(match)
+        if gathered is None:
+            return False
+        results, operands, extra = gathered
+        if len(results) != 1:
+            return False
+        uppers = upper_words(self.writer.unit.function)
+        wide = any(each.number in uppers for each in self.reads)
+        form = Form(
+            self.instruction.mnemonic,
+            match,
+            tuple(extra),
+            tuple(each.place for each in results),
+            tuple(None if each is None else each.place for each in operands),
+            (),
+            "parts" if wide else "bits",
+        )
+        self._call(beside_bits(form), results, operands)
+        return True
+
+    def _gathered_bits(
+        self, match: Match
+    ) -> (
+        tuple[list[_Operand], list[_Operand | None], list[tuple[str, str]]] | None
+    ):
+        """The same for operands that are whole numbers with second values of floats."""
+        found = self._gathered(match)
+        if found is None:
+            return None
+        results, operands, extra = found
+        written = [e for e in self.instruction.operands if not isinstance(e, Immediate)]
+        if any(isinstance(each, Vector | Pair) for each in written):
+            return None
+        goal = self._twin(self.instruction.operands[0])
+        if any(each.place.bits not in (16, 32, 64) for each in results):
+            return None
+        if goal is not None:
+            one = results[0]
+            results = [_Operand(one.place._replace(planes=self.planes), None, goal)]
+        sources = list(self.instruction.operands[1:])
+        kept: list[_Operand | None] = []
+        for each in operands:
+            operand = sources.pop(0) if sources else None
+            while isinstance(operand, Immediate) and each is None and sources:
+                operand = sources.pop(0)
+            twin = None if operand is None else self._twin(operand)
+            if each is not None and twin is not None:
+                place = each.place._replace(planes=self.planes)
+                each = _Operand(place, each.at, twin)
+            kept.append(each)
+        return results, kept, extra
+
+
+class StoppingStep(NumericsStep):
+    """The same, and a birth stops the launch."""
+
+    stops = True
+
+
+def _integral(instruction: Instruction) -> bool:
+    """Whether a conversion rounds to an integer."""
+    return bool({"rni", "rzi", "rmi", "rpi"} & set(instruction.qualifiers))
+
+
+def _match(instruction: Instruction) -> Match | None:
+    """The line of the table for an instruction."""
+    count = len(instruction.operands)
+    found = TABLE.find(instruction.mnemonic, count)
+    if found is None:  # ptxas takes modifiers in any order
+        every = reading(instruction.mnemonic).matches
+        found = next((each for each in every if each.syntax.takes(count)), None)
+    return found
+
+
+def _marked(slot: Slot, operand: Operand, extra: list[tuple[str, str]]) -> Operand:
+    """An operand without a sign or a selector, which become qualifiers."""
+    if slot.negatable:
+        extra.append((f"{slot.name}neg", "-" * isinstance(operand, Negative)))
+        operand = operand.of if isinstance(operand, Negative) else operand
+    if slot.selector:
+        extra.append((slot.selector, operand.which if isinstance(operand, Part) else ""))
+    return operand
+
+
+def _sources(
+    way: str, results: Sequence[_Operand], operands: Sequence[_Operand | None]
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Where each float of the results comes from."""
+    floats = [
+        (index, each.place.kind)
+        for index, each in enumerate(operands)
+        if each is not None and each.place.kind is not None
+    ]
+    whole = [i for i, e in enumerate(operands) if e is not None and not e.place.kind]
+    if way == COMPARES:
+        count = floats[0][1].count if floats and floats[0][1] else 0
+        return tuple(tuple((i, j) for i, _ in floats) for j in range(count))
+    found: list[tuple[tuple[int, int], ...]] = []
+    for each in results:
+        kind = each.place.kind
+        count = 1 if kind is None else kind.count
+        for place in range(count):
+            found.append(_of_float(place, count, floats, whole))
+    return tuple(found)
+
+
+def _of_float(
+    place: int,
+    count: int,
+    floats: Sequence[tuple[int, Kind | None]],
+    whole: Sequence[int],
+) -> tuple[tuple[int, int], ...]:
+    if not floats:  # from an integer
+        return ((whole[0], 0),)
+    single = all(kind is not None and kind.count == 1 for _, kind in floats)
+    if count > 1 and single:  # packed: the first operand on top
+        return ((floats[count - 1 - place][0], 0),)
+    return tuple((index, place) for index, _ in floats)

@@ -1,0 +1,303 @@
+"""The engine: what a launch with numerics keeps, and what it finds at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.numerics.code import layout as at
+from fragmenta.numerics.code.nodes import CONTEXT_BITS
+from fragmenta.numerics.code.steps import NumericsStep, StoppingStep
+from fragmenta.numerics.multiplying import LaunchProducts
+from fragmenta.numerics.products import Chain, ProductStatistics, record_of
+from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded
+from fragmenta.planes.algebra import Algebra
+from fragmenta.planes.code.following import Step
+from fragmenta.ptx.module import Function, Module
+from fragmenta.simt.compiled import address_of, aligned, sparse
+from fragmenta.simt.empties import empty_parts
+from fragmenta.simt.layout import POISON
+
+if TYPE_CHECKING:
+    from fragmenta.planes.memory import PlaneObserver, PlaneWatch
+    from fragmenta.simt.arguments import Segment
+    from fragmenta.simt.context import Context
+    from fragmenta.units.machine import Warp
+    from fragmenta.units.tcgen05 import Product
+    from fragmenta.units.warpgroups import Wgmma
+
+MOST_CONTEXTS = 4096
+_SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
+
+
+def planes_for(functions: Iterable[Function]) -> int:
+    """How many planes a kernel needs: more for floats of 8 bits and less."""
+    small = any(
+        word.startswith(_SMALL) or word in ("kind::f8f6f4", "kind::mxf4", "kind::mxf8f6f4")
+        for each in functions
+        for instruction in each.instructions
+        for word in instruction.qualifiers
+    )
+    return 8 if small else 4
+
+
+class Node(NamedTuple):
+    """Where a NaN or an infinity was born, or passed."""
+
+    number: int
+    site: int
+    kind: at.Birth
+    parent: int
+    operand: int
+    count: int
+    block: int
+    thread: int
+    time: int
+    values: tuple[float, float, float]
+    value: float
+    unwritten: bool = False
+    """Whether an operand is a word that nobody had written."""
+
+
+@dataclass
+class Array:
+    """An array of a launch with its second values, as it was left."""
+
+    segment: Segment
+    before: dict[str, int]
+    """How many elements were NaN or infinite before, and which came first."""
+    changed: bool = False
+    seconds: Seconds | None = None
+    format: str = ""
+
+
+@dataclass
+class Found:
+    """All that a launch with numerics found, as numbers."""
+
+    places: list[tuple[str, int]] = field(default_factory=list)
+    """The function and the index of each site."""
+    records: dict[int, dict[str, float]] = field(default_factory=dict)
+    """The record of each site that did something."""
+    nodes: dict[int, Node] = field(default_factory=dict)
+    lost_nodes: int = 0
+    products: list[ProductStatistics] = field(default_factory=list)
+    """What each instruction lost that multiplies matrices."""
+    chain: Chain | None = None
+    """The operands of one of their accumulators."""
+    arrays: list[Array] = field(default_factory=list)
+
+
+class NumericsAlgebra(Algebra):
+    """Nearly exact values beside all floats of one launch."""
+
+    name: ClassVar[str] = "numerics"
+    step: ClassVar[type[Step]] = NumericsStep
+    counts_losses: ClassVar[bool] = True
+
+    def __init__(self, planes: int = 4) -> None:
+        super().__init__(planes)
+        self.found = Found()
+        self._tables: list[NDArray[np.uint8]] = []
+        self._nodes: list[NDArray[np.uint8]] = []
+        self._times: list[NDArray[np.uint8]] = []
+        self._directory = np.zeros(MOST_CONTEXTS, np.int64)
+        self._sums: list[int] = []
+        self._products = LaunchProducts(planes)
+
+    @classmethod
+    def of(cls, module: Module, planes: int = 0) -> NumericsAlgebra:
+        """The algebra for the kernels of a module."""
+        return cls(planes or planes_for(module.functions.values()))
+
+    def begin(self, watch: PlaneWatch) -> None:
+        """Look at the arrays before the launch."""
+        for each in watch.launch.places:
+            self.found.arrays.append(Array(each, _specials(each)))
+            self._sums.append(_sum(each))
+
+    def context_table(
+        self, watch: PlaneWatch, context: Context
+    ) -> NDArray[np.uint8] | None:
+        """A table for the code of a context."""
+        sites = len(watch.compiled.followed)
+        table = aligned(at.HEAD + at.RECORD * max(1, sites))
+        number = len(self._tables)
+        nodes = sparse(at.NODE_BYTES * at.MOST_NODES)
+        times = sparse(8 * max(1, sites * watch.launch.shape.warps))
+        self._directory[number] = address_of(nodes)
+        words = table.view(np.int64)
+        for place, value in (
+            (at.NODES, address_of(self._directory)),
+            (at.FIRST_NODE, number << CONTEXT_BITS),
+            (at.NODE_COUNT, 1),
+            (at.TIMES, address_of(times)),
+            (at.WARPS, watch.launch.shape.warps),
+        ):
+            words[place // 8] = value
+        self._tables.append(table)
+        self._nodes.append(nodes)
+        self._times.append(times)
+        self._products.attach(watch, context, table)
+        return table
+
+    def product(
+        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+    ) -> None:
+        """A ``wgmma`` or ``tcgen05.mma`` was issued."""
+        self._products.multiply(observer, work, warp)
+
+    def finish(self, watch: PlaneWatch) -> None:
+        """The launch has ended: keep what was found."""
+        found = self.found
+        found.places = [(name, index) for name, index in watch.compiled.followed]
+        found.records = merged([_records(each) for each in self._tables])
+        for number, (table, nodes) in enumerate(
+            zip(self._tables, self._nodes, strict=True)
+        ):
+            head = table.view(np.int64)
+            found.lost_nodes += int(head[at.LOST_NODES // 8])
+            found.nodes |= _nodes(number, nodes, int(head[at.NODE_COUNT // 8]))
+        for each, before in zip(found.arrays, self._sums, strict=True):
+            planes = watch.memories[each.segment.slot]
+            each.changed = _sum(each.segment) != before
+            if not each.segment.writable or not (each.changed or planes.any()):
+                continue
+            each.format = _format(each.segment, planes)
+            if each.format:
+                data = each.segment.data.copy()
+                each.seconds = decoded(data, planes, each.format)
+        found.products = self._products.statistics()
+        found.chain = self._products.chain()
+        for each in found.products:
+            found.records[each.number] = record_of(each)
+        self._products = LaunchProducts(self.planes)
+        self._tables, self._nodes, self._times = [], [], []
+
+
+class StoppingAlgebra(NumericsAlgebra):
+    """The same; the birth of a NaN or of an infinity stops the launch."""
+
+    name: ClassVar[str] = "numerics-stops"
+    step: ClassVar[type[Step]] = StoppingStep
+
+
+def _sum(segment: Segment) -> int:
+    """A number that changes if an array does."""
+    from zlib import crc32
+
+    return crc32(segment.data.tobytes()) if segment.writable else 0
+
+
+def _format(segment: Segment, planes: NDArray[np.uint8]) -> str:
+    """The format of the floats of an array; empty if it has none."""
+    named = "" if segment.elements is None else segment.elements.type
+    if named in FORMATS:
+        return FORMATS[named]
+    if named.startswith(("int64", "bool", "complex")) or not planes.any():
+        return ""
+    return best_format(segment.data, planes)
+
+
+def _specials(segment: Segment) -> dict[str, int]:
+    """How many elements are NaN or infinite, and the first of them."""
+    named = "" if segment.elements is None else segment.elements.type
+    if named not in FORMATS:
+        return {}
+    values = decoded(segment.data, None, FORMATS[named]).values
+    nan, infinite = np.isnan(values), np.isinf(values)
+    found = {}
+    for name, where in (("nan", nan), ("infinite", infinite)):
+        if where.any():
+            found[name] = int(where.sum())
+            found[f"first_{name}"] = int(np.argmax(where))
+    unwritten = sum(
+        int((segment.data[first : last // 4 * 4 + first % 4].view(np.uint32) == POISON).sum())
+        for first, last in empty_parts(segment.data)
+        if first % 4 == 0 and (last - first) % 4 == 0
+    )
+    if unwritten:
+        found["unwritten"] = unwritten
+    return found
+
+
+def _records(table: NDArray[np.uint8]) -> dict[int, dict[str, float]]:
+    """The records of a context that are not empty."""
+    rows = table[at.HEAD :].view(np.int64).reshape(-1, len(at.FIELDS))
+    found = {}
+    for number in np.flatnonzero(rows[:, 0]):
+        row = rows[number]
+        found[int(number)] = {
+            name: int(row[i]) if name in at.WHOLE else float(row[i : i + 1].view(np.float64)[0])
+            for i, name in enumerate(at.FIELDS)
+        }
+    return found
+
+
+_WORST = at.FIELDS[at.FIELDS.index("a") : at.FIELDS.index("time") + 1]
+_OTHER = at.FIELDS[at.FIELDS.index("other_block") : at.FIELDS.index("other_exact_b") + 1]
+
+
+def merged(tables: list[dict[int, dict[str, float]]]) -> dict[int, dict[str, float]]:
+    """The records of all contexts together."""
+    total: dict[int, dict[str, float]] = {}
+    for table in tables:
+        for number, record in table.items():
+            old = total.get(number)
+            total[number] = dict(record) if old is None else _both(old, record)
+    return total
+
+
+def _both(old: dict[str, float], new: dict[str, float]) -> dict[str, float]:
+    made: dict[str, Any] = {}
+    for name in at.FIELDS:
+        summed = name in at.COUNTS or name == "added"
+        made[name] = old[name] + new[name] if summed else max(old[name], new[name])
+    worst = old if old["worst_relative"] >= new["worst_relative"] else new
+    made |= {name: worst[name] for name in _WORST}
+    first = old
+    if not old["other_way"] or (
+        new["other_way"] and new["other_block"] < old["other_block"]
+    ):
+        first = new
+    return made | {name: first[name] for name in _OTHER}
+
+
+def _nodes(context: int, memory: NDArray[np.uint8], count: int) -> dict[int, Node]:
+    rows = memory.view(np.int64)[: count * len(at.NODE_FIELDS)]
+    table = rows.reshape(-1, len(at.NODE_FIELDS))
+    found = {}
+    for index in range(1, count):
+        row = table[index]
+        floats = row[-4:].view(np.float64)
+        number = (context << CONTEXT_BITS) + index
+        site, kind, parent, operand, times, block, thread, time = map(int, row[:8])
+        operands = floats[:3]
+        poison = operands[operand : operand + 1].copy()
+        found[number] = Node(
+            number,
+            site,
+            at.Birth(kind),
+            parent,
+            operand,
+            times,
+            block,
+            thread,
+            time,
+            (float(floats[0]), float(floats[1]), float(floats[2])),
+            float(floats[3]),
+            kind == at.Birth.GIVEN and _is_poison(poison),
+        )
+    return found
+
+
+def _is_poison(value: NDArray[np.float64]) -> bool:
+    """Whether a NaN has the bits of words that nobody had written."""
+    words = np.array([POISON], np.uint32)
+    single = words.view(np.float32).astype(np.float64).view(np.uint64)[0]
+    bits = value.view(np.uint64)[0]
+    return bool(bits == single)

@@ -1,0 +1,170 @@
+"""Products of a launch with numerics: their tables, and those that units carry out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.isa.instruction import Instruction
+from fragmenta.numerics.code import layout
+from fragmenta.numerics.code import product_layout as at
+from fragmenta.numerics.code.products import NumericProducts
+from fragmenta.numerics.products import (
+    EVERY,
+    Chain,
+    ProductStatistics,
+    ProductTable,
+    statistics,
+)
+from fragmenta.planes.group_products import GroupProducts
+from fragmenta.planes.products import Where
+from fragmenta.planes.tensor_products import tensor_product
+from fragmenta.ptx.checking.tensor import Remark, named
+from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress
+from fragmenta.simt.compiled import address_of
+from fragmenta.units.machine import Warp
+from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tmem_operands import memory
+from fragmenta.units.warpgroups import Wgmma
+
+if TYPE_CHECKING:
+    from fragmenta.planes.memory import PlaneObserver, PlaneWatch
+    from fragmenta.simt.context import Context
+
+_RANKS = 16
+
+
+class _Own:
+    """What one context has: its records, and code for its ``wgmma``."""
+
+    def __init__(self, table: ProductTable, groups: GroupProducts, data: int) -> None:
+        self.table, self.groups, self.data = table, groups, data
+
+
+class LaunchProducts:
+    """The products of one launch."""
+
+    def __init__(self, planes: int, every: int = EVERY) -> None:
+        self._algebra, self._every = NumericProducts(planes), every
+        self._own: dict[int, _Own] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+
+    def attach(
+        self, watch: PlaneWatch, context: Context, table: NDArray[np.uint8]
+    ) -> None:
+        """Give a context records of its products; ``table`` is that of numerics."""
+        compiled = watch.compiled
+        sites = {int(site) for site in compiled.remembered.get("products", {})}
+        warps = watch.launch.shape.warps
+        chains = compiled.remembered.get("chains", 0) * warps + COLUMNS * _RANKS
+        numbers = len(compiled.followed)
+        made = ProductTable(sites, numbers, chains if sites else 0, self._every)
+        for number in sites:
+            op = self._op(watch, *compiled.followed[number])
+            if op is not None:
+                made.ops[number] = op, watch.launch.target
+        table.view(np.int64)[at.POINTER // 8] = made.address
+        groups = GroupProducts(watch.launch.target, self._algebra, watch.twins)
+        self._own[id(context)] = _Own(made, groups, address_of(table))
+        if not self._numbers:
+            self._numbers = {
+                (name, index): number
+                for number, (name, index) in enumerate(compiled.followed)
+            }
+
+    def _op(self, watch: PlaneWatch, function: str, index: int) -> Instruction | None:
+        """The instruction of a site; of ``tcgen05``, only its descriptor tells it."""
+        module = watch.launch.module()
+        found = named(module.functions[function].instructions[index].mnemonic)
+        if isinstance(found, Remark) or found.unit == "tcgen05":
+            return None
+        return found
+
+    def multiply(
+        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+    ) -> None:
+        """A ``wgmma`` or ``tcgen05.mma`` was issued: make its nearly exact D."""
+        watch = observer.watch
+        op = work.located.op if isinstance(work, Wgmma) else work.op
+        place = watch.compiled.places[work.site]
+        number = self._numbers.get((place[0], place[1]))
+        own = self._own.get(id(warp.block.context))
+        if number is None or own is None or op.types["d"].is_integer:
+            observer.clear_product(work, warp)
+        elif isinstance(work, Wgmma):
+            self._group(observer, work, warp, number, own)
+        else:
+            own.table.ops[number] = op, watch.launch.target
+            self._tensor(observer, work, warp, number, own)
+
+    def _group(
+        self, observer: PlaneObserver, work: Wgmma, warp: Warp, number: int, own: _Own
+    ) -> None:
+        warps = observer.warpgroup(warp)
+        remembered = observer.watch.compiled.remembered
+        chain = remembered["products"][str(number)]
+        chain += warps[0].number * remembered["chains"]
+        rank = warp.block.rank
+        shadows = [every[rank].shared for every in observer.planes]
+        where = Where(own.data, number, chain, warp.block.index, warps[0].number)
+        own.groups.multiply(work, warps, warp.block.shared, shadows, where)
+
+    def _tensor(
+        self, observer: PlaneObserver, work: Product, warp: Warp, number: int, own: _Own
+    ) -> None:
+        ranks = [each.rank for each in work.blocks]
+        pair = len(ranks) == 2
+
+        def one(parts: list[NDArray[np.generic]]) -> NDArray[np.generic]:
+            return np.stack(parts) if pair else parts[0]
+
+        cells = [memory(warp, work.event, each).operand() for each in work.blocks]
+        hardware = one(cells), one([each.shared for each in work.blocks])
+        planes = [
+            (
+                one([every[r].cells for r in ranks]),
+                one([every[r].shared for r in ranks]),
+            )
+            for every in observer.planes
+        ]
+        watch = observer.watch
+        goal = TensorAddress.of(work.given["d"])
+        first = watch.compiled.remembered["chains"] * watch.launch.shape.warps
+        chain = first + ranks[0] * COLUMNS + goal.column
+        where = Where(own.data, number, chain, warp.block.index, warp.number)
+        made = tensor_product(
+            work.op,
+            watch.launch.target,
+            self._algebra,
+            hardware,  # type: ignore[arg-type]
+            planes,  # type: ignore[arg-type]
+            work.given,
+            where,
+        )
+        for every, image in zip(observer.planes, made, strict=True):
+            parts = image if pair else image[None]
+            for rank, part in zip(ranks, parts, strict=True):
+                for each in work.writes:
+                    if each.rank == rank:
+                        every[rank].cells[each.index] = part[each.index]
+
+    # ── after the launch ────────────────────────────────────────────────────
+
+    @property
+    def tables(self) -> list[ProductTable]:
+        """The records of all contexts."""
+        return [each.table for each in self._own.values()]
+
+    def statistics(self) -> list[ProductStatistics]:
+        """What each instruction lost."""
+        return statistics(self.tables)
+
+    def chain(self) -> Chain | None:
+        """The longest accumulator that was logged."""
+        found = [chain for each in self.tables if (chain := each.chain()) is not None]
+        return max(found, key=lambda each: each.k, default=None)
+
+
+assert at.POINTER < layout.HEAD

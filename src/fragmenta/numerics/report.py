@@ -1,0 +1,746 @@
+"""What a launch with numerics shows: errors by line, births of NaN, errors of outputs."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import BadCall, nearest
+from fragmenta.numerics.code.layout import Birth
+from fragmenta.numerics.engine import Found, Node
+from fragmenta.numerics.seconds import Seconds, kind_of
+from fragmenta.ptx.module import Instruction, Module, Source
+from fragmenta.simt.arguments import Elements
+from fragmenta.simt.context import Shape
+from fragmenta.simt.naming import array as array_name
+from fragmenta.simt.naming import element as element_name
+
+COUNTED = {
+    "absorbed": "addends vanish whole",
+    "cancelled": "cancel 10 bits or more",
+    "underflows": "become zero",
+    "subnormal": "become subnormal",
+    "flushed": "are flushed by .ftz",
+    "saturated": "are cut to the largest number",
+    "overflows": "become infinite",
+    "divisions": "divide by zero",
+    "invalid": "become NaN",
+    "passed": "stay NaN or infinite",
+    "other_way": "decide otherwise than exact values",
+    "restarted": "lose the exact value",
+}
+"""What is counted at a site, in words for a number of elements."""
+
+
+class Thread(NamedTuple):
+    """A thread, and how often it had been at the instruction."""
+
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    iteration: int
+
+    def __str__(self) -> str:
+        def shown(place: tuple[int, int, int]) -> str:
+            x, y, z = place
+            return str(x) if not y and not z else f"({x}, {y}, {z})"
+
+        said = f"block {shown(self.block)}, thread {shown(self.thread)}"
+        return f"{said}, iteration {self.iteration}" if self.iteration else said
+
+
+class Worst(NamedTuple):
+    """The element with the largest relative error at an instruction."""
+
+    operands: tuple[float, ...]
+    exact_operands: tuple[float, ...]
+    value: float
+    exact: float
+    added: float
+    """The error that the instruction itself added: signed."""
+    thread: Thread
+
+
+@dataclass(frozen=True)
+class Site:
+    """One instruction: what it lost."""
+
+    function: str
+    index: int
+    instruction: Instruction
+    text: str
+    """The line of the source, or of the PTX."""
+    executions: int
+    """By warps."""
+    elements: int
+    added: float
+    """The sum of all errors that it added, without their signs."""
+    worst_added: float
+    worst_ulp: float
+    """The largest error that it added, in units of the last place."""
+    worst_error: float
+    """The largest error of a result: what was added, and what came with operands."""
+    worst_relative: float
+    cancelled_bits: float
+    """The most bits that cancelled between operands with errors."""
+    counts: dict[str, int]
+    """What happened to how many elements: names of :data:`COUNTED`."""
+    worst: Worst
+    other: Worst | None = None
+    """The first element that decided otherwise than exact values would."""
+
+    @property
+    def mnemonic(self) -> str:
+        """The instruction."""
+        return self.instruction.mnemonic
+
+    @property
+    def line(self) -> int:
+        """Its line in the PTX."""
+        return self.instruction.line
+
+    @property
+    def source(self) -> Source | None:
+        """The line that it was compiled from."""
+        return self.instruction.source
+
+    @property
+    def place(self) -> str:
+        """The line of the source, or of the PTX."""
+        return place_of(self.instruction)
+
+    @property
+    def amplification(self) -> float:
+        """How much larger the relative error is than that of its operands.
+
+        It is about the worst element; 0 if its operands have no error.
+        """
+        before = max(
+            (
+                abs(x - y) / abs(y)
+                for x, y in zip(
+                    self.worst.operands, self.worst.exact_operands, strict=True
+                )
+                if y and math.isfinite(x) and math.isfinite(y)
+            ),
+            default=0.0,
+        )
+        return self.worst_relative / before if before else 0.0
+
+    @property
+    def origin(self) -> float:
+        """The relative error that begins here, not in operands, at the worst element."""
+        exact = abs(self.worst.exact)
+        own = abs(self.worst.added) / exact if exact else 0.0
+        if self.amplification > 4 or not self.amplification:
+            return max(own, self.worst_relative)
+        return own
+
+    def to_dict(self) -> dict[str, Any]:
+        """The site in plain types."""
+        return {
+            "function": self.function,
+            "line": self.line,
+            "source": None if self.source is None else str(self.source),
+            "instruction": self.mnemonic,
+            "text": self.text,
+            "executions": self.executions,
+            "elements": self.elements,
+            "added": self.added,
+            "worst_added": self.worst_added,
+            "worst_ulp": self.worst_ulp,
+            "worst_error": self.worst_error,
+            "worst_relative": self.worst_relative,
+            "amplification": self.amplification,
+            "cancelled_bits": self.cancelled_bits,
+            "counts": self.counts,
+            "worst": _worst_dict(self.worst),
+            "other": None if self.other is None else _worst_dict(self.other),
+        }
+
+
+def _worst_dict(worst: Worst) -> dict[str, Any]:
+    return {
+        **worst._asdict(),
+        "operands": list(worst.operands),
+        "exact_operands": list(worst.exact_operands),
+        "thread": worst.thread._asdict(),
+    }
+
+
+def place_of(instruction: Instruction) -> str:
+    """The line of the source, or of the PTX."""
+    if instruction.source is not None:
+        return instruction.source.words
+    return f"PTX line {instruction.line}"
+
+
+class Moment(NamedTuple):
+    """A place on the way of a NaN or an infinity."""
+
+    kind: Birth
+    function: str
+    index: int
+    instruction: Instruction
+    text: str
+    operands: tuple[float, ...]
+    value: float
+    thread: Thread
+    count: int
+    """Elements that came this way."""
+    unwritten: bool
+    operand: int
+
+    @property
+    def place(self) -> str:
+        """The line of the source, or of the PTX."""
+        return place_of(self.instruction)
+
+    @property
+    def line(self) -> int:
+        """The line of the PTX."""
+        return self.instruction.line
+
+    @property
+    def source(self) -> Source | None:
+        """The line that it was compiled from."""
+        return self.instruction.source
+
+    @property
+    def words(self) -> str:
+        """What happened, in some words."""
+        if self.kind == Birth.GIVEN:
+            value = number(self.operands[self.operand])
+            if self.unwritten:
+                return "a word that nobody had written"
+            return f"{value} is given to {self.instruction.opcode}"
+        made = formula(self.instruction, self.operands, self.value)
+        return {
+            Birth.OVERFLOW: f"overflow: {made}",
+            Birth.DIVISION: f"division by zero: {made}",
+            Birth.INVALID: f"no result: {made}",
+        }.get(self.kind, made)
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "x", "div": "/"}
+
+
+def number(value: float) -> str:
+    """A number in a report.
+
+    >>> number(1 / 3), number(float("-inf")), number(4.0)
+    ('0.333333', '-inf', '4')
+    """
+    if math.isnan(value):
+        return "NaN"
+    return f"{value:.6g}"
+
+
+def formula(
+    instruction: Instruction, operands: Sequence[float], value: float
+) -> str:
+    """An instruction with its numbers.
+
+    >>> from fragmenta.ptx.module import Instruction
+    >>> made = Instruction("sub", ("f32",), (None,) * 3, None, 1, 1)
+    >>> formula(made, (1.0, 0.5), 0.5)
+    '1 - 0.5 = 0.5'
+    """
+    count = len(instruction.operands) - 1
+    shown = [number(each) for each in operands[:count]]
+    result = number(value)
+    opcode = instruction.opcode
+    if opcode in _SIGNS and len(shown) == 2:
+        return f"{shown[0]} {_SIGNS[opcode]} {shown[1]} = {result}"
+    if opcode in ("fma", "mad") and len(shown) == 3:
+        return f"{shown[0]} x {shown[1]} + {shown[2]} = {result}"
+    return f"{opcode}({', '.join(shown)}) = {result}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where a NaN or an infinity was born, which way it went, and where it ended."""
+
+    moments: tuple[Moment, ...]
+    """The birth first; a value that was given begins with the operand."""
+    outputs: dict[str, tuple[int, str]]
+    """Arrays that it reached: how many elements, and the first of them."""
+    nan: bool
+
+    @property
+    def born(self) -> Moment:
+        """Where it was born."""
+        return self.moments[0]
+
+    @property
+    def cause(self) -> Moment:
+        """Where a NaN was born; of an infinity, and of what was given, the first.
+
+        An infinity that becomes NaN on its way is one cause, where that happens the
+        other: this is the first of both.
+        """
+        return self.moments[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The way in plain types."""
+        return {
+            "nan": self.nan,
+            "outputs": {
+                name: {"elements": count, "first": first}
+                for name, (count, first) in self.outputs.items()
+            },
+            "way": [
+                {
+                    "kind": each.kind.name.lower(),
+                    "line": each.line,
+                    "source": None if each.source is None else str(each.source),
+                    "instruction": each.instruction.mnemonic,
+                    "text": each.text,
+                    "operands": list(each.operands),
+                    "value": each.value,
+                    "words": each.words,
+                    "thread": each.thread._asdict(),
+                    "count": each.count,
+                }
+                for each in self.moments
+            ],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """An array that a launch wrote, with the error of each element."""
+
+    name: str
+    format: str
+    elements: Elements | None
+    seconds: Seconds = field(repr=False)
+
+    def _shaped(self, values: NDArray[Any]) -> NDArray[Any]:
+        given = self.elements
+        if given is None or math.prod(given.shape) != values.size:
+            return values
+        return values.reshape(given.shape, order=given.order)
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """What the hardware left, as f64."""
+        return self._shaped(self.seconds.values)
+
+    @cached_property
+    def exact(self) -> NDArray[np.float64]:
+        """The exact values, rounded to f64."""
+        return self._shaped(self.seconds.exact)
+
+    @cached_property
+    def error(self) -> NDArray[np.float64]:
+        """What the hardware left less the exact values; NaN where one is not finite."""
+        return self._shaped(self.seconds.error)
+
+    @cached_property
+    def relative(self) -> NDArray[np.float64]:
+        """The error of each element, relative to its exact value."""
+        with np.errstate(all="ignore"):
+            found = np.abs(self.error) / np.abs(self.exact)
+        found = np.where(self.error == 0, 0.0, found)
+        return np.where(np.isinf(found), np.nan, found)
+
+    @cached_property
+    def ulp(self) -> NDArray[np.float64]:
+        """The error of each element in units of the last place."""
+        kind = kind_of(self.format)
+        with np.errstate(all="ignore"):
+            exponent = np.floor(np.log2(np.abs(self.exact)))
+            unit = np.exp2(exponent - (kind.precision - 1))
+        unit = np.where(np.isfinite(unit), unit, 0.0)
+        return np.abs(self.error) / np.maximum(unit, kind.least)
+
+    @cached_property
+    def lost_bits(self) -> NDArray[np.float64]:
+        """The bits of each element that are wrong: 0 if it is rounded well."""
+        with np.errstate(all="ignore"):
+            found = np.log2(self.ulp * 2)
+        most = kind_of(self.format).precision
+        return np.clip(np.where(np.isfinite(self.ulp), found, most), 0, most)
+
+    @property
+    def nan(self) -> int:
+        """How many elements are NaN."""
+        return int(np.isnan(self.seconds.values).sum())
+
+    @property
+    def infinite(self) -> int:
+        """How many elements are infinite."""
+        return int(np.isinf(self.seconds.values).sum())
+
+    @property
+    def total(self) -> float:
+        """The error of the whole array: a norm of it relative to that of exact values."""
+        good = np.isfinite(self.error)
+        exact = np.linalg.norm(self.exact[good])
+        error = float(np.linalg.norm(self.error[good]))
+        return error / float(exact) if exact else error
+
+    @property
+    def worst(self) -> tuple[tuple[int, ...], float]:
+        """The element with the largest relative error, and that error."""
+        if not np.isfinite(self.relative).any():
+            return (), 0.0
+        place = int(np.nanargmax(self.relative))
+        index = np.unravel_index(place, self.relative.shape)
+        return tuple(map(int, index)), float(self.relative.flat[place])
+
+    def at(self, number: int) -> str:
+        """The name of an element by its place in memory."""
+        size = kind_of(self.format).bits // 8
+        return element_name(self.name, self.elements, number * size)
+
+    @property
+    def shown(self) -> str:
+        """What the array is called."""
+        return array_name(self.name)
+
+    def to_svg(self, what: str = "lost_bits") -> str:
+        """A map of the array: ``error``, ``relative``, ``ulp`` or ``lost_bits``."""
+        from fragmenta.numerics.maps import heat_map
+
+        known = ("error", "relative", "ulp", "lost_bits")
+        if what not in known:
+            raise BadCall(f"no map of {what}{nearest(what, known)}")
+        return heat_map(np.abs(getattr(self, what)), f"{self.shown}: {what}")
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The array in plain types, without its elements."""
+        index, worst = self.worst
+        finite = self.ulp[np.isfinite(self.ulp)]
+        return {
+            "name": self.shown,
+            "format": self.format,
+            "shape": list(self.values.shape),
+            "nan": self.nan,
+            "infinite": self.infinite,
+            "total": self.total,
+            "worst_relative": worst,
+            "worst_element": list(index),
+            "worst_ulp": float(finite.max()) if finite.size else 0.0,
+            "mean_lost_bits": float(np.mean(self.lost_bits)) if self.values.size else 0.0,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Numerics:
+    """What a launch lost, and where: ``result.numerics``.
+
+    ``print(result.numerics)`` is a report, worst first.  :attr:`outputs` are the arrays
+    that it wrote, with the error of each element.  :attr:`births` are the ways of NaN
+    and infinities to them.  :attr:`instructions` and :attr:`lines` say what each
+    instruction and each source line lost.
+    """
+
+    kernel: str
+    outputs: dict[str, Output]
+    """By the name of the argument."""
+    instructions: list[Site] = field(repr=False)
+    """All that compute with floats; those where errors begin come first."""
+    births: list[Way] = field(repr=False)
+    """The ways of NaN and infinities that reached an array."""
+    notes: list[Way] = field(repr=False)
+    """Those that never did."""
+    inputs: dict[str, dict[str, int]] = field(repr=False)
+    """Arrays with NaN and infinities before the launch."""
+    shapes: dict[str, Elements] = field(repr=False)
+    """The elements of all arrays."""
+    lost_nodes: int = 0
+    module: Module | None = field(default=None, repr=False)
+
+    def __getitem__(self, name: str) -> Output:
+        for key, each in self.outputs.items():
+            if name in (key, each.shown) or f"({name})" in key:
+                return each
+        shown = [each.shown for each in self.outputs.values()]
+        raise BadCall(f"the launch wrote no floats to {name}{nearest(name, shown)}")
+
+    def first_input(self, name: str, kind: str) -> str:
+        """The first element of an array that was ``nan`` or ``infinite`` before."""
+        elements = self.shapes.get(name)
+        place = self.inputs[name][f"first_{kind}"]
+        return element_name(name, elements, place * (elements.size if elements else 1))
+
+    @property
+    def branches(self) -> list[Site]:
+        """Comparisons and conversions where exact values decide otherwise."""
+        return [each for each in self.instructions if each.counts.get("other_way")]
+
+    @property
+    def restarts(self) -> list[Site]:
+        """Where exact values were lost, and began anew with the value itself."""
+        return [each for each in self.instructions if each.counts.get("restarted")]
+
+    @cached_property
+    def lines(self) -> dict[str, list[Site]]:
+        """The instructions of each line of the source, in the order of their errors."""
+        found: dict[str, list[Site]] = defaultdict(list)
+        for each in self.instructions:
+            found[each.place].append(each)
+        return dict(found)
+
+    @property
+    def clean(self) -> bool:
+        """Whether no output has a NaN or an infinity that was born in the launch."""
+        return not self.births
+
+    @cached_property
+    def problems(self) -> list[Any]:
+        """Findings as problems of a launch: for SARIF and for the command line."""
+        from fragmenta.numerics.findings import findings
+
+        return findings(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain types."""
+        return {
+            "kernel": self.kernel,
+            "outputs": [each.to_dict() for each in self.outputs.values()],
+            "births": [each.to_dict() for each in self.births],
+            "notes": [each.to_dict() for each in self.notes],
+            "instructions": [each.to_dict() for each in self.instructions],
+            "inputs": self.inputs,
+        }
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json.dumps(_plain(self.to_dict()))
+
+    def __str__(self) -> str:
+        from fragmenta.numerics.text import report
+
+        return report(self)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        maps = "".join(each.to_svg() for each in self.outputs.values())
+        return f"<pre>{escape(str(self))}</pre>{maps}"
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON has: NaN and infinities become words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return number(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+# ── from what was found ─────────────────────────────────────────────────────
+
+
+class _Places:
+    """Names of what numbers stand for."""
+
+    def __init__(self, found: Found, module: Module, shape: Shape) -> None:
+        self.found, self.module, self.shape = found, module, shape
+        self._lines = module.text.splitlines()
+
+    def instruction(self, site: int) -> tuple[str, int, Instruction]:
+        """A function, the index of an instruction in it, and the instruction."""
+        function, index = self.found.places[site]
+        return function, index, self.module.functions[function].instructions[index]
+
+    def text(self, instruction: Instruction) -> str:
+        """The line of the source, or of the PTX."""
+        source = instruction.source
+        if source is not None:
+            said = linecache.getline(source.file, source.line).strip()
+            if said:
+                return said
+        if 0 < instruction.line <= len(self._lines):
+            return self._lines[instruction.line - 1].strip()
+        return instruction.mnemonic
+
+    def thread(self, block: float, thread: float, time: float) -> Thread:
+        """A thread by its numbers."""
+        return Thread(
+            _unravelled(int(block), self.shape.grid),
+            _unravelled(int(thread), self.shape.block),
+            int(time),
+        )
+
+
+def _unravelled(place: int, of: tuple[int, int, int]) -> tuple[int, int, int]:
+    x, y, _ = of
+    return place % x, place // x % y, place // (x * y)
+
+
+def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numerics:
+    """What a launch found, in words that users know."""
+    places = _Places(found, module, shape)
+    sites = [_site(places, number, each) for number, each in found.records.items()]
+    sites.sort(key=lambda each: (-each.origin, each.function, each.index))
+    outputs = {
+        each.segment.name: Output(
+            each.segment.name, each.format, each.segment.elements, each.seconds
+        )
+        for each in found.arrays
+        if each.seconds is not None
+    }
+    births, notes = _ways(places, outputs)
+    inputs = {each.segment.name: each.before for each in found.arrays if each.before}
+    shapes = {
+        each.segment.name: each.segment.elements
+        for each in found.arrays
+        if each.segment.elements is not None
+    }
+    return Numerics(
+        kernel, outputs, sites, births, notes, inputs, shapes, found.lost_nodes, module
+    )
+
+
+def _site(places: _Places, number: int, record: Mapping[str, float]) -> Site:
+    function, index, instruction = places.instruction(number)
+    count = min(3, max(1, len(instruction.operands) - 1))
+    names = "abc"[:count]
+    worst = Worst(
+        tuple(record[each] for each in names),
+        tuple(record[f"exact_{each}"] for each in names),
+        record["value"],
+        record["exact"],
+        record["local"],
+        places.thread(record["block"], record["thread"], record["time"]),
+    )
+    other = None
+    if record["other_way"]:
+        pair = "ab"[: min(2, count)]
+        other = Worst(
+            tuple(record[f"other_{each}"] for each in pair),
+            tuple(record[f"other_exact_{each}"] for each in pair),
+            0.0,
+            0.0,
+            0.0,
+            places.thread(
+                record["other_block"], record["other_thread"], record["other_time"]
+            ),
+        )
+    ratio = record["worst_cancelled"]
+    return Site(
+        function,
+        index,
+        instruction,
+        places.text(instruction),
+        int(record["executions"]),
+        int(record["elements"]),
+        record["added"],
+        record["worst_added"],
+        record["worst_ulp"],
+        record["worst_total"],
+        record["worst_relative"],
+        math.log2(ratio) if ratio > 1 else 0.0,
+        {name: int(record[name]) for name in COUNTED if record[name]},
+        worst,
+        other,
+    )
+
+
+def _ways(
+    places: _Places, outputs: Mapping[str, Output]
+) -> tuple[list[Way], list[Way]]:
+    """The ways of NaN and infinities: those that reached an array, and the others."""
+    nodes = places.found.nodes
+    ends: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
+    nan: dict[int, bool] = {}
+    for name, output in outputs.items():
+        special = ~np.isfinite(output.seconds.values)
+        for node in np.unique(output.seconds.nodes[special]):
+            where = special & (output.seconds.nodes == node)
+            first = int(np.argmax(where))
+            ends[int(node)][name] = int(where.sum()), output.at(first)
+            is_nan = bool(np.isnan(output.seconds.values[where]).any())
+            nan[int(node)] = nan.get(int(node), False) or is_nan
+    births = []
+    reached: set[int] = set()
+    for node, where in ends.items():
+        chain = list(_chain(nodes, node))
+        reached |= {each.number for each in chain}
+        if chain:
+            births.append(Way(_moments(places, chain), where, nan[node]))
+    births = _grouped(births)
+    starts = [
+        each
+        for each in nodes.values()
+        if each.kind not in (Birth.PASSED, Birth.GIVEN) and each.number not in reached
+    ]
+    notes = [
+        Way(_moments(places, list(_chain(nodes, each.number))), {}, math.isnan(each.value))
+        for each in starts
+    ]
+    return births, _grouped(notes)
+
+
+def _grouped(ways: list[Way]) -> list[Way]:
+    """One way for each birth: its outputs together, the longest way first."""
+    found: dict[tuple[object, ...], Way] = {}
+    for each in ways:
+        born = each.born
+        key = (born.function, born.index, born.kind, born.operand, each.nan)
+        old = found.get(key)
+        if old is None:
+            found[key] = each
+            continue
+        outputs = dict(old.outputs)
+        for name, (count, first) in each.outputs.items():
+            before = outputs.get(name)
+            total = count + (before[0] if before else 0)
+            outputs[name] = total, min(first, before[1], key=len) if before else first
+        longer = each if len(each.moments) > len(old.moments) else old
+        found[key] = Way(longer.moments, outputs, each.nan)
+    ordered = sorted(
+        found.values(),
+        key=lambda each: (not each.nan, -sum(n for n, _ in each.outputs.values())),
+    )
+    return list(ordered)
+
+
+def _chain(nodes: Mapping[int, Node], number: int) -> Iterator[Node]:
+    """The nodes from a result back to where it was born; the birth comes last."""
+    seen: set[int] = set()
+    while number in nodes and number not in seen:
+        seen.add(number)
+        yield nodes[number]
+        number = nodes[number].parent
+
+
+def _moments(places: _Places, chain: Sequence[Node]) -> tuple[Moment, ...]:
+    made = []
+    for node in reversed(chain):
+        function, index, instruction = places.instruction(node.site)
+        made.append(
+            Moment(
+                node.kind,
+                function,
+                index,
+                instruction,
+                places.text(instruction),
+                node.values,
+                node.value,
+                places.thread(node.block, node.thread, node.time),
+                node.count,
+                node.unwritten,
+                node.operand,
+            )
+        )
+    return tuple(made)
+
+

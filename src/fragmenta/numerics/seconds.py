@@ -1,0 +1,105 @@
+"""Second values of arrays: the exact value of each element, and nodes of NaN."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.numerics.code.elements import KINDS, Kind
+from fragmenta.planes.elements import joined
+
+FORMATS = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+}
+"""The formats of NumPy's types, and of those of ml_dtypes."""
+_TYPES = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
+_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8}
+
+
+class Seconds(NamedTuple):
+    """The elements of an array, exactly, and as the hardware left them."""
+
+    values: NDArray[np.float64]
+    exact: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    """What is added to the exact values, which are double-doubles."""
+    nodes: NDArray[np.int64]
+    """The node of an element that is NaN or infinite; 0: it was given so."""
+    present: NDArray[np.bool_]
+    """Whether an element has a second value."""
+
+    @property
+    def error(self) -> NDArray[np.float64]:
+        """What the hardware has less the exact value; NaN where one is not finite."""
+        with np.errstate(invalid="ignore"):
+            found = (self.values - self.exact) - self.lower
+        good = np.isfinite(self.values) & np.isfinite(self.exact)
+        return np.where(good, found, np.nan)
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of an element of a format."""
+    return KINDS.get(name) or KINDS[f"{name}x2"]
+
+
+def decoded(
+    data: NDArray[np.uint8], planes: NDArray[np.uint8] | None, name: str
+) -> Seconds:
+    """The elements of memory in a format, with their second values."""
+    bits = _BITS[name]
+    size = bits // 8
+    count = data.size // size
+    held = data[: count * size].view(_TYPES[name]).astype(np.float64)
+    if planes is None or not planes.any():
+        none = np.zeros(held.shape)
+        return Seconds(held, held, none, none.astype(np.int64), none.astype(bool))
+    numbers = joined(np.ascontiguousarray(planes[:, : count * size]), bits)
+    upper = np.ascontiguousarray(numbers[:, 0])
+    present = upper != 0
+    exact, lower = upper.view(np.float64), np.zeros(held.shape)
+    if bits < 16 and planes.shape[0] * bits < 64:
+        exact = upper.astype(np.uint32).view(np.float32).astype(np.float64)
+    elif bits >= 32:
+        lower = np.ascontiguousarray(numbers[:, 1]).view(np.float64)
+    finite = np.isfinite(held)
+    single = (upper >> np.uint64(32)).astype(np.uint32).view(np.float32)
+    with np.errstate(invalid="ignore"):
+        exact = np.where(finite, exact, single.astype(np.float64))
+    exact = np.where(present, exact, held)
+    lower = np.where(present & finite, lower, 0.0)
+    nodes = np.where(finite | ~present, 0, upper & np.uint64(0xFFFFFFFF))
+    return Seconds(held, exact, lower, nodes.astype(np.int64), present)
+
+
+def best_format(data: NDArray[np.uint8], planes: NDArray[np.uint8]) -> str:
+    """The format in which values and second values agree best; empty if none does."""
+    names = ["f32", "f64", "bf16", "f16"]
+    if planes.shape[0] >= 8:
+        names += ["e4m3", "e5m2"]
+    best, least = "", 0.5
+    for name in names:
+        found = decoded(data, planes, name)
+        with np.errstate(all="ignore"):
+            apart = np.abs(found.error / found.exact)[found.present]
+        if not apart.size:
+            continue
+        apart = np.where(np.isfinite(apart), apart, 1e300)
+        middle = float(np.median(apart))
+        if middle < least:
+            best, least = name, middle
+    return best

@@ -1,0 +1,201 @@
+"""The report of a launch with numerics: 80 columns, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fragmenta.numerics.code.layout import Birth
+from fragmenta.ptx.checking.problem import wrapped
+
+if TYPE_CHECKING:
+    from fragmenta.numerics.report import Moment, Numerics, Output, Site, Way
+
+WIDTH = 80
+MOST_LINES = 12
+"""Instructions in a report."""
+MOST_WAYS = 6
+MOST_MOMENTS = 8
+"""Places on a way."""
+
+
+def report(found: Numerics) -> str:
+    """The whole report."""
+    parts = [f"numerics of {found.kernel}"]
+    for each in found.births[:MOST_WAYS]:
+        parts.append("\n".join(_way(found, each)))
+    if len(found.births) > MOST_WAYS:
+        parts.append(f"and {len(found.births) - MOST_WAYS} more births")
+    if found.outputs:
+        parts.append("\n".join(_outputs(found)))
+    lines = list(_lines(found))
+    if lines:
+        parts.append("\n".join(lines))
+    others = list(_decisions(found))
+    if others:
+        parts.append("\n".join(others))
+    notes = list(_notes(found))
+    if notes:
+        parts.append("\n".join(notes))
+    return "\n\n".join(parts)
+
+
+def _quoted(text: str, indent: int) -> str:
+    room = WIDTH - indent
+    short = text if len(text) <= room else f"{text[: room - 2]} …"
+    return " " * indent + short
+
+
+def _way(found: Numerics, way: Way) -> Iterator[str]:
+    """One birth: what became of it, where it was born, and its way."""
+    what = "NaN" if way.nan else "infinite"
+    for name, (count, first) in way.outputs.items():
+        output = found.outputs[name]
+        yield wrapped(
+            f"{output.shown}: {count:,} of {output.values.size:,} elements are {what}, "
+            f"the first {first}",
+            WIDTH,
+            "  ",
+        )
+    born, *rest = way.moments
+    yield from _moment("born", born)
+    if born.kind == Birth.GIVEN:
+        yield from _inputs(found, born)
+    shown = rest
+    if len(rest) > MOST_MOMENTS:
+        half = MOST_MOMENTS // 2
+        shown = rest[:half] + rest[-half:]
+    for place, each in enumerate(shown):
+        if len(rest) > MOST_MOMENTS and place == MOST_MOMENTS // 2:
+            yield f"    ...   {len(rest) - MOST_MOMENTS} more"
+        yield from _moment("then", each)
+
+
+def _moment(word: str, moment: Moment) -> Iterator[str]:
+    yield wrapped(f"  {word}  {moment.place}: {moment.words}", WIDTH, "      ")
+    yield _quoted(moment.text, 8)
+    if word == "born":
+        yield _quoted(f"{moment.thread}", 8)
+
+
+def _inputs(found: Numerics, moment: Moment) -> Iterator[str]:
+    """The arrays that a given NaN or infinity may come from."""
+    value = moment.operands[moment.operand]
+    kind = "nan" if value != value else "infinite"
+    word = "NaN" if kind == "nan" else "infinite"
+    for name, before in found.inputs.items():
+        if kind in before:
+            from fragmenta.simt.naming import array
+
+            first = found.first_input(name, kind)
+            yield wrapped(
+                f"        {array(name)} had {before[kind]:,} {word} before the launch, "
+                f"the first {first}",
+                WIDTH,
+                "  ",
+            )
+        if moment.unwritten and before.get("unwritten"):
+            yield f"        {before['unwritten']:,} words of {name} were not written"
+
+
+def _outputs(found: Numerics) -> Iterator[str]:
+    yield "errors of outputs, against exact arithmetic"
+    for each in found.outputs.values():
+        yield from _output(each)
+
+
+def _output(output: Output) -> Iterator[str]:
+    index, worst = output.worst
+    shape = "x".join(f"{each:,}" for each in output.values.shape)
+    finite = output.ulp[np.isfinite(output.ulp)]
+    most = float(finite.max()) if finite.size else 0.0
+    place = f"[{', '.join(map(str, index))}]" if index else ""
+    yield f"  {output.shown}, {output.format} {shape}"
+    yield (
+        f"      relative {worst:.3g} at {place or 'no element'}, in all "
+        f"{output.total:.3g}; at most {most:.3g} ulp, "
+        f"{float(np.max(output.lost_bits, initial=0)):.3g} bits lost"
+    )
+    if output.nan or output.infinite:
+        yield f"      {output.nan:,} NaN, {output.infinite:,} infinite"
+
+
+def _lines(found: Numerics) -> Iterator[str]:
+    """The instructions where errors begin."""
+    shown = [each for each in found.instructions if each.worst_relative > 0]
+    if not shown:
+        return
+    yield "where errors begin, worst first"
+    for each in shown[:MOST_LINES]:
+        yield from _site(each)
+    if len(shown) > MOST_LINES:
+        yield f"  and {len(shown) - MOST_LINES} more instructions"
+
+
+def _site(site: Site) -> Iterator[str]:
+    from fragmenta.numerics.report import COUNTED, formula, number
+
+    yield wrapped(f"  {site.place}, {site.mnemonic}", WIDTH, "    ")
+    yield _quoted(site.text, 6)
+    growth = f", {site.amplification:.3g} times that of operands"
+    yield wrapped(
+        f"      relative error {site.worst_relative:.3g}"
+        f"{growth if site.amplification > 1.5 else ''}; adds up to "
+        f"{site.worst_ulp:.3g} ulp",
+        WIDTH,
+        "  ",
+    )
+    worst = site.worst
+    yield wrapped(
+        f"      {formula(site.instruction, worst.operands, worst.value)}, exactly "
+        f"{number(worst.exact)}; {worst.thread}",
+        WIDTH,
+        "  ",
+    )
+    said = [
+        f"{count:,} of {site.elements:,} {COUNTED[name]}"
+        for name, count in site.counts.items()
+        if name != "passed"
+    ]
+    if site.cancelled_bits >= 10:
+        said.append(f"{site.cancelled_bits:.0f} bits cancel at most")
+    if said:
+        yield wrapped(f"      {'; '.join(said)}", WIDTH, "  ")
+
+
+def _decisions(found: Numerics) -> Iterator[str]:
+    from fragmenta.numerics.report import number
+
+    if found.branches:
+        yield "where exact values decide otherwise"
+    for each in found.branches[:MOST_LINES]:
+        assert each.other is not None
+        yield wrapped(
+            f"  {each.place}, {each.mnemonic}: {each.counts['other_way']:,} times",
+            WIDTH,
+            "    ",
+        )
+        yield _quoted(each.text, 6)
+        pair = " and ".join(map(number, each.other.operands))
+        exact = " and ".join(f"{e:.9g}" for e in each.other.exact_operands)
+        yield wrapped(
+            f"      {pair}, exactly {exact}; {each.other.thread}", WIDTH, "  "
+        )
+
+
+def _notes(found: Numerics) -> Iterator[str]:
+    if found.notes:
+        yield "born, but in no output"
+    for each in found.notes[:MOST_WAYS]:
+        yield wrapped(f"  {each.born.place}: {each.born.words}", WIDTH, "    ")
+    if len(found.notes) > MOST_WAYS:
+        yield f"  and {len(found.notes) - MOST_WAYS} more"
+    if found.restarts:
+        yield "where exact values were lost, and began anew with the value"
+    for each in found.restarts[:MOST_WAYS]:
+        count = each.counts["restarted"]
+        yield wrapped(f"  {each.place}, {each.mnemonic}: {count:,} times", WIDTH, "    ")
+    if found.lost_nodes:
+        yield f"{found.lost_nodes:,} births had no room, and are not listed"
