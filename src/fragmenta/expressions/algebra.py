@@ -17,21 +17,20 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import Array
 from fragmenta.expressions.code import hashing
 from fragmenta.expressions.code.elements import LOW_WORD
-from fragmenta.expressions.code.following import (
-    FIRST,
-    KINDS,
-    NOTES,
-    ExpressionProbes,
-    ExpressionStep,
-)
+from fragmenta.expressions.code.following import ExpressionProbes, ExpressionStep
 from fragmenta.expressions.code.hashing import Hash
+from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
 from fragmenta.expressions.code.products import ProductHashes
+from fragmenta.expressions.multiplying import UnitProducts
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.elements import joined, split
 
 if TYPE_CHECKING:
-    from fragmenta.planes.memory import PlaneWatch
+    from fragmenta.planes.memory import PlaneObserver, PlaneWatch
     from fragmenta.simt.context import Context
+    from fragmenta.units.machine import Warp
+    from fragmenta.units.tcgen05 import Product
+    from fragmenta.units.warpgroups import Wgmma
 
 Words = NDArray[np.uint64]
 
@@ -121,6 +120,7 @@ class Expressions(Algebra):
         self.arrays, self.names = arrays, names
         self.notes: list[Note] = []
         self.hashes: dict[int, Hash] = {}
+        self._units = UnitProducts(self.products)
 
     def probes(self) -> ExpressionProbes:
         """A new instrument for the code of a kernel."""
@@ -149,8 +149,16 @@ class Expressions(Algebra):
         self, watch: PlaneWatch, context: Context
     ) -> NDArray[np.uint8] | None:
         """The notes of a context."""
-        size = FIRST + NOTES * len(watch.compiled.followed)
-        return np.zeros(8 * size, np.uint8)
+        size = FIRST + NOTES * (len(watch.compiled.followed) + 1)
+        made = np.zeros(8 * size, np.uint8)
+        self._units.attach(watch, context, made)
+        return made
+
+    def product(
+        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+    ) -> None:
+        """A ``wgmma`` or ``tcgen05.mma`` was issued."""
+        self._units.multiply(observer, work, warp)
 
     def finish(self, watch: PlaneWatch) -> None:
         """Read the hashes of all arrays, and the notes."""

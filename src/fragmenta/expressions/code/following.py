@@ -12,6 +12,7 @@ from dataclasses import replace
 from fragmenta.expressions.code import routines
 from fragmenta.expressions.code.elements import Held
 from fragmenta.expressions.code.names import Named, named
+from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
 from fragmenta.planes.code.flow import from_parameter
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.code.following import named_parameter as is_named
@@ -35,13 +36,6 @@ from fragmenta.simt.emitter import Written
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.program import Program
 
-KINDS = ("compared", "address", "lost", "atomic", "infinite", "scales")
-"""Notes: data is compared; data is part of an address; an expression ends here; the
-order of additions is open; a zero meets what may be infinite; scales are taken as they
-are."""
-NOTES = len(KINDS)
-FIRST = 8
-"""Words of the table in front of the notes."""
 SPARE = 8
 """Registers for loads that are looked at."""
 

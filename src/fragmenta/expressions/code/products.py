@@ -23,12 +23,14 @@ from fragmenta.expressions.code import hashing
 from fragmenta.expressions.code.elements import element, stored, zero_of
 from fragmenta.expressions.code.hashing import Hash
 from fragmenta.expressions.code.names import conversion
+from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
 from fragmenta.jit.trace import (
     I1,
     I32,
     I64,
     LANES,
     Code,
+    Memory,
     Value,
     any_lane,
     convert,
@@ -38,11 +40,6 @@ from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
 
 _UNROLLED = 64
-
-# What an algebra's memory counts, in words of 64 bits.
-NOT_FINITE, SCALES = 0, 1
-COUNTED = 2
-
 
 def step_name(model: Model, first: bool = False) -> str:
     """The name of a step; c may enter the first step as another type.
@@ -78,6 +75,7 @@ class ProductHashes:
         with code.when(some):
             work = _Work(code, how, tiles)
             work.factors()
+            work.notes()
             with each_eight(code, how) as at:
                 work.eight(at)
             made.value = convert(work.found.value, I32, signed=False)
@@ -143,6 +141,60 @@ class _Work:
         if of.is_integer:
             return raw == 0
         return (raw & ((1 << (of.bits - 1)) - 1)) == 0
+
+    def notes(self) -> None:
+        """Note zeros that meet what may be infinite, and scales."""
+        if self.model.form in ("integer", "bits"):
+            return
+        if self.tiles.scale_a is not None:
+            self._note("scales", self.code.constant(1, I1))
+        if self.scalar:
+            return
+        self._note("infinite", self._meets())
+
+    def _note(self, kind: str, condition: Value) -> None:
+        code, tiles = self.code, self.tiles
+        place = tiles.site * NOTES + (FIRST + KINDS.index(kind))
+        with code.when(condition & (tiles.data != 0)):
+            pointer = code.builder.inttoptr(tiles.data.raw, I64.as_pointer())
+            counts = Memory(code.builder, pointer, I64)
+            counts[place] = counts[place] + 1
+
+    def _meets(self) -> Value:
+        """Whether a constant zero is multiplied with something that has a hash.
+
+        Asked for each k, not for each product: a row or column of zeros is enough.
+        """
+        model, code = self.model, self.code
+        zero_a, zero_b = (code.scratch(I64, model.k) for _ in range(2))
+        held_a, held_b = (code.scratch(I64, model.k) for _ in range(2))
+        for each in (zero_a, zero_b, held_a, held_b):
+            with code.loop(model.k) as p:
+                each[p] = code.constant(0, I64)
+        for name, zeros, held, length in (
+            ("a", zero_a, held_a, model.stored),
+            ("b", zero_b, held_b, model.k),
+        ):
+            with self.code.loop(self.how.sizes[name], step=LANES) as at:
+                _, known = self._element(name, at)
+                ring = (self.a if name == "a" else self.b)[0]
+                gone = any_lane(ring.lanes(at) == 0)
+                p = (at >> 3) % length
+                zeros[p] = zeros[p] | convert(gone, I64, signed=False)
+                held[p] = held[p] | convert(any_lane(~known), I64, signed=False)
+        found = code.variable(code.constant(0, I64))
+        if model.sparse:  # which k a stored element meets is data: any of them
+            every = [code.variable(code.constant(0, I64)) for _ in range(4)]
+            for each, of in zip(every, (zero_a, held_b, zero_b, held_a), strict=True):
+                with code.loop(model.k) as p:
+                    each.value = each.value | of[p]
+            a0, b1, b0, a1 = (each.value for each in every)
+            found.value = (a0 & b1) | (b0 & a1)
+        else:
+            with code.loop(model.k) as p:
+                both = (zero_a[p] & held_b[p]) | (zero_b[p] & held_a[p])
+                found.value = found.value | both
+        return found.value != 0
 
     # ── eight results ───────────────────────────────────────────────────────
 
