@@ -1,13 +1,14 @@
 """The expressions of one launch: names of inputs before it, hashes of results after it.
 
 An input has a name for each element: the label of its array, and the number of the
-element in it (:class:`Named`).  Arrays without a name, such as those of whole numbers,
-are taken as they are.
+element in it (:class:`Name`).  Memory without a name, such as that of whole numbers, is
+taken as it is.  The planes of memory are kept between launches (:class:`Remembered`), so
+the results of one launch are the inputs of the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
+from fragmenta.errors import BadCall
 from fragmenta.expressions.code import hashing
 from fragmenta.expressions.code.elements import LOW_WORD
 from fragmenta.expressions.code.following import ExpressionProbes, ExpressionStep
@@ -24,6 +26,7 @@ from fragmenta.expressions.code.products import ProductHashes
 from fragmenta.expressions.multiplying import UnitProducts
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.elements import joined, split
+from fragmenta.simt.arguments import Arguments
 
 if TYPE_CHECKING:
     from fragmenta.planes.memory import PlaneObserver, PlaneWatch
@@ -102,24 +105,49 @@ def _of_halves(raw: Words, upper: Words, lower: Words) -> Hash:
     return Hash(u, np.where(lower == 0, v, lower))
 
 
-class Expressions(Algebra):
-    """Follows the expressions of a launch.
+@dataclass(eq=False)
+class Remembered:
+    """The planes of some memory of this machine, from one launch to the next."""
 
-    ``names`` says for each argument which name its elements have; ``wanted`` are the
-    numbers of the arguments whose results are read.
-    """
+    start: int
+    planes: NDArray[np.uint8]
+    """(planes, bytes)"""
+
+    @classmethod
+    def named(cls, start: int, size: int, planes: int, name: Name | None) -> Remembered:
+        """Memory at an address whose elements have names."""
+        made = np.zeros((planes, size), np.uint8)
+        if name is not None:
+            count = size * 8 // name.bits
+            words = input_words(name, count)
+            if name.bits >= 16 and planes > 4:
+                more = words.shape[1] * (planes // 4 - 1)
+                words = np.concatenate([words, np.zeros((count, more), np.uint64)], 1)
+            found = split(words, name.bits, planes).view(np.uint8)
+            made[:, : found.shape[1]] = found
+        return cls(start, made)
+
+    def of(self, array: Array) -> Hash:
+        """The hashes of an array in this memory, one for each element."""
+        bits = 8 * array.itemsize
+        first = int(array.__array_interface__["data"][0]) - self.start
+        flat = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")
+        there = np.ascontiguousarray(self.planes[:, first : first + array.nbytes])
+        words = joined(there, bits)
+        return result_hashes(bits, flat.astype(np.uint64), words)
+
+
+class Expressions(Algebra):
+    """Follows the expressions of a launch through some memory."""
 
     name: ClassVar[str] = "expressions"
     step: ClassVar[type[ExpressionStep]] = ExpressionStep
     counts_losses: ClassVar[bool] = True
 
-    def __init__(
-        self, arrays: dict[int, Array], names: dict[int, Name], planes: int = 4
-    ) -> None:
+    def __init__(self, memories: Sequence[Remembered], planes: int = 4) -> None:
         super().__init__(planes)
-        self.arrays, self.names = arrays, names
+        self.memories = memories
         self.notes: list[Note] = []
-        self.hashes: dict[int, Hash] = {}
         self._units = UnitProducts(self.products)
 
     def probes(self) -> ExpressionProbes:
@@ -132,18 +160,26 @@ class Expressions(Algebra):
         """The steps of Tensor Cores."""
         return ProductHashes(self.planes)
 
+    def _shared(
+        self, watch: PlaneWatch
+    ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
+        """The same bytes in what is remembered and in the planes of the launch."""
+        given = watch.launch.arguments
+        if not isinstance(given, Arguments):
+            raise BadCall("expressions are followed in the process of the launch")
+        for segment, (start, stop) in zip(given.segments, given.spans, strict=True):
+            for each in self.memories:
+                first = max(start, each.start)
+                last = min(stop, each.start + each.planes.shape[1])
+                if first < last:
+                    here = each.planes[:, first - each.start : last - each.start]
+                    there = watch.memories[segment.slot]
+                    yield here, there[:, first - start : last - start]
+
     def begin(self, watch: PlaneWatch) -> None:
         """Give the elements of arrays their names."""
-        for number, name in self.names.items():
-            array = self.arrays[number]
-            count = array.nbytes * 8 // name.bits
-            words = input_words(name, count)
-            if name.bits >= 32 and self.planes > 4:
-                rest = np.zeros((count, words.shape[1] * (self.planes // 4 - 1)), np.uint64)
-                words = np.concatenate([words, rest], 1)
-            made = split(words, name.bits, self.planes)
-            there = watch.argument(number)[:, : array.nbytes]
-            there[:] = made.view(np.uint8).reshape(self.planes, -1)
+        for here, there in self._shared(watch):
+            there[:] = here
 
     def context_table(
         self, watch: PlaneWatch, context: Context
@@ -161,18 +197,16 @@ class Expressions(Algebra):
         self._units.multiply(observer, work, warp)
 
     def finish(self, watch: PlaneWatch) -> None:
-        """Read the hashes of all arrays, and the notes."""
-        for number, array in self.arrays.items():
-            bits = min(8 * array.itemsize, 64)
-            there = watch.argument(number)[:, : array.nbytes]
-            words = joined(there, bits)
-            raw = np.ascontiguousarray(array).reshape(-1).view(f"u{bits // 8}")
-            self.hashes[number] = result_hashes(bits, raw.astype(np.uint64), words)
+        """Keep the planes of all memory, and the notes."""
+        for here, there in self._shared(watch):
+            here[:] = there
         if watch.tables:
             total = sum(each.view(np.int64) for each in watch.tables)
             self._read(np.asarray(total), watch.compiled.followed)
 
-    def _read(self, total: NDArray[np.int64], sites: Sequence[Sequence[object]]) -> None:
+    def _read(
+        self, total: NDArray[np.int64], sites: Sequence[Sequence[object]]
+    ) -> None:
         counts = total[FIRST:].reshape(-1, NOTES)
         for number, kind in zip(*np.nonzero(counts), strict=True):
             function, index = sites[number]

@@ -1,0 +1,10 @@
+"""Same bits?  A proof, or a counterexample, for launches.
+
+- :mod:`.calls`       launches as values, and programs of several
+- :mod:`.naming`      which inputs have the same names
+- :mod:`.following`   a program with the expressions of its results
+- :mod:`.witness`     inputs for which results differ
+- :mod:`.deciding`    the verdict
+- :mod:`.invariance`  classes of programs: batch sizes, configurations, targets
+- :mod:`.trees`       the expression of one element
+"""
