@@ -19,10 +19,21 @@ from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall
 from fragmenta.expressions.code import hashing
 from fragmenta.expressions.code.elements import LOW_WORD
-from fragmenta.expressions.code.following import ExpressionProbes, ExpressionStep
+from fragmenta.expressions.code.following import (
+    ExpressionProbes,
+    ExpressionStep,
+    LoggedStep,
+)
 from fragmenta.expressions.code.hashing import Hash
-from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
-from fragmenta.expressions.code.products import ProductHashes
+from fragmenta.expressions.code.notes import (
+    FIRST,
+    KINDS,
+    LOG_AT,
+    LOG_SIZE,
+    LOG_USED,
+    NOTES,
+)
+from fragmenta.expressions.code.products import LOGGED, ProductHashes
 from fragmenta.expressions.multiplying import UnitProducts
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.elements import joined, split
@@ -36,6 +47,10 @@ if TYPE_CHECKING:
     from fragmenta.units.warpgroups import Wgmma
 
 Words = NDArray[np.uint64]
+LOG_WORDS = 1 << 27
+"""Words of a log, a gigabyte."""
+LOG_MARGIN = 1 << 20
+"""A log with less room than this may lack entries."""
 
 
 @dataclass(frozen=True)
@@ -212,3 +227,46 @@ class Expressions(Algebra):
             function, index = sites[number]
             assert isinstance(index, int)
             self.notes.append(Note(KINDS[kind], str(function), index))
+
+
+class LoggedExpressions(Expressions):
+    """The same, with a log of all operations: what trees are made from."""
+
+    name: ClassVar[str] = LOGGED
+    step: ClassVar[type[ExpressionStep]] = LoggedStep
+
+    def __init__(self, memories: Sequence[Remembered], planes: int = 4) -> None:
+        super().__init__(memories, planes)
+        self.log: list[Words] = []
+        self.full = False
+        self.sites: list[tuple[str, int]] = []
+        self._logs: list[tuple[NDArray[np.uint8], Words]] = []
+
+    @property
+    def products(self) -> ProductHashes:
+        """The steps of Tensor Cores, which are logged, too."""
+        return ProductHashes(self.planes, LOGGED)
+
+    def context_table(
+        self, watch: PlaneWatch, context: Context
+    ) -> NDArray[np.uint8] | None:
+        """The notes of a context, and its log."""
+        made = super().context_table(watch, context)
+        assert made is not None
+        log = np.zeros(LOG_WORDS, np.uint64)  # memory that is not touched costs nothing
+        head = made.view(np.uint64)
+        head[LOG_AT], head[LOG_SIZE] = log.ctypes.data, log.size
+        self._logs.append((made, log))
+        return made
+
+    def finish(self, watch: PlaneWatch) -> None:
+        """Keep the log, too."""
+        for table, log in self._logs:
+            head = table.view(np.uint64)
+            used = int(head[LOG_USED])
+            self.log.append(log[:used].copy())
+            self.full |= used + LOG_MARGIN > log.size
+            head[:FIRST] = 0
+        self._logs.clear()
+        self.sites = [(str(f), int(i)) for f, i in watch.compiled.followed]
+        super().finish(watch)

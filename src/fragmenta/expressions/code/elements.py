@@ -26,6 +26,7 @@ from fragmenta.jit.trace import (
     shift_unsigned,
 )
 from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import as_signed
 
 CHUNK = 8
 """Lanes that are computed at a time."""
@@ -183,12 +184,17 @@ class Register:
             total = total | (part << (width * place) if place else part)
         return total
 
+    def raw(self, number: int) -> Value:
+        """The bits of an element."""
+        place = number if self.held.count > 1 else 0
+        bits = self.held.bits
+        return self._signed(piece(self.value, self.bits, place * bits, bits))
+
     def element(self, number: int) -> tuple[Hash, Value]:
         """The hash of an element; a register with one element repeats it."""
         held = self.held
         place = number if held.count > 1 else 0
-        raw = piece(self.value, self.bits, place * held.bits, held.bits)
-        found, known = element(held.bits, self._signed(raw), self.words(place))
+        found, known = element(held.bits, self.raw(number), self.words(place))
         if held.negated:
             minus = hashing.negated(found)
             u, v = select(known, found.u, minus.u), select(known, found.v, minus.v)
@@ -197,7 +203,9 @@ class Register:
 
     def _signed(self, raw: Value) -> Value:
         """The bits of a constant, negated if the operand is."""
-        return raw ^ (1 << (self.held.bits - 1)) if self.held.negated else raw
+        if not self.held.negated:
+            return raw
+        return raw ^ as_signed(1 << (self.held.bits - 1), 64)
 
 
 def put_words(

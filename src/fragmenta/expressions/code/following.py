@@ -13,6 +13,7 @@ from fragmenta.expressions.code import routines
 from fragmenta.expressions.code.elements import Held
 from fragmenta.expressions.code.names import Named, named
 from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
+from fragmenta.expressions.code.products import LOGGED
 from fragmenta.planes.code.flow import from_parameter
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.code.following import named_parameter as is_named
@@ -46,6 +47,8 @@ class ExpressionStep(Step):
     whole = True
     products = "expressions"
     """The name of the algebra of products."""
+    logged = False
+    """Whether operations are written into the log."""
     _doubted = ""
     """The lanes whose operands have hashes, while a shift is written."""
 
@@ -134,7 +137,9 @@ class ExpressionStep(Step):
             pointers.append(f"ptr {self.writer.address(place)}")
             if held.followed:
                 pointers.append(self.pointer(operand))
-        routine = routines.computed(made, goal, sources)
+        if self.logged:
+            pointers += [self.table, f"i64 {self.number}"]
+        routine = routines.computed(made, goal, sources, self.logged)
         self.writer.call(routine, *pointers, self.all_lanes)
 
     def _held(self, made: Named, number: int, operand: Operand, at: Written) -> Held:
@@ -239,6 +244,13 @@ class ExpressionStep(Step):
         else:
             self._noted("lost", self.reads)
         super().reduction()
+
+
+class LoggedStep(ExpressionStep):
+    """The same, and everything is written into the log."""
+
+    products = LOGGED
+    logged = True
 
 
 class ExpressionProbes(PlaneProbes):

@@ -22,6 +22,7 @@ from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.expressions.code import hashing
 from fragmenta.expressions.code.elements import element, stored, zero_of
 from fragmenta.expressions.code.hashing import Hash
+from fragmenta.expressions.code.logging import log_product
 from fragmenta.expressions.code.names import conversion
 from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
 from fragmenta.jit.trace import (
@@ -39,7 +40,8 @@ from fragmenta.jit.trace import (
 from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
 
-_UNROLLED = 64
+LOGGED = "expressions-logged"
+"""The name of the algebra that writes a log."""
 
 def step_name(model: Model, first: bool = False) -> str:
     """The name of a step; c may enter the first step as another type.
@@ -79,6 +81,8 @@ class ProductHashes:
             with each_eight(code, how) as at:
                 work.eight(at)
             made.value = convert(work.found.value, I32, signed=False)
+            if self.name == LOGGED:
+                work.log()
         return made.value
 
 
@@ -141,6 +145,20 @@ class _Work:
         if of.is_integer:
             return raw == 0
         return (raw & ((1 << (of.bits - 1)) - 1)) == 0
+
+    def log(self) -> None:
+        """Write the matrices into the log."""
+        how, tiles = self.how, self.tiles
+        parts: list[tuple[Memory, int, Value | None]] = []
+        for name in ("a", "b", "c"):
+            size = how.sizes[name]
+            parts.append((getattr(tiles, name), size, None))
+            has = getattr(tiles, f"has_{name}")
+            parts.append((getattr(tiles, f"{name}2"), how.words(name) * size, has))
+        parts.append((tiles.d2, how.words("d") * how.sizes["d"], None))
+        if tiles.index is not None:
+            parts.append((tiles.index, how.sizes["a"], None))
+        log_product(self.code, tiles.data, tiles.site, parts)
 
     def notes(self) -> None:
         """Note zeros that meet what may be infinite, and scales."""

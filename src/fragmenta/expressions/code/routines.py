@@ -13,6 +13,7 @@ from fragmenta.expressions.code.elements import (
     stored,
 )
 from fragmenta.expressions.code.hashing import Hash
+from fragmenta.expressions.code.logging import Entry, operation_entry, put_lanes
 from fragmenta.expressions.code.names import Named
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Value, any_lane, convert, select
@@ -21,17 +22,23 @@ from fragmenta.simt.library import Routine, field
 from fragmenta.simt.warps import P, routine
 
 
-def computed(of: Named, goal: Held, sources: tuple[Held, ...]) -> Routine:
+def computed(
+    of: Named, goal: Held, sources: tuple[Held, ...], logged: bool = False
+) -> Routine:
     """The hash of an operation: planes of the goal, then of each source its value and,
     if it is followed, its planes; then the lanes.
 
-    Where no operand has a hash, the result is a constant, too.
+    Where no operand has a hash, the result is a constant, too.  If it is logged, the
+    table comes after the sources, and the number of the instruction before the lanes.
     """
 
     def trace(code: Code, base: Raw, *given: Raw | Value) -> None:
-        lanes = given[-1]
-        assert isinstance(lanes, Value)
         pointers = [each for each in given if not isinstance(each, Value)]
+        *site, lanes = (each for each in given if isinstance(each, Value))
+        entry = None
+        if logged:
+            many = 1 if of.form == "pack" else len(sources)
+            entry = operation_entry(code, pointers[-1], site[0], goal.count, many)
         with code.loop(LANES // CHUNK) as index:
             registers = _registers(code, sources, pointers, index)
             mask = _mask(code, lanes, index)
@@ -43,7 +50,7 @@ def computed(of: Named, goal: Held, sources: tuple[Held, ...]) -> Routine:
             results = [code.variable(zero) for _ in range(goal.count * _words(goal))]
             with code.when(any_lane(some != 0)):
                 for number in range(goal.count):
-                    made = _result(of, goal, registers, number)
+                    made = _result(of, goal, registers, number, entry, index)
                     for place, word in enumerate(made):
                         results[number * _words(goal) + place].value = word
             words = [
@@ -51,15 +58,18 @@ def computed(of: Named, goal: Held, sources: tuple[Held, ...]) -> Routine:
                 for n in range(goal.count)
             ]
             put_words(code, base, goal, index, words, mask)
+        if entry is not None:
+            entry.keep()
 
     kinds = [P]
     for each in sources:
         kinds += [P, P] if each.followed else [P]
+    kinds += [P, I64] if logged else []
     shape = ",".join(
         f"{e.register}:{e.bits}{'f' * e.followed}{'n' * e.negated}"
         for e in (goal, *sources)
     )
-    name = f"expression.{of.name}.{of.form}.{of.commutes}{int(of.clean)}|{shape}"
+    name = f"expression.{of.name}.{of.form}.{of.commutes}{int(of.clean)}{'L' * logged}|{shape}"
     return routine(name, trace, [*kinds, I32], None)
 
 
@@ -88,15 +98,23 @@ def _mask(code: Code, lanes: Value, index: Value) -> Value:
 
 
 def _result(
-    of: Named, goal: Held, registers: list[Register], number: int
+    of: Named,
+    goal: Held,
+    registers: list[Register],
+    number: int,
+    entry: Entry | None,
+    index: Value,
 ) -> tuple[Value, ...]:
     """The words of one element of the result."""
     if of.form == "pack":  # the first operand is the upper half
         registers = [registers[goal.count - 1 - number]]
     operands, known = [], None
+    logged: list[Value] = []
     for each in registers:
         found, constant = each.element(number)
         operands.append(found)
+        logged += (select(constant, e.lift(0), e) for e in found)
+        logged.append(each.raw(number))
         known = constant if known is None else known & constant
     assert known is not None
     if of.form == "widen":
@@ -107,6 +125,11 @@ def _result(
         made = hashing.operation(of.name, operands, of.commutes, clean=of.clean)
     if goal.bits < 32:
         made = hashing.widened(hashing.short(made))
+    if entry is not None:
+        entry.wanted.value = entry.wanted.value | 1
+        with entry.code.when(entry.fits):
+            whole = [select(known, e.lift(0), e) for e in made]
+            put_lanes(entry, number, len(registers), index, [*whole, *logged])
     words = stored(goal.bits, made)
     return tuple(select(known, each.lift(0), each) for each in words)
 
