@@ -163,7 +163,7 @@ class Expressions(Algebra):
         super().__init__(planes)
         self.memories = memories
         self.notes: list[Note] = []
-        self._units = UnitProducts(self.products)
+        self.units = UnitProducts(self.products)
 
     def probes(self) -> ExpressionProbes:
         """A new instrument for the code of a kernel."""
@@ -202,14 +202,14 @@ class Expressions(Algebra):
         """The notes of a context."""
         size = FIRST + NOTES * (len(watch.compiled.followed) + 1)
         made = np.zeros(8 * size, np.uint8)
-        self._units.attach(watch, context, made)
+        self.units.attach(watch, context, made)
         return made
 
     def product(
         self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
     ) -> None:
         """A ``wgmma`` or ``tcgen05.mma`` was issued."""
-        self._units.multiply(observer, work, warp)
+        self.units.multiply(observer, work, warp)
 
     def finish(self, watch: PlaneWatch) -> None:
         """Keep the planes of all memory, and the notes."""

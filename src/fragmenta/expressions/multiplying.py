@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.expressions.code.products import ProductHashes
+from fragmenta.isa.instruction import Instruction
 from fragmenta.planes.group_products import GroupProducts
 from fragmenta.planes.products import Where
 from fragmenta.planes.tensor_products import tensor_product
@@ -28,6 +29,8 @@ class UnitProducts:
     def __init__(self, algebra: ProductHashes) -> None:
         self._algebra = algebra
         self._own: dict[int, tuple[GroupProducts, int]] = {}
+        self.ops: dict[int, Instruction] = {}
+        """The instructions by number: that of a ``tcgen05`` is known when it runs."""
         self._numbers: dict[tuple[str, int], int] = {}
 
     def attach(
@@ -48,6 +51,7 @@ class UnitProducts:
         """Hash a product that was issued, before it is carried out."""
         name, index = observer.watch.compiled.places[work.site][:2]
         number = self._numbers.get((name, index), 0)
+        self.ops[number] = work.located.op if isinstance(work, Wgmma) else work.op
         groups, data = self._own[id(warp.block.context)]
         where = Where(data, number, 0, warp.block.index, warp.number)
         if isinstance(work, Wgmma):
