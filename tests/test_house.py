@@ -55,6 +55,7 @@ ROOMS = [
     "expressions",
     "orders",
     "launch",
+    "same",
     "cuda",
     "evidence",
     "kernels",

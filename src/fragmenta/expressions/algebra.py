@@ -142,14 +142,20 @@ class Remembered:
             made[:, : found.shape[1]] = found
         return cls(start, made)
 
+    def _words(self, array: Array) -> Words:
+        first = int(array.__array_interface__["data"][0]) - self.start
+        there = np.ascontiguousarray(self.planes[:, first : first + array.nbytes])
+        return joined(there, 8 * array.itemsize)
+
+    def has(self, array: Array) -> NDArray[np.bool_]:
+        """Which elements of an array have a hash, and are no constants."""
+        return np.asarray(self._words(array).any(1))
+
     def of(self, array: Array) -> Hash:
         """The hashes of an array in this memory, one for each element."""
-        bits = 8 * array.itemsize
-        first = int(array.__array_interface__["data"][0]) - self.start
         flat = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")
-        there = np.ascontiguousarray(self.planes[:, first : first + array.nbytes])
-        words = joined(there, bits)
-        return result_hashes(bits, flat.astype(np.uint64), words)
+        bits = 8 * array.itemsize
+        return result_hashes(bits, flat.astype(np.uint64), self._words(array))
 
 
 class Expressions(Algebra):

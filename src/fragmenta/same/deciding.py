@@ -10,16 +10,18 @@ Never ``same`` without a proof, never ``different`` without an input that shows 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fragmenta.arrays.checks import Array, is_whole
-from fragmenta.errors import BadCall
+from fragmenta.errors import BadCall, Error
 from fragmenta.same.calls import Call, Program, program
 from fragmenta.same.following import Followed, Output, Place, follow, planes_for
 from fragmenta.same.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.same.telling import why_parted
+from fragmenta.same.trees import tree
 from fragmenta.same.witness import (
     Witness,
     given_inputs,
@@ -140,6 +142,7 @@ def same(
     *,
     labels: Labels | None = None,
     by_value: Collection[str] = (),
+    types: Mapping[str, str] | None = None,
     outputs: Sequence[tuple[str, str]] | None = None,
     tries: int = TRIES,
     seed: int = 0,
@@ -149,7 +152,8 @@ def same(
     Each of them is a :class:`Call`, or several that are made one after the other.
     Inputs have the same names where the launches share memory, or where arrays of the
     same parameter hold the same numbers; ``labels`` names them otherwise.  Parameters in
-    ``by_value`` are taken as they are.  ``outputs`` are the names of the arrays to
+    ``by_value`` are taken as they are, and so are whole numbers, unless ``types`` says
+    which floats they are: ``types={"x": "bf16"}``.  ``outputs`` are the names of the arrays to
     compare, in pairs.  If the expressions differ, ``tries`` inputs are tried.  All
     arrays are as they were afterwards.
 
@@ -174,9 +178,8 @@ def same(
     """
     if not is_whole(tries) or tries < 0:
         raise BadCall(f"tries is a whole number from 0; given {tries!r}")
-    return Question(program(a), program(b), labels, by_value, outputs).answer(
-        int(tries), seed
-    )
+    question = Question(program(a), program(b), labels, by_value, types, outputs)
+    return question.answer(int(tries), seed)
 
 
 @dataclass(eq=False)
@@ -187,11 +190,13 @@ class Question:
     second: Program
     labels: Labels | None = None
     by_value: Collection[str] = ()
+    types: Mapping[str, str] | None = None
     outputs: Sequence[tuple[str, str]] | None = None
 
     def answer(self, tries: int = TRIES, seed: int = 0) -> Sameness:
         """The verdict."""
-        memory = roots(self.first, self.by_value), roots(self.second, self.by_value)
+        how = self.by_value, self.types
+        memory = roots(self.first, *how), roots(self.second, *how)
         name_roots(memory[0], self.labels)
         name_alike(memory[0], memory[1], self.labels)
         planes = max(map(planes_for, (self.first, self.second), memory))
@@ -223,12 +228,33 @@ def decide(
     if not apart and not bits_apart:
         return made if against else _with(made, verdict=SAME)
     if not apart:
-        raise AssertionError("equal expressions with different bits: please report it")
+        raise Error("equal expressions with different bits: please report this")
     found, tried = _search(one, two, pairs, tries, seed)
+    reason = parting(one, two, pairs, found)
     if found is not None:
-        return _with(made, verdict=DIFFERENT, witness=found, tries=tried)
-    verdict = UNKNOWN if against else HERE
-    return _with(made, verdict=verdict, tries=tried)
+        verdict = DIFFERENT
+    else:
+        verdict = UNKNOWN if against else HERE
+    return _with(made, verdict=verdict, witness=found, tries=tried, reason=reason)
+
+
+def parting(
+    one: Followed, two: Followed, pairs: Pairs, found: Witness | None = None
+) -> str:
+    """Where the expressions of an element part, in words."""
+    for x, y in pairs:
+        index = first_apart(x, y)
+        if found is not None and found.output == (x.name, y.name):
+            index = found.element
+        if index is None:
+            continue
+        trees = [
+            tree(each.program, each.roots, _array(each, output), output.name, index)
+            for each, output in ((one, x), (two, y))
+        ]
+        place = ", ".join(map(str, index))
+        return f"the expressions of {x.name}[{place}] part:\n{why_parted(*trees)}"
+    return ""
 
 
 def _with(of: Sameness, **changed: object) -> Sameness:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fragmenta.arrays.checks import Array
 from fragmenta.expressions.algebra import Name
+from fragmenta.registers.dtype import dtype
 from fragmenta.same.calls import Given, Program
 
 Labels: TypeAlias = Mapping[str, "str | tuple[str, int]"]
@@ -34,6 +35,8 @@ class Root:
     label: str = ""
     first: int = 0
     """The number of its first element under this label."""
+    shape: tuple[int, ...] = ()
+    """Its shape where it is an argument as a whole."""
 
     @property
     def start(self) -> int:
@@ -79,19 +82,31 @@ def float_bits(array: Array) -> int:
     return 8 * array.itemsize if fits and array.itemsize in (1, 2, 4, 8) else 0
 
 
-def roots(of: Program, by_value: Collection[str] = ()) -> list[Root]:
-    """The memory of a program; parameters in ``by_value`` are taken as they are."""
+def roots(
+    of: Program,
+    by_value: Collection[str] = (),
+    types: Mapping[str, str] | None = None,
+) -> list[Root]:
+    """The memory of a program; parameters in ``by_value`` are taken as they are.
+
+    ``types`` says of parameters which floats their whole numbers are.
+    """
     found: list[Root] = []
     for name, array in _given(of):
         if not array.nbytes:
             continue
         whole = root_of(array)
         known = next((each for each in found if each.holds(array)), None)
-        bits = 0 if name in by_value else float_bits(array)
+        given = (types or {}).get(name)
+        bits = dtype(given).bits if given else float_bits(array)
+        bits = 0 if name in by_value else bits
         if known is None:
-            found.append(Root(whole, name, bits))
+            known = Root(whole, name, bits, shape=whole.shape or (1,))
+            found.append(known)
         elif not known.bits and name not in by_value:
             known.bits = bits
+        if array.nbytes == known.size:
+            known.shape = array.shape or (1,)
     return found
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, Error
 from fragmenta.expressions.algebra import (
     LoggedExpressions,
@@ -26,7 +27,7 @@ from fragmenta.expressions.code.hashing import Hash
 from fragmenta.expressions.code.names import named
 from fragmenta.expressions.code.notes import HEAD, OPERATION
 from fragmenta.isa.instruction import Instruction as Op
-from fragmenta.planes.products import product_model, words
+from fragmenta.planes.products import Product, product_model
 from fragmenta.ptx.module import Instruction
 from fragmenta.same.calls import Call, Program
 from fragmenta.same.following import planes_for, put_back
@@ -152,6 +153,8 @@ def tree(
         value = array[index]
     log.finish(given)
     found = Hash(int(hashes.u[place]), int(hashes.v[place]))
+    if not memories[number].has(array)[place]:
+        found = Hash(0, 0)  # a constant
     root = log.expanded(found, np.asarray(value))
     return Tree(name, index, root, not log.full)
 
@@ -286,7 +289,8 @@ class Log:
     def _input(self, node: Node, owner: int) -> None:
         number, place = divmod(owner, 1 << 40)
         root = self._roots[-number - 1]
-        shape = root.array.shape or (1,)
+        place = min(place, root.size * 8 // root.bits - 1)
+        shape = root.shape
         node.kind, node.array = "input", root.label
         node.index = tuple(int(n) for n in np.unravel_index(place, shape))
         node.name = f"{root.label}[{', '.join(map(str, node.index))}]"
@@ -304,13 +308,9 @@ class Log:
             bits = of.sources
             found = self._node(Hash(u, v), _constant(raw, bits, of.name))
             if of.negated == number and (u or v):
-                found = self._minus(u, v)
+                found = Node("operation", "neg", operands=(found,))
             made.append(found)
         node.operands = tuple(made)
-
-    def _minus(self, u: int, v: int) -> Node:
-        """The operand that a difference subtracts, with its sign."""
-        return self._node(Hash(u, v))
 
     def _product(self, node: Node, entry: _Entry, place: int) -> None:
         assert entry.op is not None
@@ -353,10 +353,10 @@ class _Shape:
     first: dict[str, int]
     words: dict[str, int]
 
-    @classmethod
-    def of(cls, op: Op, target: str, planes: int) -> _Shape:
-        from fragmenta.planes.products import Product
-
+    @staticmethod
+    @once
+    def of(op: Op, target: str, planes: int) -> _Shape:
+        """The shape of an instruction."""
         how = Product(op, product_model(op, target), planes, most=4)
         first, start = {}, 0
         for name in ("a", "b", "c"):
@@ -365,7 +365,8 @@ class _Shape:
         first["d"] = start
         first["index"] = start + how.sizes["d"] * how.words("d")
         many = {name: how.words(name) for name in "abcd"}
-        return cls(how.model, op.shape[0], op.shape[1], how.sizes, first, many)
+        m, n = op.shape[0], op.shape[1]
+        return _Shape(how.model, m, n, how.sizes, first, many)
 
     def place(self, at: int) -> tuple[int, int, int]:
         """Row over all matrices, column, and the matrix of a place in D."""
@@ -431,5 +432,3 @@ def _value(raw: int, kind: str) -> object:
 def _shown(value: object) -> str:
     return str(value[()]) if isinstance(value, np.ndarray) else str(value)
 
-
-__all__ = ["Log", "Node", "Tree", "parts", "tree", "words"]

@@ -190,6 +190,11 @@ class Register:
         bits = self.held.bits
         return self._signed(piece(self.value, self.bits, place * bits, bits))
 
+    def plain(self, number: int) -> Hash:
+        """The hash of an element without the sign of the operand."""
+        place = number if self.held.count > 1 else 0
+        return element(self.held.bits, self.raw(number), self.words(place))[0]
+
     def element(self, number: int) -> tuple[Hash, Value]:
         """The hash of an element; a register with one element repeats it."""
         held = self.held

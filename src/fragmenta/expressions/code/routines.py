@@ -113,7 +113,8 @@ def _result(
     for each in registers:
         found, constant = each.element(number)
         operands.append(found)
-        logged += (select(constant, e.lift(0), e) for e in found)
+        own = each.plain(number) if entry is not None else found
+        logged += (select(constant, e.lift(0), e) for e in own)
         logged.append(each.raw(number))
         known = constant if known is None else known & constant
     assert known is not None
