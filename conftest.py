@@ -64,6 +64,8 @@ NEEDS = {
     ],
     "triton": [
         "src/fragmenta/triton",
+        "tests/numerics/planted/keep_triton.py",
+        "tests/numerics/planted/sources/triton_kernels.py",
         "tests/ptx/corpus/gluon_blackwell.py",
         "tests/ptx/corpus/triton_blackwell.py",
         "tests/ptx/corpus/triton_hopper.py",

@@ -1,10 +1,13 @@
 """The speed of a compiled instruction, against whole matrices on one core.
 
-The function is called again and again by machine code, as an engine would call it.
+The function is called again and again by machine code, as an engine would call it.  The
+time is that of this process, so that other work on the machine counts little.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,15 +47,16 @@ def whole(op: fm.Instruction) -> float:
     """Products a second of whole matrices."""
     rng = np.random.default_rng(0)
     A, B = (rng.standard_normal((SIZE, SIZE)).astype(np.float16) for _ in "AB")
-    return SIZE**3 / least(lambda: fm.matmul(op, A, B, target=TARGET), ROUNDS)
+    spent = least(lambda: fm.matmul(op, A, B, target=TARGET), ROUNDS, time.process_time)
+    return SIZE**3 / spent
 
 
 def of_whole(benchmark: Any, run: Any, given: list[Any], calls: int) -> float:
     """The products a second of a function, by those of whole matrices; printed."""
     call, op = repeated(run), run.op
     before = whole(op)
-    benchmark.pedantic(lambda: call(*given, calls), rounds=ROUNDS, warmup_rounds=1)
-    seconds = benchmark.stats.stats.min / calls
+    seconds = least(lambda: call(*given, calls), ROUNDS, time.process_time) / calls
+    benchmark.pedantic(lambda: call(*given, calls), rounds=1)
     m, n, k = op.shape
     speed = m * n * k / seconds
     ratio = speed / max(before, whole(op))
@@ -62,3 +66,11 @@ def of_whole(benchmark: Any, run: Any, given: list[Any], calls: int) -> float:
         f"{ratio:.2f} of whole matrices"
     )
     return ratio
+
+
+def compiling(benchmark: Any, ready: Callable[[], object]) -> float:
+    """The CPU time in seconds until a function is ready; printed."""
+    seconds = least(ready, 5, time.process_time)
+    benchmark.pedantic(ready, rounds=1)
+    print(f"\ncompiling: {seconds:.2f} s")
+    return seconds

@@ -54,6 +54,7 @@ ROOMS = [
     "races",
     "expressions",
     "orders",
+    "numerics",
     "launch",
     "same",
     "cuda",

@@ -12,10 +12,11 @@ the data sheet says, in GB/s, and ``tests/test_cards.py`` compares them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from math import log2
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.isa.table import read
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fragmenta
@@ -90,7 +91,12 @@ NOT_YET = {
     ("launch", "k.ptx", "--list"): HEAVY,
     ("launch", "--help"): HEAVY,
     ("orders", "--help"): HEAVY,
-    ("check", "k.ptx"): ["llvmlite.binding", *(e for e in HEAVY[4:])],
+    ("orders", "k.ptx", "--block", "32"): HEAVY,
+    ("check", "k.ptx"): ["llvmlite.binding", "fragmenta.launch.kernel", *HEAVY[4:]],
+    ("matmul", "mma.m16n8k16.f32.f16", "a.npy", "a.npy"): [
+        "llvmlite.binding",
+        "fragmenta.arithmetic.dispatch",
+    ],
     ("where", "mma.m16n8k64.s4.s4", "A", "3", "17"): [HEAVY[0], *HEAVY[2:]],
 }
 """What is not loaded when a command prints its first line."""
@@ -100,8 +106,9 @@ NOT_YET = {
 def test_the_first_line_waits_for_nothing_else(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """A launch says what it does before it imports what does it."""
+    """A command says what it does before it imports what does it."""
     (tmp_path / "k.ptx").write_text(KERNEL)
+    np.save(tmp_path / "a.npy", np.ones((16, 16), np.float16))
     done = subprocess.run(
         [sys.executable, "-c", FIRST_LINE, *words],
         env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
@@ -134,7 +141,8 @@ def test_help_opens_with_the_line_of_the_table(command: str) -> None:
 def test_modules_import_at_the_top() -> None:
     """Some wait: rich, for terminals; the entry point, for Ctrl-C; what lists never need.
 
-    Pictures and the words for targets, too: most launches have neither.
+    Pictures and the words for targets, too: most launches have neither.  What
+    compiles and loads kernels waits for a source, what compares for a GPU.
     """
     found = set()
     for path in FOLDER.glob("*.py"):
@@ -145,9 +153,12 @@ def test_modules_import_at_the_top() -> None:
                 found.add((path.stem, node.module))
             assert not isinstance(node, ast.Import), path
     assert found == {
+        ("check", "fragmenta.commands.launch_arguments"),
         ("cli", "fragmenta.commands"),
         ("counters", "fragmenta.cuda.tools.resources"),
         ("files", "fragmenta.view.svg"),
+        ("gpu", "fragmenta.evidence"),
+        ("gpu", "fragmenta.evidence.verify"),
         ("launch", "fragmenta.commands.isolated"),
         ("launch", "fragmenta.commands.recorded_launches"),
         ("launch", "fragmenta.view.svg"),

@@ -93,13 +93,13 @@ RANGES = {
 def test_functions_have_many_bits(name: str) -> None:
     for low, high, log, bits in RANGES[name]:
         x = _numbers(low, high, log)
-        found = _run(f"test.{name}", lambda c, x, y: functions.FUNCTIONS[name](c, x), *x)
+        found = _run(
+            f"test.{name}", lambda c, x, y: functions.FUNCTIONS[name](c, x), *x
+        )
         with localcontext() as context:
             context.prec = 70
             wanted = map(EXACT[name], _values(x))
-            worst = max(
-                abs(a - b) / abs(b) for a, b in zip(found, wanted, strict=True)
-            )
+            worst = max(abs(a - b) / abs(b) for a, b in zip(found, wanted, strict=True))
         assert worst < Decimal(2) ** -bits
 
 

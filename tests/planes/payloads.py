@@ -74,7 +74,7 @@ def text(body: str, before: str = "") -> str:
     return f"""{HEAD}
 {before}
 .visible .entry f(.param .u64 in, .param .u64 out) {{
-    .reg .pred %p<9>; .reg .b16 %h<33>; .reg .b32 %r<33>, %t, %lane;
+    .reg .pred %p<17>; .reg .b16 %h<33>; .reg .b32 %r<33>, %t, %lane;
     .reg .b64 %rd<33>, %in, %out, %of, %to, %step; .reg .f32 %f<9>;
     ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
     mov.u32 %t, %tid.x; mov.u32 %lane, %laneid;

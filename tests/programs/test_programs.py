@@ -15,7 +15,7 @@ from fragmenta.commands.run import _Report
 from fragmenta.cuda.tools import assembler, fatbin
 from fragmenta.errors import Error, MissingPackage
 from fragmenta.programs import building, compiling, elf
-from fragmenta.programs.device import Options
+from fragmenta.programs.asked import Options
 from fragmenta.programs.modules import Program, Skipped, chosen
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.told import Launched

@@ -23,7 +23,8 @@ from fragmenta.evidence.launch_fields import bytes_to_make
 from fragmenta.launch.kernel import parse
 from fragmenta.launch.limits import Limits
 from fragmenta.programs import building
-from fragmenta.programs.recording import Part, Record, Shape, Wanted
+from fragmenta.programs.asked import Wanted
+from fragmenta.programs.recording import Part, Record, Shape
 from fragmenta.simt.arguments import Received
 from tests.asking import answer, complaint
 from tests.clock import HANG

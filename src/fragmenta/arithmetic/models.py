@@ -31,10 +31,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias, cast
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     BadCall,
     BadOperands,

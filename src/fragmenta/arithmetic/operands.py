@@ -6,7 +6,6 @@ agree, and every pattern is valid.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import TypeAlias
@@ -15,6 +14,7 @@ import numpy as np
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.checks import Array, batch_shape
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.dtype import dtype

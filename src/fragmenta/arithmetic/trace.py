@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
@@ -18,6 +17,7 @@ import numpy as np
 
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.registers.dtype import dtype
 
 #: An exact value; a float only if it is infinite or NaN.

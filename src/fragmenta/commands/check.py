@@ -12,13 +12,13 @@ import typer
 
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile, complete_file
-from fragmenta.commands.launch_arguments import Flags, read_files, split_flags
+from fragmenta.commands.launch_options import Flags, split_flags
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import complain, emit_json, write
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
 from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.cuda.tools import fatbin
-from fragmenta.cuda.tools.files import NO_KERNEL, is_source
+from fragmenta.cuda.tools.kinds import NO_KERNEL, is_source
 from fragmenta.ptx.checking.mnemonics import is_opcode
 from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.checking.texts import check_line, check_text
@@ -96,6 +96,9 @@ def _compiled(
     file: str, target: str | None, options: Sequence[str]
 ) -> list[tuple[str, Problem]]:
     """The problems of the PTX of a source, or in a binary."""
+    # PTX text is checked without what compiles and loads kernels.
+    from fragmenta.commands.launch_arguments import read_files
+
     read = read_files([file], target, options).files[0]
     if not read.kernels(target):
         complain(f"{file}: note: it has no kernel; {NO_KERNEL}")

@@ -74,9 +74,11 @@ COMMANDS = {
     ),
     "emit": Listed("emit", "Write CUDA C++ or PTX code for an instruction."),
     "verify": Listed("gpu", "Compare every bit of the GPU's results with the CPU's."),
-    "record": Listed("gpu", "Record the GPU's results in files that replay can check."),
+    "record": Listed(
+        "recordings", "Record the GPU's results in files that replay can check."
+    ),
     "replay": Listed(
-        "gpu", "Recompute recorded results on the CPU and compare every bit."
+        "recordings", "Recompute recorded results on the CPU and compare every bit."
     ),
     "throughput": Listed("gpu", "Measure how fast the GPU issues instructions."),
 }

@@ -105,13 +105,14 @@ def compare(
         k or None,
         input if input in KINDS and not files else _files(input, files),
         seed=seed,
+        began=None if as_json else emit,
     )
     if plot is not None:
         save_text(plot, error_plot(result), force)
     if as_json:
         emit_json({**result.to_dict(), **({"plot": plot} if plot else {})})
     else:
-        emit(str(result) + (f"\n\nplot in {plot}" if plot else ""))
+        emit(result.tables() + (f"\n\nplot in {plot}" if plot else ""))
 
 
 def _files(first: str, others: list[str]) -> tuple[Array, Array]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.commands import float64_errors
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import InstructionText, find
@@ -37,7 +38,7 @@ from fragmenta.execution.scaled import Operand, operand, rescaled
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
-from fragmenta.progress import bar
+from fragmenta.progress import Progress, bar, ignore_progress
 from fragmenta.quant.quantization import ELEMENTS
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.sparse.compression import Compressed
@@ -116,7 +117,8 @@ def multiply(
     if output is not None:
         check_output(output, force, ".npy")
     task = _Task.load(op, (a, b, c), {"scale_a": scale_a, "scale_b": scale_b}, target)
-    result = task.result()
+    head = [] if as_json else [str(op), *task.given_lines()]
+    result = task.result(head)
     if output is not None:  # first of all, so that nothing can lose it
         with bar("writing") as progress:
             save_array(output, result, force, progress)
@@ -124,7 +126,7 @@ def multiply(
     if as_json:
         emit_json(task.about(result, output, judged))
         return
-    lines = [str(op), *task.described(result, output)]
+    lines = [task.result_line(result, output)]
     if judged:
         lines.append(str(judged))
     elif output is None:
@@ -205,21 +207,28 @@ class _Task:
         where = chosen_target(op, target_of(target, op))
         return cls(op, where, a, b, c, scales, {})
 
-    def result(self) -> Array:
+    def result(self, head: list[str]) -> Array:
+        """The product; the first lines are printed when all is checked."""
         try:
-            D = matmul(
-                self.op,
-                self.a,
-                self.b,
-                self.c,
-                scale_a=self.scales.get("scale_a"),
-                scale_b=self.scales.get("scale_b"),
-                target=self.target,
-            )
+            with bar("multiplying") as shown:
+                D = self._product(partial(_begin, head, shown))
+            _begin(head, ignore_progress, 1.0)
             return rescaled(D, *self.factors) if self.factors else D
         except MemoryError:
             size = size_text((*self.a.shape[:-1], self.b.shape[-1]))
             raise Error(f"there is not enough memory for a D of {size}") from None
+
+    def _product(self, progress: Progress) -> Array:
+        return matmul(
+            self.op,
+            self.a,
+            self.b,
+            self.c,
+            scale_a=self.scales.get("scale_a"),
+            scale_b=self.scales.get("scale_b"),
+            target=self.target,
+            progress=progress,
+        )
 
     def compared(self, result: Array) -> float64_errors.Comparison:
         with bar("comparing") as progress:
@@ -261,7 +270,8 @@ class _Task:
         of = self.op.types["d"]
         return of if result.dtype == of.storage else dtype("f32")
 
-    def described(self, result: Array, output: str | None) -> list[str]:
+    def given_lines(self) -> list[str]:
+        """What is multiplied, and for which target."""
         rows = [("target", self.target)]
         for name, (matrix, of) in self._operands().items():
             text = f"{described(matrix, of)} from {self.files[name]}"
@@ -269,9 +279,12 @@ class _Task:
             many = "s" * (ignored > 1)
             more = f", low bits of {ignored} element{many} ignored" if ignored else ""
             rows.append((name, text + more))
-        kept = f" to {output}" if output else ""
-        rows.append(("D", f"{described(result, self._type(result))}{kept}"))
         return [f"{label:<8}{text}" for label, text in rows]
+
+    def result_line(self, result: Array, output: str | None) -> str:
+        """What came of it, and where it was written."""
+        kept = f" to {output}" if output else ""
+        return f"{'D':<8}{described(result, self._type(result))}{kept}"
 
     def about(
         self,
@@ -288,6 +301,14 @@ class _Task:
         operands["D"] = {"file": output, "shape": result.shape, "type": of_d}
         about = {"instruction": str(self.op), "target": self.target, **operands}
         return about if judged is None else {**about, "compare": judged.to_dict()}
+
+
+def _begin(head: list[str], progress: Progress, done: float) -> None:
+    """Progress that prints some lines first, once."""
+    if head:
+        emit("\n".join(head))
+        head.clear()
+    progress(done)
 
 
 def _load_operand(op: Instruction, name: str, path: str, scales: str | None) -> Operand:

@@ -76,8 +76,8 @@ def show(
     if as_json:
         emit_json(record(public(op)))
         return
-    parts = [str(op), _facts(op), *_fragments_text(op)]
-    emit("\n\n".join(parts))
+    emit(f"{op}\n")
+    emit("\n\n".join([_facts(op), *_fragments_text(op)]))
 
 
 def _facts(op: Instruction) -> str:

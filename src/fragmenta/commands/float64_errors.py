@@ -8,12 +8,13 @@ but for the last bits of a float64, far below what any accumulator keeps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.execution.reference import Wide, product, scaled_values, values
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import Progress

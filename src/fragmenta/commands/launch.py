@@ -18,6 +18,7 @@ from fragmenta.cards import DEFAULT
 from fragmenta.cards import card as check_card
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.counters import counter_fields, counter_lines
+from fragmenta.commands.numerics import numerics_fields
 from fragmenta.commands.files import (
     Force,
     SarifFile,
@@ -28,24 +29,26 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.launch_arguments import (
+    Given,
+    LaunchOptions,
+    Named,
+    block_of,
+    check_parameters,
+    read_arguments,
+    read_files,
+)
+from fragmenta.commands.launch_options import (
     Args,
     Block,
     Cluster,
     Cooperative,
     Flags,
-    Given,
     Grid,
     KernelFiles,
-    LaunchOptions,
-    Named,
     ScheduleText,
     ScheduleTexts,
     Shared,
     Target,
-    block_of,
-    check_parameters,
-    read_arguments,
-    read_files,
     schedule_options,
     sides,
     split_flags,
@@ -99,6 +102,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --counters",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --numerics",
     "fragmenta launch tile-1.npz --schedules adversarial",
 )
 def launch(
@@ -177,6 +181,13 @@ def launch(
             help="Count memory traffic, by the names of Nsight Compute.",
         ),
     ] = False,
+    numerics: Annotated[
+        bool,
+        typer.Option(
+            "--numerics",
+            help="Find out where bits are lost, and where NaN is born.",
+        ),
+    ] = False,
     card: Annotated[
         str,
         typer.Option(
@@ -232,6 +243,7 @@ def launch(
                 "--cooperative": cooperative,
                 "--orders": orders,
                 "--counters": counters,
+                "--numerics": numerics,
                 "--timeline": timeline,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
@@ -256,7 +268,10 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_timeline(timeline, no_check, force)
-    _check_isolated(isolated, {"--orders": orders, "--counters": counters})
+    _check_isolated(
+        isolated,
+        {"--orders": orders, "--counters": counters, "--numerics": numerics},
+    )
     check_card(card)
     _check_schedule_file(save_schedule, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
@@ -274,8 +289,8 @@ def launch(
     before = [each.value.tobytes() for each in given]
     values, picture = for_kernel([each.value for each in given]), ""
     where = target or found.loaded.module.target
-    head = _Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
-    check = partial(_check, found, values, shared, where)
+    head = Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
+    check = partial(check_launch, found, values, shared, where)
     try:
         with patience(f"launching {found.function.shown}") as progress:
             if isolated:
@@ -288,6 +303,7 @@ def launch(
                     values,
                     orders="all" if orders else None,
                     counters=counters,
+                    numerics=numerics,
                     progress=head.after(check, progress),
                     **options,
                 )
@@ -299,18 +315,23 @@ def launch(
     changes = _changes(found, given, before)
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
-    write_sarif(sarif_file, ((file, each) for each in result.problems), force)
+    more = [] if result.numerics is None else result.numerics.problems
+    every = [*result.problems, *more]
+    write_sarif(sarif_file, ((file, each) for each in every), force)
     if timeline is not None:
         _draw(timeline, picture, result, force)
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
-        emit_json({**done.to_json(), **counter_fields(found, result, card)})
+        fields = {**counter_fields(found, result, card), **numerics_fields(result)}
+        emit_json({**done.to_json(), **fields})
     elif sarif_file != "-":
         head.show()
         emit("\n".join([done.to_text(), *counter_lines(found, result, card)]))
         for each in done.shown:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
-    if any(each.severity == ERROR for each in done.shown):
+        if result.numerics is not None:
+            emit(f"\n{result.numerics}")
+    if any(each.severity == ERROR for each in [*done.shown, *more]):
         raise typer.Exit(NOTHING)
 
 
@@ -449,7 +470,9 @@ def _range(array: Array) -> tuple[float | None, float | None, int | None]:
     return *ends, int(wide.size - numbers.size)
 
 
-def _check(kernel: Kernel, values: Sequence[object], shared: int, target: str) -> None:
+def check_launch(
+    kernel: Kernel, values: Sequence[object], shared: int, target: str
+) -> None:
     """Refuse arguments and shared memory as a launch does, but before it compiles."""
     Arguments(kernel.function, values, kernel.names)
     if shared:
@@ -457,7 +480,7 @@ def _check(kernel: Kernel, values: Sequence[object], shared: int, target: str) -
         check_shared(static, shared, target)
 
 
-class _Head:
+class Head:
     """The first lines, which are printed before the launch: what is being done."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Arguments and options of ``launch`` and ``record --launch``.
+"""Files and arguments of ``launch`` and ``record --launch``.
 
 An argument is a file, a few words that describe an array, or a number with its type.
 Described arrays are made as recordings make them, from integer arithmetic alone: every
@@ -7,23 +7,19 @@ machine makes the same bytes.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from pathlib import Path
-from typing import Annotated, NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
-import typer
 
 from fragmenta.arrays.checks import Array
-from fragmenta.commands.files import complete_file, load
+from fragmenta.commands.files import load
+from fragmenta.commands.launch_options import ScheduleOptions, sides
 from fragmenta.commands.output import complain
-from fragmenta.commands.targets import complete_target
 from fragmenta.cuda.tools import files
 from fragmenta.cuda.tools.files import File
 from fragmenta.errors import (
@@ -43,122 +39,6 @@ from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.registers.dtype import nearest_type
-from fragmenta.units.schedule import Given as Schedule
-
-# ── options ─────────────────────────────────────────────────────────────────
-
-KernelFiles = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILE... [KERNEL]",
-        help="PTX, CUDA C++ (.cu), or a cubin, fat binary or program with PTX in it; "
-        "then the kernel, which may be left out if there is one only.",
-        autocompletion=complete_file,
-        show_default=False,
-    ),
-]
-Flags = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--flags",
-        metavar="FLAGS",
-        help="Flags for the compiler of a .cu file, such as '-DN=4 -Iinclude'; may be "
-        "repeated.",
-        show_default=False,
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        metavar="TARGET",
-        help="The GPU whose bits are wanted, such as sm_80 or hopper; by default "
-        "that of the file.",
-        autocompletion=complete_target,
-    ),
-]
-Grid = Annotated[
-    str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks of the grid.")
-]
-Block = Annotated[
-    str | None,
-    typer.Option(
-        "--block",
-        metavar="X[,Y[,Z]]",
-        help="Threads of a block; may be left out if the kernel says them.",
-        show_default=False,
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="X[,Y[,Z]]",
-        help="Blocks of a cluster; may be left out if the kernel says them.",
-        show_default=False,
-    ),
-]
-Cooperative = Annotated[
-    bool,
-    typer.Option(
-        "--cooperative",
-        help="All blocks are under way at once, and grid.sync() synchronises them.",
-    ),
-]
-ScheduleText = Annotated[
-    str | None,
-    typer.Option(
-        "--schedule",
-        metavar="WHEN",
-        help="When asynchronous work is done: eager (by default), lazy, or a seed; "
-        "then which warp is next, as in lazy+oldest-waits, or a .json file with a "
-        "recorded schedule.",
-        show_default=False,
-    ),
-]
-ScheduleTexts = Annotated[
-    str | None,
-    typer.Option(
-        "--schedules",
-        metavar="WHEN,...",
-        help="Several, such as eager,lazy,1 or eager,adversarial: all must give the "
-        "same bits.",
-        show_default=False,
-    ),
-]
-Shared = Annotated[
-    int, typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory.")
-]
-Args = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--arg",
-        metavar="ARGUMENT",
-        help="An argument, in the order of the parameters; see above.",
-        show_default=False,
-        autocompletion=complete_file,
-    ),
-]
-
-
-def sides(text: str, option: str) -> tuple[int, ...]:
-    """One to three numbers.
-
-    >>> sides("2,3", "--grid")
-    (2, 3)
-    """
-    if not re.fullmatch(r" ?-?\d+(,\d+){0,2}", text, re.ASCII):
-        raise BadCall(
-            f"{option} takes one to three whole numbers, such as 8 or 8,4,2; given "
-            f"{shortened(text)}"
-        )
-    return tuple(map(int, text.split(",")))
-
-
-class ScheduleOptions(TypedDict, total=False):
-    """The schedule, if one is given, or several."""
-
-    schedule: Schedule | list[Schedule]
 
 
 class LaunchOptions(ScheduleOptions):
@@ -171,38 +51,6 @@ class LaunchOptions(ScheduleOptions):
     cooperative: bool
     cluster: tuple[int, ...] | None
     limits: Limits
-
-
-def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
-    """The schedules of a launch, as ``kernel.launch`` takes them.
-
-    >>> schedule_options(None, "eager,lazy,7")
-    {'schedule': ['eager', 'lazy', 7]}
-    """
-    if one is not None and several is not None:
-        raise BadCall("--schedule and --schedules cannot both be given")
-
-    def read(text: str) -> Schedule:
-        if text.endswith(".json"):
-            return _recorded(text)
-        return int(text) if text.isdecimal() and len(text) < 10 else text
-
-    if several is not None:
-        return {"schedule": [read(each.strip()) for each in several.split(",")]}
-    return {} if one is None else {"schedule": read(one)}
-
-
-def _recorded(path: str) -> Mapping[str, object]:
-    """A schedule that ``--save-schedule`` has written."""
-    try:
-        found = json.loads(Path(path).read_bytes())
-    except OSError as why:
-        raise BadFile(f"{path} cannot be read: {why.strerror}") from why
-    except ValueError as why:
-        raise BadFile(f"{path} is not JSON: {why}") from why
-    if not isinstance(found, dict):
-        raise BadFile(f"{path} has no schedule; --save-schedule writes one")
-    return found
 
 
 def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:
@@ -270,18 +118,6 @@ def read_files(
         for note in file.notes:
             complain(f"{file.path}: note: {note}")
     return Named(found, name)
-
-
-def split_flags(given: Sequence[str] | None) -> list[str]:
-    """The words of ``--flags``, as a shell splits them.
-
-    >>> split_flags(["-DN=4 -I'my headers'", "-O1"])
-    ['-DN=4', '-Imy headers', '-O1']
-    """
-    try:
-        return [word for text in given or () for word in shlex.split(text)]
-    except ValueError as why:
-        raise BadCall(f"--flags {one_of(given or ())}: {why}") from why
 
 
 def find_kernel(file: str, name: str | None) -> Kernel:

@@ -91,6 +91,7 @@ OPTIONS = {
     "--no-check": Option("", "do not look for problems"),
     "--no-contract": Option("", "do not fuse products and sums"),
     "--no-watch": Option("", "do not watch launches"),
+    "--numerics": Option("", "find out where bits are lost"),
     "--num": Option("CHOICE", "how many matrices an ldmatrix loads"),
     "--operand": Option("CHOICE", "the operand that a matrix is"),
     "--orders": Option("", "explore all orders of a launch"),

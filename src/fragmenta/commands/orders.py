@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile
-from fragmenta.commands.launch import patience, report_fault
+from fragmenta.commands.launch import Head, check_launch, patience, report_fault
 from fragmenta.commands.launch_arguments import (
+    LaunchOptions,
+    block_of,
+    check_parameters,
+    read_arguments,
+    read_files,
+)
+from fragmenta.commands.launch_options import (
     Args,
     Block,
     Cluster,
@@ -17,13 +25,8 @@ from fragmenta.commands.launch_arguments import (
     Flags,
     Grid,
     KernelFiles,
-    LaunchOptions,
     Shared,
     Target,
-    block_of,
-    check_parameters,
-    read_arguments,
-    read_files,
     sides,
     split_flags,
 )
@@ -99,10 +102,17 @@ def orders(
         "limits": Limits(seconds, None, OUTPUT, None),
     }
     values = for_kernel([each.value for each in given])
+    where = target or found.loaded.module.target
+    head = Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
+    check = partial(check_launch, found, values, shared, where)
     try:
         with patience(f"exploring {found.function.shown}") as progress:
             result = found.launch(
-                *sizes, values, orders=limit, progress=progress, **options
+                *sizes,
+                values,
+                orders=limit,
+                progress=head.after(check, progress),
+                **options,
             )
     except KernelError as fault:
         report_fault(file, fault, sarif_file, force, as_json)
@@ -114,6 +124,7 @@ def orders(
         listed = [each.to_dict() for each in result.problems]
         emit_json({"kernel": found.name, **result.orders.to_dict(), "problems": listed})
     elif sarif_file != "-":
+        head.show()
         emit(printable(result.orders.text(width())))
         for each in problems:
             if not (result.orders.hangs and each.rule == rules.DEADLOCK.name):

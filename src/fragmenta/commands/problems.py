@@ -12,7 +12,7 @@ from urllib.parse import quote
 from fragmenta import __version__
 from fragmenta.commands.files import check_output, save_text
 from fragmenta.commands.output import emit_json, json_text, printable, width
-from fragmenta.cuda.tools.files import is_source
+from fragmenta.cuda.tools.kinds import is_source
 from fragmenta.errors import BadCall, KernelError, KernelHazard
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related, problems_of, wrapped

@@ -15,8 +15,8 @@ from fragmenta.commands.launch_arguments import (
     check_parameters,
     find_kernel,
     read_arguments,
-    sides,
 )
+from fragmenta.commands.launch_options import sides
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.cuda.tools import device
 from fragmenta.errors import BadCall, one_of

@@ -14,7 +14,7 @@ import typer
 from fragmenta.commands.output import complain
 from fragmenta.errors import BadCall
 from fragmenta.programs import running
-from fragmenta.programs.recording import Wanted
+from fragmenta.programs.asked import Wanted
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.told import Recorded
 

@@ -13,7 +13,7 @@ import typer
 
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile, check_output, save_text
-from fragmenta.commands.launch_arguments import (
+from fragmenta.commands.launch_options import (
     Flags,
     ScheduleTexts,
     schedule_options,
@@ -34,8 +34,8 @@ from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits
 from fragmenta.launch.options import check_schedules
+from fragmenta.programs.asked import Options
 from fragmenta.programs.cards import USUAL, card, cards
-from fragmenta.programs.device import Options
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.running import run as run_program
 from fragmenta.programs.told import Launched
@@ -110,6 +110,12 @@ def run(
             show_default=False,
         ),
     ] = None,
+    numerics: Annotated[
+        bool,
+        typer.Option(
+            "--numerics", help="Find out where bits are lost, and where NaN is born."
+        ),
+    ] = False,
     replay: ReplayFolder = None,
     sarif_file: SarifFile = None,
     force: Force = False,
@@ -125,6 +131,8 @@ def run(
     stream.
     """
     _check_program(program[0])
+    if numerics and no_watch:
+        raise BadCall("--numerics cannot be combined with --no-watch")
     check_regex(kernels)
     check_sarif(sarif_file, force, as_json)
     if report is not None:
@@ -139,6 +147,7 @@ def run(
         kernels,
         Limits(seconds, instructions=limit),
         None if replay is None else wanted(replay, Chosen(kernels, 1)),
+        numerics,
     )
     quiet = as_json or sarif_file == "-"
     sys.stdout.flush()

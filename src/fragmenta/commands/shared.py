@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple
 
 import typer
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import InstructionText, find
 from fragmenta.commands.options import AsJson

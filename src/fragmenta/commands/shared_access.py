@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.shared.addresses import LaneAddresses
 from fragmenta.shared.banks import Conflicts, RowTile, bank_conflicts
 from fragmenta.shared.matching import Along

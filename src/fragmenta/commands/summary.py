@@ -10,9 +10,10 @@ import re
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cards import (
     DEFAULT,
     L2_BYTES,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import Entry, group
 from fragmenta.cuda.tools.launch import Arrays, TileKernel

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import assembler, launch
 from fragmenta.cuda.tools.device import GPU, Module
 from fragmenta.cuda.tools.launch import Arrays, TileKernel

@@ -7,13 +7,14 @@ buffer.  So both sides start from the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import date
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from fragmenta import __version__
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU, Array
 from fragmenta.cuda.tools.programs import Bytes, Program

@@ -16,13 +16,14 @@ import json
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.npy import Archive, read
 from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import device, programs

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
 from math import prod
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.errors import BadCall, BadFile, UnsupportedTarget, nearest, one_of
 from fragmenta.evidence import moves, registers, validation, warpgroup, wmma

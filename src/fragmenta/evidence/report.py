@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import device
 
 SHOWN = 3

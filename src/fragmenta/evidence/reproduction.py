@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools.device import Array
 from fragmenta.evidence.case import Mismatch
 from fragmenta.isa.instruction import Instruction

@@ -21,6 +21,7 @@ from fragmenta.errors import BadCall, NoDevice, nearest, one_of
 from fragmenta.evidence.kernels import Extent, Prepared, anew, assembled
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded, parse
+from fragmenta.launch.result import Result
 
 # ── the same bits ───────────────────────────────────────────────────────────
 
@@ -224,6 +225,8 @@ class OnCPU:
 
     def __init__(self, target: str, languages: Sequence[Language] = ()) -> None:
         self.target, self._languages = target, languages
+        self.last: Result | None = None
+        """What the last launch of PTX did; with ``numerics=True``, what it lost."""
 
     @property
     def name(self) -> str:
@@ -246,10 +249,16 @@ class OnCPU:
                 each.launch_here(self.target, code, grid, block, arguments, **options)
                 return
         kernel = anew(chosen(code, name))
-        result = kernel.launch(
-            grid, _block(block, options), arguments, shared=shared, target=self.target
+        how = {name: options.pop(name) for name in ("numerics", "nan") if name in options}
+        self.last = kernel.launch(
+            grid,
+            _block(block, options),
+            arguments,
+            shared=shared,
+            target=self.target,
+            **how,
         )
-        sys.stdout.write(result.output)
+        sys.stdout.write(self.last.output)
 
 
 class OnDevice:

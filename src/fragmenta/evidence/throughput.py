@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from statistics import median
 
 import numpy as np
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import device, launch
 from fragmenta.cuda.tools.device import GPU, Module
 from fragmenta.errors import Error

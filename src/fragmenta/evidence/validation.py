@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.npy import Archive, read
 from fragmenta.cuda.tools.device import Array
 from fragmenta.errors import BadFile, Error, one_of

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from itertools import product
 
 from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadFile, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tables.wgmma import operands_from

@@ -17,12 +17,13 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from itertools import islice
 from multiprocessing import get_context
 
 from fragmenta import __version__
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import device
 from fragmenta.cuda.tools.device import GPU, Module
 from fragmenta.cuda.tools.launch import Arrays

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import accumulate, count
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools.device import Array
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.errors import BadFile

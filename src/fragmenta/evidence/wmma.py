@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from fragmenta import wmma
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import WARP, Entry
 from fragmenta.cuda.tools.launch import Arrays, identifier, poisoned

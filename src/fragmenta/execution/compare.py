@@ -9,8 +9,8 @@ rounded or quantised to the operands, which gives the error in all.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.record import Record
 from fragmenta.errors import BadCall, Error, UnsupportedTarget, one_of
 from fragmenta.execution.matmul import matmul
@@ -107,12 +108,11 @@ class Compared(Record):
         return found
 
     def __str__(self) -> str:
-        size = f"{self.shape[0]} x {self.shape[1]}"
-        lines = [
-            f"errors of {size} elements; {self.input}",
-            "relative, ulp: of the sums, against the exact product of the operands",
-            "mean in all: relative, against that of the numbers before rounding",
-        ]
+        return f"{heading(self.shape, self.input)}\n{self.tables()}"
+
+    def tables(self) -> str:
+        """The table of each instruction, without the heading."""
+        lines: list[str] = []
         folded = self.folded()
         names = dict.fromkeys([*folded, *(op for op, _ in self.missing)])
         for name in names:
@@ -129,6 +129,15 @@ class Compared(Record):
         return "\n".join(lines)
 
 
+def heading(shape: tuple[int, int], input: str) -> str:
+    """What is compared, as all tables begin."""
+    return (
+        f"errors of {shape[0]} x {shape[1]} elements; {input}\n"
+        "relative, ulp: of the sums, against the exact product of the operands\n"
+        "mean in all: relative, against that of the numbers before rounding"
+    )
+
+
 def compare(
     ops: Instruction | str | Sequence[Instruction | str],
     targets: str | Sequence[str] = TARGETS,
@@ -137,6 +146,7 @@ def compare(
     *,
     seed: int = 0,
     progress: Progress | None = None,
+    began: Callable[[str], object] | None = None,
 ) -> Compared:
     """How far instructions are from the exact product, on several targets.
 
@@ -146,7 +156,7 @@ def compare(
     (from 0 to 1) or a pair of arrays A and B.  Random matrices are the same for all
     instructions, and A is 32 x k; random integers are of the whole range.  A target
     without the instruction is listed in ``missing``; ``sm_90`` also stands for
-    ``sm_90a``.
+    ``sm_90a``.  ``began`` gets the heading of the table before anything is computed.
 
     All numbers are rounded to the instruction's types first, or quantised if it takes
     block scales; ``rounding`` says how.  ``max_relative``, ``mean_relative`` and those
@@ -180,6 +190,8 @@ def compare(
         check_multiplies(op)
     samples = Samples.make(input, k, seed)
     pairs, missing = _pairs(found, [t for each in names for t in named_targets(each)])
+    if began is not None:
+        began(heading(samples.shape, samples.description))
     rows: list[ErrorRow] = []
     known: dict[tuple[str, Model], list[ErrorRow]] = {}
     rounding = {str(op): samples.operands(op, 1).how for op, _, _ in pairs}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +26,7 @@ from fragmenta.arithmetic.trace import (
     explain_steps,
 )
 from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ShapeError
 from fragmenta.execution.losses import Loss, Losses, losses
 from fragmenta.execution.matmul import whole_along_k

@@ -7,10 +7,10 @@ where a step rounds.  The two losses add up to D minus the exact result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from fragmenta.arithmetic.trace import Explanation
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.registers.dtype import DType
 
 

@@ -98,7 +98,9 @@ def matmul(
         raise ShapeError(f"A B is {shape[-2]}x{shape[-1]}; C has shape {c.shape}")
     scales = scale_bits(found, scale_a, scale_b)
     with bar(f"{shape[-2]}x{shape[-1]}x{b.shape[-2]}") as shown:
-        d = multiply_bits(a, b, c, model, index, scales, progress or shown)
+        told = progress or shown
+        told(0.0)  # all is checked, and nothing loaded that computes
+        d = multiply_bits(a, b, c, model, index, scales, told)
     return found.types["d"].decode(d)
 
 

@@ -9,13 +9,13 @@ kept, so that the whole error can be measured, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.execution.reference import Wide
 from fragmenta.isa.instruction import Instruction

@@ -6,9 +6,10 @@ Targets that add in the same way are listed together.  The numbers are those of
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from fragmenta.arithmetic.models import GROUP, Model
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.families import check_multiplies

@@ -96,7 +96,7 @@ def on_cpu(
     """In this block, ``import cupy`` gives a module whose kernels run here.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
-    ``watch`` and ``limits``.  ``with`` gives an object with ``last``, the result of the
+    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with ``last``, the result of the
     last launch.
 
     >>> with on_cpu("sm_80") as cpu:

@@ -29,7 +29,7 @@ from fragmenta.launch.options import Watch
 from fragmenta.ptx.languages import Words
 from fragmenta.units.schedule import Given
 
-OPTIONS = ("schedule", "watch", "limits")
+OPTIONS = ("schedule", "watch", "limits", "numerics", "nan")
 """The options of a launch that may be given for all launches."""
 Source = TypeVar("Source")
 """A kernel as users of the front end have it."""
@@ -41,6 +41,8 @@ class LaunchOptions(TypedDict, total=False):
     schedule: Given | Sequence[Given]
     watch: bool | str | Watch
     limits: Limits
+    numerics: bool
+    nan: str
     cluster: int | Sequence[int] | None
     cooperative: bool
     shared: int

@@ -231,7 +231,7 @@ def on_cpu(
     """In this block, ``tilelang.compile`` makes kernels that run here.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
-    ``watch`` and ``limits``.  ``with`` gives an object with ``last``, the result of the
+    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with ``last``, the result of the
     last launch.
     """
     with Session(TileLang(), target, **options).diverted() as session:

@@ -255,7 +255,7 @@ def on_cpu(
     """In this block, Warp's kernels run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
-    ``watch`` and ``limits``.  ``with`` gives an object with ``last``, the result of the
+    ``watch``, ``limits``, ``numerics`` and ``nan``.  ``with`` gives an object with ``last``, the result of the
     last launch.
     """
     with Session(Warp(), target, **options).diverted() as session:

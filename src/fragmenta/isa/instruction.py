@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.record import Record
 from fragmenta.errors import (
     LayoutError,

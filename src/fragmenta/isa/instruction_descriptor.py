@@ -9,11 +9,12 @@ mxf8f6f4, but 1 for mxf4 and mxf4nvf4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import UnknownInstruction, nearest, one_of, shortened
 from fragmenta.isa.table import read
 from fragmenta.isa.tcgen05_shapes import (

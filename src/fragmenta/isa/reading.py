@@ -8,10 +8,10 @@ be named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once
 from fragmenta.errors import UnknownInstruction, shortened
 from fragmenta.isa.families import FORMS, uncovered

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import UnknownInstruction, one_of, shortened
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.sass_records import Code, ranges, recorded

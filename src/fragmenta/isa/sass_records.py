@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
 from fragmenta.isa.target import ARCHITECTURES
 
@@ -24,6 +24,22 @@ Code = tuple[tuple[str, int], ...]
 
 Row = tuple[tuple[tuple[int, ...], Code, int], ...]
 """Architectures, what is written for them, and how many other instructions."""
+
+
+class Rows(Mapping[str, Row]):
+    """What is written for each mnemonic, as text that is read when it is asked for."""
+
+    def __init__(self, heads: Mapping[str, str]) -> None:
+        self._heads = heads
+
+    def __getitem__(self, mnemonic: str) -> Row:
+        return _row(self._heads[mnemonic])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._heads)
+
+    def __len__(self) -> int:
+        return len(self._heads)
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,7 @@ def parse(text: str) -> Recording:
     ((('HGMMA.64x16x8.F32.TF32', 1),), 2)
     """
     tools: dict[int, tuple[str, str]] = {}
-    rows: dict[str, Row] = {}
+    heads: dict[str, str] = {}
     head = ""
     for line in text.splitlines():
         if line.startswith("tools "):
@@ -77,10 +93,10 @@ def parse(text: str) -> Recording:
         elif line.startswith("  "):
             mnemonic, *sizes = line.split()
             for n in sizes or [""]:
-                rows[mnemonic.replace("{n}", n)] = _row(head.replace("{n}", n))
+                heads[mnemonic.replace("{n}", n)] = head.replace("{n}", n)
         elif line and not line.startswith("#"):
             head = line
-    return Recording(tools, rows)
+    return Recording(tools, Rows(heads))
 
 
 def written(tools: Mapping[int, tuple[str, str]], rows: Mapping[str, Row]) -> str:

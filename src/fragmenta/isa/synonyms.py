@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import UnsupportedTarget, nearest, one_of, shortened
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.table import read

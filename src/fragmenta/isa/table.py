@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.isa.target import Requirement, Version, expand, shown
 
 if TYPE_CHECKING:

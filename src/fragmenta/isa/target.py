@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, UnsupportedTarget, nearest, one_of, shortened
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.judge.findings import Finding
 from fragmenta.judge.held import elements, leaves
 from fragmenta.judge.values import PLAIN, SPECIAL

@@ -6,9 +6,10 @@ This is the one place of the judge that reads the counters of a launch.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cards import DEFAULT, card
 
 if TYPE_CHECKING:

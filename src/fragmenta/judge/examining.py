@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from fragmenta.api.kernels import Loaded, parse
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error, KernelError, LimitReached
 from fragmenta.judge.comparing import Call, Case, compared, diagnose
 from fragmenta.judge.cost import Cost

@@ -9,13 +9,14 @@ these; it may be a table or a folded weight if it is the same for other inputs.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.judge.held import elements, leaves
 from fragmenta.judge.wire import Tree
 from fragmenta.simt.layout import POISON

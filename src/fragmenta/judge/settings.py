@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fragmenta.arrays.checks import check_flags, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall
 from fragmenta.isa.target import check_target
 from fragmenta.judge.values import VALUES, check_values

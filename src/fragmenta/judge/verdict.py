@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.judge.findings import CLEAN, KINDS, WORDS, Finding, rank
 from fragmenta.judge.wire import Json
 

@@ -9,7 +9,6 @@ every step, and once more to the output type.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 import ml_dtypes
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import Array, as_array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ShapeError
 from fragmenta.execution.matmul import matmul
 from fragmenta.kernels.config import Kernel

@@ -13,13 +13,13 @@ Neither swizzles nor layouts are written again here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.kernels.config import PACKED_M, Kernel, Tile

@@ -8,8 +8,8 @@ whether there is such a unit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import type_bytes
 from fragmenta.ptx.opcodes import TABLE

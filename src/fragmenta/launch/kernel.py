@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from fragmenta.arrays.checks import check_flags
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
-from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
+from fragmenta.errors import (
+    BadCall,
+    Error,
+    KernelFault,
+    PtxSyntaxError,
+    nearest,
+    one_of,
+)
 from fragmenta.isa.target import check_target, check_target_name
 from fragmenta.launch.limits import (
     Limits,
@@ -24,6 +32,7 @@ from fragmenta.launch.options import (
     Options,
     Watch,
     check_algebra,
+    check_nan,
     check_cluster,
     check_cooperative,
     check_dynamic,
@@ -48,6 +57,7 @@ if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
     from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
+    from fragmenta.numerics.report import Numerics
     from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
 
@@ -107,6 +117,8 @@ class Kernel:
         watch: bool | str | Watch = True,
         orders: str | int | None = None,
         counters: bool = False,
+        numerics: bool = False,
+        nan: str = "report",
         algebra: Algebra | None = None,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
@@ -150,6 +162,12 @@ class Kernel:
         Nsight Compute: sectors of global memory, passes of shared memory, products of
         Tensor Core instructions, instructions of warps and threads.
 
+        With ``numerics=True``, ``result.numerics`` says where bits were lost: beside
+        every float goes the value that exact arithmetic would have, and each
+        instruction counts what it loses.  NaN and infinities are followed from where
+        they are born to the arrays that they reach; with ``nan="raise"``, a birth stops
+        the launch.  The results keep their bits.
+
         An ``algebra`` of :mod:`fragmenta.planes` follows second values beside all
         registers and memory; then the launch is not watched for races.
 
@@ -182,6 +200,7 @@ class Kernel:
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract, counters=counters)
+        algebra = self._algebra(numerics, nan, algebra)
         check_algebra(algebra, client)
         how = check_watch(watch)
         several = check_schedules(schedule)
@@ -278,10 +297,26 @@ class Kernel:
             complete=runs.complete,
             fault=runs.fault,
             counters=_counted(runs.launch, counts),
+            numerics=_numerics(numerics, algebra, runs.launch, self.function.shown),
         )
         if not reports:
             made.raise_errors()
         return made
+
+    def _algebra(
+        self, numerics: bool, nan: str, algebra: Algebra | None
+    ) -> Algebra | None:
+        """The algebra of a launch, checked."""
+        check_flags(numerics=numerics)
+        check_nan(nan, numerics)
+        if not numerics:
+            return algebra
+        if algebra is not None:
+            raise BadCall("a launch has one algebra; numerics is one")
+        from fragmenta.numerics.engine import NumericsAlgebra, StoppingAlgebra
+
+        of = StoppingAlgebra if nan == "raise" else NumericsAlgebra
+        return of.of(self.loaded.module)
 
     def problems(self, target: str | None = None) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing, without running it.
@@ -325,6 +360,19 @@ def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
         launch.shape,
         launch.dynamic,
     )
+
+
+def _numerics(
+    wanted: bool, algebra: Algebra | None, launch: Launch, kernel: str
+) -> Numerics | None:
+    """What a launch lost, if it was asked."""
+    if not wanted or algebra is None:
+        return None
+    from fragmenta.numerics.engine import NumericsAlgebra
+    from fragmenta.numerics.report import numerics
+
+    assert isinstance(algebra, NumericsAlgebra)
+    return numerics(algebra.found, launch.module(), launch.shape, kernel)
 
 
 def _runs(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TypedDict
 
 import numpy as np
 
 from fragmenta.arrays.checks import check_flags, is_among, is_whole
-from fragmenta.errors import BadCall, ShapeError, ValueRangeError, nearest, one_of
+from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.errors import (
+    BadCall,
+    ShapeError,
+    ValueRangeError,
+    nearest,
+    one_of,
+    shortened,
+)
 from fragmenta.ptx.module import Function
 from fragmenta.simt.context import Shape
 from fragmenta.units.schedule import ADVERSARIAL, Given, read
@@ -212,6 +219,17 @@ def check_schedules(schedule: Given | Sequence[Given]) -> list[Given]:
 
 MOST_STATES = 1_000_000
 """States of an exploration of all orders, unless the user gives another number."""
+
+
+def check_nan(nan: object, numerics: object) -> None:
+    """Refuse what is not known to be done at the birth of a NaN.
+
+    >>> check_nan("report", False)
+    """
+    if nan not in ("report", "raise"):
+        raise BadCall(f'nan is "report" or "raise"; given {shortened(str(nan))}')
+    if nan == "raise" and not numerics:
+        raise BadCall('nan="raise" needs numerics=True')
 
 
 def check_algebra(algebra: object, client: object) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import KernelHazard, one_of
 
 if TYPE_CHECKING:
     from fragmenta.counters.report import Counters
     from fragmenta.launch.orders.answer import Orders
+    from fragmenta.numerics.report import Numerics
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
     from fragmenta.simt.compiled import Compiled
@@ -76,6 +78,8 @@ class Result:
     """The kind of the fault that stopped it; empty if it is complete."""
     counters: Counters | None = field(default=None, repr=False, compare=False)
     """Exact counts by the names of Nsight Compute, if the launch was asked for them."""
+    numerics: Numerics | None = field(default=None, repr=False, compare=False)
+    """Where bits were lost, if the launch was asked."""
 
     @once_property
     def schedule(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fragmenta.numerics.code import layout as at
 from fragmenta.numerics.code.nodes import CONTEXT_BITS
-from fragmenta.numerics.code.steps import NumericsStep, StoppingStep
+from fragmenta.numerics.code.steps import NumericsProbes, NumericsStep, StoppingStep
 from fragmenta.numerics.multiplying import LaunchProducts
 from fragmenta.numerics.products import Chain, ProductStatistics, record_of
 from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded
@@ -109,9 +109,17 @@ class NumericsAlgebra(Algebra):
         self._sums: list[int] = []
         self._products = LaunchProducts(planes)
 
+    def probes(self) -> NumericsProbes:
+        """A new instrument for the code of a kernel."""
+        given = self.step, self.planes, self.granule, self.counts_losses
+        return NumericsProbes(*given)
+
     @classmethod
     def of(cls, module: Module, planes: int = 0) -> NumericsAlgebra:
         """The algebra for the kernels of a module."""
+        from fragmenta.numerics import births  # it registers an event
+
+        assert births
         return cls(planes or planes_for(module.functions.values()))
 
     def begin(self, watch: PlaneWatch) -> None:
@@ -150,6 +158,17 @@ class NumericsAlgebra(Algebra):
     ) -> None:
         """A ``wgmma`` or ``tcgen05.mma`` was issued."""
         self._products.multiply(observer, work, warp)
+
+    def births_at(self, site: int) -> list[Node]:
+        """The births at a site so far, while the launch runs."""
+        found = []
+        for number, (table, nodes) in enumerate(
+            zip(self._tables, self._nodes, strict=True)
+        ):
+            count = int(table.view(np.int64)[at.NODE_COUNT // 8])
+            found += _nodes(number, nodes, count).values()
+        born = (at.Birth.OVERFLOW, at.Birth.DIVISION, at.Birth.INVALID)
+        return [each for each in found if each.site == site and each.kind in born]
 
     def finish(self, watch: PlaneWatch) -> None:
         """The launch has ended: keep what was found."""

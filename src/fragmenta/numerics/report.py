@@ -18,28 +18,12 @@ from fragmenta.errors import BadCall, nearest
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.seconds import Seconds, kind_of
+from fragmenta.numerics.words import COUNTED, formula, number, operand_count
 from fragmenta.ptx.module import Instruction, Module, Source
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
 from fragmenta.simt.naming import array as array_name
 from fragmenta.simt.naming import element as element_name
-
-COUNTED = {
-    "absorbed": "addends vanish whole",
-    "cancelled": "cancel 10 bits or more",
-    "underflows": "become zero",
-    "subnormal": "become subnormal",
-    "flushed": "are flushed by .ftz",
-    "saturated": "are cut to the largest number",
-    "overflows": "become infinite",
-    "divisions": "divide by zero",
-    "invalid": "become NaN",
-    "passed": "stay NaN or infinite",
-    "other_way": "decide otherwise than exact values",
-    "restarted": "lose the exact value",
-}
-"""What is counted at a site, in words for a number of elements."""
-
 
 class Thread(NamedTuple):
     """A thread, and how often it had been at the instruction."""
@@ -230,41 +214,6 @@ class Moment(NamedTuple):
         }.get(self.kind, made)
 
 
-_SIGNS = {"add": "+", "sub": "-", "mul": "x", "div": "/"}
-
-
-def number(value: float) -> str:
-    """A number in a report.
-
-    >>> number(1 / 3), number(float("-inf")), number(4.0)
-    ('0.333333', '-inf', '4')
-    """
-    if math.isnan(value):
-        return "NaN"
-    return f"{value:.6g}"
-
-
-def formula(
-    instruction: Instruction, operands: Sequence[float], value: float
-) -> str:
-    """An instruction with its numbers.
-
-    >>> from fragmenta.ptx.module import Instruction
-    >>> made = Instruction("sub", ("f32",), (None,) * 3, None, 1, 1)
-    >>> formula(made, (1.0, 0.5), 0.5)
-    '1 - 0.5 = 0.5'
-    """
-    count = len(instruction.operands) - 1
-    shown = [number(each) for each in operands[:count]]
-    result = number(value)
-    opcode = instruction.opcode
-    if opcode in _SIGNS and len(shown) == 2:
-        return f"{shown[0]} {_SIGNS[opcode]} {shown[1]} = {result}"
-    if opcode in ("fma", "mad") and len(shown) == 3:
-        return f"{shown[0]} x {shown[1]} + {shown[2]} = {result}"
-    return f"{opcode}({', '.join(shown)}) = {result}"
-
-
 @dataclass(frozen=True)
 class Way:
     """Where a NaN or an infinity was born, which way it went, and where it ended."""
@@ -277,17 +226,28 @@ class Way:
 
     @property
     def born(self) -> Moment:
-        """Where it was born."""
-        return self.moments[0]
+        """Where it was born: an overflow, a division by zero, or what has no result.
+
+        If it was given, it is where it was used first.
+        """
+        births = (Birth.OVERFLOW, Birth.DIVISION, Birth.INVALID, Birth.PRODUCT)
+        found = (each for each in self.moments if each.kind in births)
+        return next(found, self.moments[0])
 
     @property
     def cause(self) -> Moment:
-        """Where a NaN was born; of an infinity, and of what was given, the first.
-
-        An infinity that becomes NaN on its way is one cause, where that happens the
-        other: this is the first of both.
-        """
+        """The first place that is known of its way: the same, or what led to it."""
         return self.moments[0]
+
+    @property
+    def line(self) -> int:
+        """The line of the PTX where it was born."""
+        return self.born.line
+
+    @property
+    def source(self) -> Source | None:
+        """The line of the source where it was born."""
+        return self.born.source
 
     def to_dict(self) -> dict[str, Any]:
         """The way in plain types."""
@@ -611,7 +571,7 @@ def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numeric
 
 def _site(places: _Places, number: int, record: Mapping[str, float]) -> Site:
     function, index, instruction = places.instruction(number)
-    count = min(3, max(1, len(instruction.operands) - 1))
+    count = operand_count(instruction)
     names = "abc"[:count]
     worst = Worst(
         tuple(record[each] for each in names),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fragmenta.numerics.code.layout import Birth
+from fragmenta.numerics.words import COUNTED, formula, number
 from fragmenta.ptx.checking.problem import wrapped
+from fragmenta.simt.naming import array
 
 if TYPE_CHECKING:
     from fragmenta.numerics.report import Moment, Numerics, Output, Site, Way
@@ -59,18 +61,17 @@ def _way(found: Numerics, way: Way) -> Iterator[str]:
             WIDTH,
             "  ",
         )
-    born, *rest = way.moments
-    yield from _moment("born", born)
-    if born.kind == Birth.GIVEN:
-        yield from _inputs(found, born)
-    shown = rest
-    if len(rest) > MOST_MOMENTS:
-        half = MOST_MOMENTS // 2
-        shown = rest[:half] + rest[-half:]
-    for place, each in enumerate(shown):
-        if len(rest) > MOST_MOMENTS and place == MOST_MOMENTS // 2:
-            yield f"    ...   {len(rest) - MOST_MOMENTS} more"
-        yield from _moment("then", each)
+    first, rest = way.moments[0], way.moments
+    if first.kind == Birth.GIVEN:
+        yield from _inputs(found, first)
+    left = len(rest) - MOST_MOMENTS
+    for place, each in enumerate(rest):
+        if left > 0 and MOST_MOMENTS // 2 <= place < len(rest) - MOST_MOMENTS // 2:
+            if place == MOST_MOMENTS // 2:
+                yield f"  ...   {left} more"
+            if each is not way.born:
+                continue
+        yield from _moment("born" if each is way.born else "then", each)
 
 
 def _moment(word: str, moment: Moment) -> Iterator[str]:
@@ -87,17 +88,15 @@ def _inputs(found: Numerics, moment: Moment) -> Iterator[str]:
     word = "NaN" if kind == "nan" else "infinite"
     for name, before in found.inputs.items():
         if kind in before:
-            from fragmenta.simt.naming import array
-
             first = found.first_input(name, kind)
             yield wrapped(
-                f"        {array(name)} had {before[kind]:,} {word} before the launch, "
+                f"  from  {array(name)} had {before[kind]:,} {word} before the launch, "
                 f"the first {first}",
                 WIDTH,
-                "  ",
+                "      ",
             )
         if moment.unwritten and before.get("unwritten"):
-            yield f"        {before['unwritten']:,} words of {name} were not written"
+            yield f"  from  {before['unwritten']:,} words of {array(name)} were not written"
 
 
 def _outputs(found: Numerics) -> Iterator[str]:
@@ -109,14 +108,14 @@ def _outputs(found: Numerics) -> Iterator[str]:
 def _output(output: Output) -> Iterator[str]:
     index, worst = output.worst
     shape = "x".join(f"{each:,}" for each in output.values.shape)
-    finite = output.ulp[np.isfinite(output.ulp)]
-    most = float(finite.max()) if finite.size else 0.0
+    finite = np.isfinite(output.ulp)
+    most = float(np.max(output.ulp[finite], initial=0))
+    bits = float(np.max(output.lost_bits[finite], initial=0))
     place = f"[{', '.join(map(str, index))}]" if index else ""
     yield f"  {output.shown}, {output.format} {shape}"
     yield (
         f"      relative {worst:.3g} at {place or 'no element'}, in all "
-        f"{output.total:.3g}; at most {most:.3g} ulp, "
-        f"{float(np.max(output.lost_bits, initial=0)):.3g} bits lost"
+        f"{output.total:.3g}; at most {most:.3g} ulp, {bits:.3g} bits lost"
     )
     if output.nan or output.infinite:
         yield f"      {output.nan:,} NaN, {output.infinite:,} infinite"
@@ -135,8 +134,6 @@ def _lines(found: Numerics) -> Iterator[str]:
 
 
 def _site(site: Site) -> Iterator[str]:
-    from fragmenta.numerics.report import COUNTED, formula, number
-
     yield wrapped(f"  {site.place}, {site.mnemonic}", WIDTH, "    ")
     yield _quoted(site.text, 6)
     growth = f", {site.amplification:.3g} times that of operands"
@@ -166,8 +163,6 @@ def _site(site: Site) -> Iterator[str]:
 
 
 def _decisions(found: Numerics) -> Iterator[str]:
-    from fragmenta.numerics.report import number
-
     if found.branches:
         yield "where exact values decide otherwise"
     for each in found.branches[:MOST_LINES]:

@@ -28,10 +28,11 @@ are found in every order.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.ordering import Scope
 
 # ── what is synchronised on ─────────────────────────────────────────────────

@@ -7,10 +7,10 @@ needs is data here; no sentence is made.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.orders.program import Event, Span, Step
 
 Order: TypeAlias = tuple[Step, ...]

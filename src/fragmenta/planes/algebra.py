@@ -17,11 +17,12 @@ from fragmenta.planes.code.following import Step
 from fragmenta.planes.code.probes import PlaneProbes
 
 if TYPE_CHECKING:
-    from fragmenta.planes.memory import PlaneObserver, PlaneWatch
+    from fragmenta.planes.memory import PlaneObserver, PlaneWatch, Summed
     from fragmenta.simt.context import Context
     from fragmenta.units.machine import Warp
     from fragmenta.units.tcgen05 import Product
     from fragmenta.units.warpgroups import Wgmma
+    from fragmenta.units.work import Copy
 
 
 class Algebra:
@@ -77,6 +78,15 @@ class Algebra:
         Here, its results have no second values.
         """
         observer.clear_product(work, warp)
+
+    def combine(
+        self, observer: PlaneObserver, summed: Summed, copy: Copy, warp: Warp
+    ) -> NDArray[np.uint8]:
+        """The planes of what a copy leaves that combines, such as ``cp.reduce``.
+
+        Here, its results have no second values.
+        """
+        return np.zeros_like(summed.old_planes)
 
     def finish(self, watch: PlaneWatch) -> None:
         """The launch has ended; everything is still there."""

@@ -27,7 +27,7 @@ from fragmenta.registers.tensor_fragment import LANES as TENSOR_LANES
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tensor_map import BYTES as MAP_BYTES
 from fragmenta.simt import layout
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.loaded import Loaded
@@ -83,6 +83,20 @@ def unseen() -> dict[int, int]:
     return dict.fromkeys(UNSEEN, _quiet())
 
 
+class Summed(NamedTuple):
+    """What a copy combines: bytes of memory and of its source, and their planes."""
+
+    operation: str
+    """``add``, ``min``, …"""
+    type: str
+    """The type of the elements."""
+    old: Bytes
+    new: Bytes
+    old_planes: Bytes
+    """Those of what memory holds: (planes, bytes)."""
+    new_planes: Bytes
+
+
 class PlaneWatch:
     """The second values of a launch."""
 
@@ -101,11 +115,12 @@ class PlaneWatch:
         self._given = np.zeros(max(self.launch.parameters.size, 1), np.uint8)
         for each in self.launch.places:
             # Memory that is never touched costs nothing.
-            made = np.zeros((self.planes, each.data.size), np.uint8)
-            self.memories[each.slot] = made
+            step = _step(each.data.size)
+            made = sparse(self.planes * step).reshape(self.planes, step)
+            self.memories[each.slot] = made[:, : each.data.size]
             for plane, table in enumerate(self.segments):
-                place = made[plane].ctypes.data
-                table[each.slot, :3] = place, each.data.size, 0
+                place = address_of(made) + plane * step
+                table[each.slot] = place, each.data.size, 0, step
         for table in self.segments:
             table[layout.PARAM_SLOT, 0] = self._given.ctypes.data
         algebra.begin(self)
@@ -195,6 +210,24 @@ class PlaneWatch:
         vars(self).clear()
 
 
+class Memories(NamedTuple):
+    """The planes of the memories of a block: (planes, bytes)."""
+
+    shared: Bytes
+    local: Bytes
+
+    @classmethod
+    def of(cls, context: Context, planes: int) -> Memories:
+        """Those of a context; what nobody touches costs nothing."""
+        sizes = (_step(context.parts[name].size) for name in ("shared", "local"))
+        return cls(*(sparse(planes * size).reshape(planes, size) for size in sizes))
+
+
+def _step(size: int) -> int:
+    """How far apart the planes of a memory are."""
+    return -(-max(size, 1) // 64) * 64
+
+
 class ShadowCluster(NamedTuple):
     """The shadow of a cluster in a plane."""
 
@@ -204,23 +237,30 @@ class ShadowCluster(NamedTuple):
 class Shadow:
     """The shadow of one block in one plane."""
 
-    def __init__(self, watch: PlaneWatch, context: Context, plane: int) -> None:
+    def __init__(
+        self, watch: PlaneWatch, context: Context, plane: int, memory: Memories
+    ) -> None:
         launch, parts = watch.launch, context.parts
         warps = launch.shape.warps
         self.context, self.watch, self.plane, self.rank = context, watch, plane, 0
         self.cluster = ShadowCluster([self])
         self.tensor: NDArray[np.uint32] | None = None
-        self.shared = aligned(parts["shared"].size)
-        self.local = aligned(parts["local"].size)
+        self.shared = memory.shared[plane][: parts["shared"].size]
+        self.local = memory.local[plane][: parts["local"].size]
         self.segments = watch.segments[plane].copy()
         self.peers = np.zeros((layout.MOST_RANKS, 2), np.int64)
         self.block = aligned(at.WARPS_AT + warps * at.WARP_BYTES)
         self.block[: layout.BLOCK_BYTES] = parts["block"]
         self.segments[layout.SHARED_SLOT, 0] = address_of(self.shared) + SHARED_START
+        steps = memory.shared.shape[1], memory.local.shape[1]
+        self.segments[layout.SHARED_SLOT, 3] = steps[0]
+        self.segments[layout.LOCAL_SLOT, 3] = steps[1]
         for offset, number in (
             (layout.BLOCK_SHARED, address_of(self.shared)),
             (layout.BLOCK_SEGMENTS, address_of(self.segments)),
             (layout.BLOCK_PEERS, address_of(self.peers)),
+            (at.SHARED_STEP, steps[0]),
+            (at.LOCAL_STEP, steps[1]),
         ):
             self.point(offset, number)
         size = parts["local"].size // warps
@@ -262,8 +302,9 @@ class PlaneObserver(Port):
     def __init__(self, watch: PlaneWatch, cluster: Cluster) -> None:
         self.watch, self.cluster = watch, cluster
         self.functions = unseen()
+        every = [(each, Memories.of(each, watch.planes)) for each in cluster.contexts]
         self.planes = [
-            [Shadow(watch, each, plane) for each in cluster.contexts]
+            [Shadow(watch, each, plane, memory) for each, memory in every]
             for plane in range(watch.planes)
         ]
         """The shadows of all blocks, by plane and rank."""
@@ -323,9 +364,35 @@ class PlaneObserver(Port):
             given = event.operands[1]
             items = given.items if given.kind == "v" else (given,)
         lane = copy.thread.lane
-        for plane, shadows in enumerate(self.planes):
-            values = [self._value(warp, each, plane, lane) for each in items]
-            copy.follow(shadows[warp.block.rank], values)
+        values = [
+            [self._value(warp, each, plane, lane) for each in items]
+            for plane in range(self.watch.planes)
+        ]
+        if isinstance(copy, Copy) and copy.combines:
+            self._combine(copy, warp, values)
+            return
+        for shadows, own in zip(self.planes, values, strict=True):
+            shadow = shadows[warp.block.rank]
+            if isinstance(copy, Copy):
+                copy.carry(shadow, own)
+            else:
+                copy.follow(shadow, own)
+
+    def _combine(self, copy: Copy, warp: Warp, values: list[list[int]]) -> None:
+        """A copy combines with what memory holds: the algebra does it to planes."""
+        rank = warp.block.rank
+        blocks = [shadows[rank] for shadows in self.planes]
+        given = zip(blocks, values, strict=True)
+        parts = [copy.summands(block, own) for block, own in given]
+        every = []
+        for number, (old, new) in enumerate(copy.summands(warp.block)):
+            olds, news = (
+                np.stack([each[number][side] for each in parts]) for side in (0, 1)
+            )
+            summed = Summed(*copy.sum, old, new, olds, news)
+            every.append(self.watch.algebra.combine(self, summed, copy, warp))
+        for plane, block in enumerate(blocks):
+            copy.put_sums(block, [each[plane] for each in every])
 
     def _value(self, warp: Warp, operand: Operand, plane: int, lane: int) -> int:
         """What a lane has in a plane of a register."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import date
 
 import numpy as np
@@ -20,13 +19,12 @@ from fragmenta import __version__
 from fragmenta.errors import Error, KernelError, LimitReached
 from fragmenta.isa.table import read
 from fragmenta.launch.kernel import Kernel
-from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.launch.result import Result
-from fragmenta.programs.cards import USUAL, Card, card
+from fragmenta.programs.asked import Options
 from fragmenta.programs.memory import Kind, Memory, NoMemory
 from fragmenta.programs.modules import Program, Skipped, facts, of_tiles
-from fragmenta.programs.recording import Part, Record, Shape, Wanted
+from fragmenta.programs.recording import Part, Record, Shape
 from fragmenta.programs.told import Launched, Recorded, Refused, Tell
 from fragmenta.programs.verbs import Answer, Request, Verb
 from fragmenta.progress import Progress, ignore_progress
@@ -36,7 +34,6 @@ from fragmenta.shared.tensor_map import TYPES, Im2col, TensorMap
 from fragmenta.shared.tensor_map_rules import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Received, Segment
-from fragmenta.units.schedule import EAGER, Given
 
 INVALID_VALUE, NO_MEMORY, INVALID_IMAGE, NO_IMAGE = 1, 2, 218, 209
 NOT_FOUND, NOT_SUPPORTED, FAILED = 500, 801, 719
@@ -50,27 +47,6 @@ FAULTS = {
     "unsupported": NOT_SUPPORTED,
 }
 """The error of CUDA for each kind of fault; 719 for all others."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How the launches of a program are run."""
-
-    card: Card = field(default_factory=lambda: card(USUAL))
-    target: str = ""
-    watch: bool = True
-    strict: bool = False
-    schedules: tuple[Given, ...] = (EAGER,)
-    kernels: str = ""
-    """An expression; kernels whose names it does not match are run unwatched."""
-    limits: Limits = field(default_factory=Limits)
-    replay: Wanted | None = None
-    """Which launches are recorded."""
-
-    @property
-    def arithmetic(self) -> str:
-        """The target whose arithmetic is used."""
-        return self.target or self.card.target
 
 
 class Failure(Exception):
@@ -238,6 +214,7 @@ class Device:
                 schedule=self.options.schedules,
                 watch=Watch("report", self.options.strict) if watched else False,
                 limits=self.options.limits,
+                numerics=self.options.numerics and watched,
                 progress=self.progress,
             )
         except KernelError as why:
@@ -376,6 +353,8 @@ def _launched(
         for each in result.problems
         if each.severity == "error" or id(each) in hazards
     ]
+    if result.numerics is not None:
+        shown += [e for e in result.numerics.problems if e.severity != "info"]
     return Launched(
         name,
         grid,

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from fragmenta.arrays.lazy_dataclass import dataclass
 
 RUNTIME = """
 # errors and versions

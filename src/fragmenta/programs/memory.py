@@ -11,12 +11,12 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
 from fragmenta.simt import empties, layout
 from fragmenta.simt.arguments import Segment

@@ -13,7 +13,6 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -31,6 +30,7 @@ from fragmenta.evidence.launches import Writer
 from fragmenta.isa.target import TARGETS
 from fragmenta.launch.kernel import Kernel, parse
 from fragmenta.programs import functions
+from fragmenta.programs.asked import Wanted
 from fragmenta.programs.modules import chosen, facts
 from fragmenta.programs.told import Recorded, Refused, Tell
 from fragmenta.programs.verbs import ATTRIBUTES, Answer, Request, Verb
@@ -41,21 +41,6 @@ MOST_BYTES = 1 << 30
 MOST_NAME = 60
 """Characters of a kernel's name in the name of its file."""
 Bytes = NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which launches are recorded, and where."""
-
-    folder: Path
-    kernels: str = ""
-    """An expression that the names of kernels have a match of."""
-    launches: int = 1
-    """How many of each kernel, in each process."""
-
-    def has(self, name: str) -> bool:
-        """Whether a kernel is wanted, by its name in the PTX."""
-        return any(re.search(self.kernels, each) for each in (name, demangled(name)))
 
 
 class Shape(NamedTuple):

@@ -18,16 +18,16 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error, MissingPackage
 from fragmenta.pool.confining import die_with_parent
-from fragmenta.programs import building, compiling, elf, server
-from fragmenta.programs.device import Options
-from fragmenta.programs.recording import Wanted
+from fragmenta.programs import building, compiling, elf
+from fragmenta.programs.asked import Asked, Options, Wanted
 from fragmenta.programs.told import Launched, Recorded, Refused
 from fragmenta.progress import Progress, clock, ignore_progress
 
@@ -179,6 +179,13 @@ class _Terminated:
         signal.signal(signal.SIGTERM, self._before)
 
 
+def _server() -> ModuleType:
+    """What answers the program; it is loaded after the program was started."""
+    from fragmenta.programs import server
+
+    return server
+
+
 class _Server:
     """A child that answers one process of the program."""
 
@@ -198,7 +205,7 @@ class _Server:
 class _Runner:
     """The program, its servers, and what they tell."""
 
-    def __init__(self, folder: Path, asked: server.Asked, progress: Progress) -> None:
+    def __init__(self, folder: Path, asked: Asked, progress: Progress) -> None:
         self.asked, self.progress = asked, progress
         self.outcome = Outcome()
         self._selector = selectors.DefaultSelector()
@@ -239,6 +246,7 @@ class _Runner:
             preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509
         )
         self._watched = os.pidfd_open(self._program.pid)
+        _server()  # while the program starts
         self._selector.register(self._watched, selectors.EVENT_READ, self._ended)
         self._until(lambda: self._program is None or self._program.poll() is not None)
         self._until(lambda: not self._servers, GRACE)
@@ -275,6 +283,7 @@ class _Runner:
 
     def _accept(self) -> None:
         """A process of the program uses CUDA: fork a server for it."""
+        server = _server()
         connection, _ = self._listener.accept()
         with connection:
             kind = struct.Struct("3i")  # process, user, group
@@ -307,7 +316,7 @@ class _Runner:
             elif "crash" in told:
                 self.outcome.crashes.append(told["crash"].strip())
             else:
-                made = server.told_of(told)
+                made = _server().told_of(told)
                 if isinstance(made, Refused):
                     self.outcome.refused.append(made.why)
                 elif isinstance(made, Recorded):

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from fragmenta.errors import Error
 from fragmenta.pool.answers import problem_json, problem_of
 from fragmenta.pool.confining import die_with_parent
-from fragmenta.programs.device import Device, Options
-from fragmenta.programs.recording import Recorder, Wanted
+from fragmenta.programs.asked import Asked, Wanted
+from fragmenta.programs.device import Device
+from fragmenta.programs.recording import Recorder
 from fragmenta.programs.told import Launched, Recorded, Refused, Told
 from fragmenta.programs.verbs import HEAD, Answer, Request, Verb
 
@@ -29,10 +30,6 @@ MOST_DATA = 1 << 32
 
 class ClientGone(Exception):
     """The program ended, or closed its connection."""
-
-
-Asked = Options | Wanted
-"""How the launches of a program are run here, or which are recorded on a card."""
 
 
 class Peer(NamedTuple):

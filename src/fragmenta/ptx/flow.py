@@ -9,9 +9,10 @@ code that lanes run, and the race detector.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import Function, Instruction, Label, Symbol
 
 BRANCHES = frozenset({"bra", "brx"})

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import PtxSyntaxError, one_of
 
 _TOKEN = re.compile(

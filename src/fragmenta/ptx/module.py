@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TypeAlias
+
+from fragmenta.arrays.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

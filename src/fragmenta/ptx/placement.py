@@ -19,8 +19,9 @@ place of its own, but counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import (
     Address,
     Function,

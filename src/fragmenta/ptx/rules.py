@@ -12,7 +12,9 @@ is the ``kind`` of a ``KernelFault``; among problems such a fault counts as its 
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
+
+from fragmenta.arrays.lazy_dataclass import dataclass
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)
@@ -445,6 +447,67 @@ SCHEDULE = Rule(
     documented=False,
     repair="A problem of these lines, or a result that depends on chance.",
     consequence=True,
+)
+
+# ── what numerics shows ─────────────────────────────────────────────────────
+
+NAN = Rule(
+    "nan",
+    ERROR,
+    "A NaN is born, or comes from an input, and reaches an output.",
+    launch=True,
+    documented=False,
+    exception="info if it reaches no array",
+)
+INFINITY = Rule(
+    "infinity",
+    WARNING,
+    "A number becomes infinite.",
+    launch=True,
+    documented=False,
+    exception="info if it reaches no array",
+)
+CANCELLATION = Rule(
+    "cancellation",
+    WARNING,
+    "A difference of numbers with errors has few right bits, or none.",
+    launch=True,
+    documented=False,
+)
+ABSORPTION = Rule(
+    "absorption",
+    INFO,
+    "Addends are so small that a sum does not change.",
+    launch=True,
+    documented=False,
+)
+SATURATION = Rule(
+    "saturation",
+    WARNING,
+    "Numbers are cut to the largest one of a format.",
+    launch=True,
+    documented=False,
+)
+UNDERFLOW = Rule(
+    "underflow",
+    INFO,
+    "Numbers are so small that they become zero.",
+    launch=True,
+    documented=False,
+)
+OTHER_BRANCH = Rule(
+    "other-branch",
+    WARNING,
+    "A comparison or a conversion to an integer depends on rounding errors.",
+    launch=True,
+    documented=False,
+)
+LOST_EXACT = Rule(
+    "lost-exact",
+    INFO,
+    "Bits of a float are changed so that its exact value cannot be followed.",
+    launch=True,
+    documented=False,
 )
 
 # ── kinds of faults ─────────────────────────────────────────────────────────

@@ -27,7 +27,7 @@ array([[ 1., -3.,  0., 12.]])
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arithmetic.rounding import Numbers, round_elements
 from fragmenta.arithmetic.scale_rules import RULES, block_scales, tensor_scales
 from fragmenta.arrays.checks import Array, as_array, is_real, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import (
     BadCall,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fragmenta.arrays.checks import Array, as_array, is_real
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     UnknownType,
     ValueRangeError,

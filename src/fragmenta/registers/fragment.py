@@ -8,7 +8,7 @@ It looks up places, packs matrices into registers and unpacks them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import Array, as_array, check_numbers, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
 from fragmenta.arrays.record import Record
 from fragmenta.arrays.threads import share_out

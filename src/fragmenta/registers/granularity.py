@@ -15,12 +15,12 @@ columns 2 to 5 of a 4:8 chunk.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, check_numbers, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadMetadata, ShapeError, one_of
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.words import container

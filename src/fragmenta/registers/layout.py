@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -45,6 +44,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
 from fragmenta.registers import expressions
 from fragmenta.registers.expressions import Terms

@@ -6,7 +6,7 @@ chunk.  :class:`Metadata` says which lane holds which code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, batch_shape, check_numbers, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadMetadata, ShapeError
 from fragmenta.registers.fragment import Fragment, Words, check_lane
 from fragmenta.registers.granularity import Codes, Granularity, as_codes

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import LayoutError
 from fragmenta.registers.expressions import (
     MANUAL,

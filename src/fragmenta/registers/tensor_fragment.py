@@ -14,7 +14,7 @@ says which part of the layout it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from fragmenta.arrays.checks import (
     check_numbers,
     is_whole,
 )
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import AddressError, ShapeError, one_of
 from fragmenta.registers import expressions, notation
 from fragmenta.registers.fragment import Fragment

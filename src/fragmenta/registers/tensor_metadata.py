@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadMetadata
 from fragmenta.registers.granularity import Codes, as_codes
 from fragmenta.registers.metadata import Metadata, Nibble

@@ -17,12 +17,11 @@ are little-endian.  Packing 8, 16 and 32-bit elements is then a NumPy view.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     Error,
     ShapeError,

@@ -9,13 +9,13 @@ it.  Every further word of the same bank takes another turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import AddressError, ShapeError, one_of, ranges
 from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
 from fragmenta.shared.descriptor import LIMIT, UNIT, Addresses, Swizzle, swizzled

@@ -20,13 +20,14 @@ less the base offset, says how.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import AddressError, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read

@@ -18,12 +18,13 @@ coordinate that is adjacent in memory, the move cannot be used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any, Literal, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     BadCall,
     ShapeError,

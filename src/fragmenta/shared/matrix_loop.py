@@ -8,7 +8,6 @@ fragment each register is, what it costs, and the CUDA function that does it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from types import EllipsisType
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import Array, as_array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.record import Record
 from fragmenta.errors import BadCall, ShapeError
 from fragmenta.isa.instruction import Instruction

@@ -14,7 +14,6 @@ and one number of bytes for each of its coordinates (:attr:`Placement.weights`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Required, TypedDict
 
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import AddressError, BadCall, ShapeError
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Digit, Digits, Layout

@@ -8,11 +8,12 @@ addresses of the loop that moves the tile, and of the copies on the other side.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.banks import BANKS, IDLE, LANES, WORD, degrees

@@ -14,7 +14,7 @@ own order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     AddressError,
     BadCall,

@@ -6,9 +6,9 @@ wide, and a tile of several spans needs a copy for each of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import AddressError, Error, ShapeError
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.shared.descriptor import (

@@ -13,12 +13,11 @@ that the mask is all zeros when it is 0; so it is here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
 from fragmenta.isa.table import read
 from fragmenta.shared.fields import word_of

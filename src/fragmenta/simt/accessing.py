@@ -88,7 +88,7 @@ def ld(writer: Writer, instruction: Instruction) -> None:
     """A load, of one element or a vector."""
     kind, address = element_type(instruction), _address(instruction)
     goals = _registers(writer, instruction.operands[0], kind, result=True)
-    space = _param_space(writer, space_of(instruction), address)
+    space = param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
         _load_parameter(writer, address, kind, goals)
         return
@@ -105,19 +105,42 @@ def st(writer: Writer, instruction: Instruction) -> None:
         raise Error("st.bulk is not supported yet")
     kind, address = element_type(instruction), _address(instruction)
     values = _registers(writer, instruction.operands[1], kind, result=False)
-    space = _param_space(writer, space_of(instruction), address)
+    space = param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
         _store_parameter(writer, address, kind, values)
         return
     _transfer(writer, instruction, store, space, kind, address, values)
 
 
-def _param_space(writer: Writer, space: str, address: Address) -> str:
+def param_space(writer: Writer, space: str, address: Address) -> str:
     """``local`` for a parameter that is in local memory."""
     base = address.base
     if isinstance(base, Symbol) and base.name in writer.unit.addressed:
         return "local"
     return space
+
+
+def access_of(
+    space: str, kind: str, address: int, registers: list[Written], loads: bool
+) -> Access:
+    """The kind of a load or a store; ``address`` are the bits of that register."""
+    widths = {each.bits for each in registers}
+    if len(widths) != 1:
+        raise Error("the registers of a vector must have one width")
+    if max(widths) > 64:
+        raise Error("a part of a register of .b128")
+    if min(widths) < 8:
+        raise BadOperands("a predicate is not loaded or stored")
+    bits, width = min(type_bits(kind), 64), widths.pop()
+    return Access(
+        "global" if space == "param" else space,
+        bits,
+        width,
+        len(registers),
+        # The sign counts only where a load extends a value.
+        kind.startswith("s") and loads and width > bits,
+        address,
+    )
 
 
 def _transfer(
@@ -130,23 +153,7 @@ def _transfer(
     registers: list[Written],
 ) -> None:
     at, offset = address_of(writer, address)
-    widths = {each.bits for each in registers}
-    if len(widths) != 1:
-        raise Error("the registers of a vector must have one width")
-    if max(widths) > 64:
-        raise Error("a part of a register of .b128")
-    if min(widths) < 8:
-        raise BadOperands("a predicate is not loaded or stored")
-    bits, width = min(type_bits(kind), 64), widths.pop()
-    access = Access(
-        "global" if space == "param" else space,
-        bits,
-        width,
-        len(registers),
-        # The sign counts only where a load extends a value.
-        kind.startswith("s") and make is load and width > bits,
-        at.bits,
-    )
+    access = access_of(space, kind, at.bits, registers, make is load)
     places = [writer.address(each) for each in registers]
     verb = "write" if make is store else "read"
     given = at, offset, places, verb

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array, is_whole, refuse_masks
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.module import Function, Variable, demangled, type_bytes
 from fragmenta.simt import layout

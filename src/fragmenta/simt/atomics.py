@@ -263,6 +263,20 @@ def _plain(b: Builder, cell: Raw) -> Value:
     return Value(b, b.load(cell))
 
 
+def computing(atomic: Atomic) -> str:
+    """The instruction that computes a new value from the old one and another.
+
+    >>> computing(Atomic("add", "f32", "global", 64, 1))
+    'add.rn.ftz.f32'
+    """
+    if atomic.operation != "add":
+        return f"{atomic.operation}.{atomic.type}"
+    # In global memory, f32 is added without subnormals.
+    near = atomic.space in ("shared", "cluster")
+    flushes = ".ftz" if atomic.type == "f32" and not near else ""
+    return f"add.rn{flushes}.{atomic.type}"
+
+
 def _combine(atomic: Atomic) -> Callable[[Value, Value], Value]:
     """The new value of memory, from the old one and what a lane gives."""
     if atomic.operation == "exch":
@@ -275,16 +289,7 @@ def _combine(atomic: Atomic) -> Callable[[Value, Value], Value]:
         return lambda old, value: select(
             (old == 0) | compare_unsigned(">", old, value), value, old - 1
         )
-    if atomic.operation == "add":
-        # In global memory, f32 is added without subnormals.
-        flushes = (
-            ".ftz"
-            if atomic.type == "f32" and atomic.space not in ("shared", "cluster")
-            else ""
-        )
-        name = f"add.rn{flushes}.{atomic.type}"
-    else:
-        name = f"{atomic.operation}.{atomic.type}"
+    name = computing(atomic)
     match = TABLE.find(name)
     if match is None or match.syntax.emit is None:
         raise Error(f"{atomic.operation} of {atomic.type} is not supported in memory")

@@ -12,7 +12,7 @@ import json
 import mmap
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays import checks
 from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
 from fragmenta.progress import notice
 from fragmenta.ptx.module import Module, demangled

@@ -6,6 +6,7 @@ as it has to sees no difference.  Bulk copies are events.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -17,6 +18,7 @@ from fragmenta.jit.trace import (
     I32,
     I64,
     Code,
+    Number,
     Value,
     compare_unsigned,
     convert,
@@ -114,31 +116,36 @@ def cp(writer: Writer, instruction: Instruction) -> None:
     if waits:
         return  # everything has been copied already
     given = lane_copy(writer, instruction)
-    size, to, to_offset, of, of_offset, used, ignored = given
+    size, to, to_offset, of, of_offset, used, _ = given
     if writer.mode.watch:
         reads = given.reading(writer)
         writer.probes.lane_copy(writer, size, to, to_offset, of, of_offset, reads)
     lenient = writer.mode.watch or writer.mode.defined
-    failed = writer.call(
-        copy(size, to.bits, of.bits, lenient),
-        *writer.memory,
-        f"ptr {writer.address(to)}",
-        f"i64 {to_offset}",
-        f"ptr {writer.address(of)}",
-        f"i64 {of_offset}",
-        f"ptr {writer.address(used)}",
-        f"i32 {ignored}",
-        f"i32 {writer.lanes()}",
-        f"i32 {writer.site()}",
-        returns="i32",
-    )
-    writer.stop_if(failed)
+    call_copy(writer, given, copy(size, to.bits, of.bits, lenient))
     if lenient:
         places = [
             located(writer, *each)
             for each in ((of, of_offset), (to, to_offset), (used, 0))
         ]
         past_the_end(writer, [f"c{8 * size}"], places, [])
+
+
+def call_copy(writer: Writer, given: LaneCopy, made: Routine) -> None:
+    """Call the routine of a ``cp.async``."""
+    failed = writer.call(
+        made,
+        *writer.memory,
+        f"ptr {writer.address(given.to)}",
+        f"i64 {given.to_offset}",
+        f"ptr {writer.address(given.of)}",
+        f"i64 {given.of_offset}",
+        f"ptr {writer.address(given.used)}",
+        f"i32 {given.ignored}",
+        f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}",
+        returns="i32",
+    )
+    writer.stop_if(failed)
 
 
 def _rest(
@@ -158,11 +165,27 @@ def _rest(
     return used, ignored
 
 
-def copy(size: int, to_bits: int, of_bits: int, lenient: bool = False) -> Routine:
+Steps = Callable[[Code, Raw, Where], Iterable[tuple[Number, Number]]]
+"""How far behind goal and source copies are made, too: code, block, the source."""
+
+
+def _once(code: Code, block: Raw, source: Where) -> Iterable[tuple[Number, Number]]:
+    return [(0, 0)]
+
+
+def copy(
+    size: int,
+    to_bits: int,
+    of_bits: int,
+    lenient: bool = False,
+    name: str = "",
+    steps: Steps = _once,
+) -> Routine:
     """The routine that copies some bytes for each lane; zeros where none are read.
 
     If it is lenient, lanes that read past the end of an argument, but in its granule,
-    copy what is there, and are noted in ``PAST`` of the warp.
+    copy what is there, and are noted in ``PAST`` of the warp.  ``steps`` says where
+    else the same is copied; such a routine has a name.
     """
 
     def trace(
@@ -207,20 +230,21 @@ def copy(size: int, to_bits: int, of_bits: int, lenient: bool = False) -> Routin
                     fault(code, warp, kind, number, lane, address, of_size)
                     failed.value = number.lift(1)
             with code.when(failed.value == 0):
-                at, place = (
-                    pointer(code, there, goal, I8),
-                    pointer(code, here, source, I8),
-                )
-                with b.if_else((count == size).raw) as (whole, part):
-                    with whole:
-                        _copy_all(b, at, place, size)
-                    with part:
-                        _copy_some(code, at, place, count, size)
+                for far, near in steps(code, block, here):
+                    at, place = (
+                        pointer(code, there, goal + far, I8),
+                        pointer(code, here, source + near, I8),
+                    )
+                    with b.if_else((count == size).raw) as (whole, part):
+                        with whole:
+                            _copy_all(b, at, place, size)
+                        with part:
+                            _copy_some(code, at, place, count, size)
         return failed.value
 
     kinds = [P, P, P, I64, P, I64, P, I32, I32, I32]
-    name = f"cp.async.{size}.{to_bits}.{of_bits}{'.lenient' * lenient}"
-    return routine(name, trace, kinds, I32)
+    own = f"cp.async.{size}.{to_bits}.{of_bits}{'.lenient' * lenient}{name}"
+    return routine(own, trace, kinds, I32)
 
 
 def _clipped(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -41,7 +42,7 @@ from fragmenta.simt.library import (
 )
 from fragmenta.simt.warps import first_lane, to_word
 
-_INTEGERS = {8: I8, 16: I16, 32: I32, 64: I64}
+INTEGERS = {8: I8, 16: I16, 32: I32, 64: I64}
 WIDE = ir.VectorType(I64, LANES)
 PASS_BYTES = 128
 """What a warp stores at a time."""
@@ -183,7 +184,7 @@ def fault(
 def addresses(code: Code, register: Raw, bits: int, offset: Value) -> Value:
     """The lanes' addresses as 64-bit numbers."""
     b = code.builder
-    of = ir.VectorType(_INTEGERS[bits], LANES)
+    of = ir.VectorType(INTEGERS[bits], LANES)
     loaded = b.load(b.bitcast(register, of.as_pointer()))
     loaded.align = 16
     return convert(Value(b, loaded), I64, signed=False) + offset
@@ -218,7 +219,7 @@ def load(access: Access, lenient: bool = False) -> Routine:
     get nothing, and are noted in ``PAST`` of the warp.
     """
     name = f"ld.{access.name}{'.lenient' * lenient}"
-    return _routine(name, access, stores=False, lenient=lenient)
+    return accessing(name, access, False, partial(Move, lenient=lenient))
 
 
 def store(access: Access, lenient: bool = False) -> Routine:
@@ -228,10 +229,21 @@ def store(access: Access, lenient: bool = False) -> Routine:
     or to the shared memory of a block that has ended, store nothing, and are noted.
     """
     name = f"st.{access.name}{'.lenient' * lenient}"
-    return _routine(name, access, stores=True, lenient=lenient)
+    return accessing(name, access, True, partial(Move, lenient=lenient))
 
 
-def _routine(name: str, access: Access, stores: bool, lenient: bool = False) -> Routine:
+Mover = Callable[[Code, Access, bool, tuple[Raw, ...], Raw], "Move"]
+"""Makes what moves elements: code, access, whether it stores, registers, block."""
+
+
+def accessing(
+    name: str, access: Access, stores: bool, mover: Mover, pointers: int = 0
+) -> Routine:
+    """The routine of an access; so many pointers to registers are given to the mover.
+
+    There are as many as elements, unless a number is given.
+    """
+
     def trace(
         code: Code,
         warp: Raw,
@@ -242,22 +254,11 @@ def _routine(name: str, access: Access, stores: bool, lenient: bool = False) -> 
         number: Value,
         *registers: Raw,
     ) -> Value:
-        return _each(
-            code,
-            access,
-            stores,
-            lenient,
-            warp,
-            block,
-            register,
-            offset,
-            lanes,
-            number,
-            *registers,
-        )
+        move = mover(code, access, stores, registers, block)
+        return _each(code, move, warp, block, register, offset, lanes, number)
 
     def build(module: ir.Module) -> None:
-        registers = [POINTER] * access.elements
+        registers = [POINTER] * (pointers or access.elements)
         given = [POINTER, POINTER, POINTER, I64, I32, I32, *registers]
         define(module, name, given, trace, I32)
 
@@ -266,21 +267,18 @@ def _routine(name: str, access: Access, stores: bool, lenient: bool = False) -> 
 
 def _each(
     code: Code,
-    access: Access,
-    stores: bool,
-    lenient: bool,
+    move: Move,
     warp: Raw,
     block: Raw,
     register: Raw,
     offset: Value,
     lanes: Value,
     number: Value,
-    *registers: Raw,
 ) -> Value:
+    access = move.access
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
     failed = code.variable(number.lift(0))
-    move = _Move(code, access, stores, registers, lenient)
     if access.space == "local":
         with (
             code.when(lanes != 0),
@@ -303,7 +301,7 @@ def _each(
     )
     good = inside(where, at, access.bytes) & ((at & (access.bytes - 1)) == 0)
     fine = (~to_word(good) & lanes) == 0
-    if stores:
+    if move.stores:
         fine = fine & (where.flags == 0)
     _if_else(
         code,
@@ -326,7 +324,7 @@ def _if_else(
 
 def _all(
     code: Code,
-    move: _Move,
+    move: Move,
     where: Where,
     at: Value,
     one: Value,
@@ -335,7 +333,7 @@ def _all(
 ) -> None:
     """All lanes are in one segment."""
     access = move.access
-    if access.elements == 1 and access.bits == access.register:
+    if move.side_by_side:
         numbers = ir.Constant(WIDE, [access.bytes * i for i in range(LANES)])
         line = at == at.lift(one) + Value(code.builder, numbers)
         dense = (to_word(line) == -1) & (lanes == -1)
@@ -350,7 +348,7 @@ def _all(
 
 
 def _one_by_one(
-    code: Code, move: _Move, where: Where, spilled: Raw, lanes: Value
+    code: Code, move: Move, where: Where, spilled: Raw, lanes: Value
 ) -> None:
     """One lane after the other."""
     with _in_order(code, move, lanes) as lane:
@@ -358,7 +356,7 @@ def _one_by_one(
 
 
 @contextmanager
-def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
+def _in_order(code: Code, move: Move, lanes: Value) -> Iterator[Value]:
     """Each lane that takes part; of stores the one that stays is the last.
 
     If lanes store different values to one place, the manual leaves open which stays.
@@ -374,7 +372,7 @@ def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
 
 def _alone(
     code: Code,
-    move: _Move,
+    move: Move,
     warp: Raw,
     block: Raw,
     access: Access,
@@ -434,7 +432,7 @@ def past_end(
     return past
 
 
-def _survived(move: _Move, where: Where, block: Raw, address: Value) -> Value:
+def _survived(move: Move, where: Where, block: Raw, address: Value) -> Value:
     """Whether a lane may not access an address, but hardware survives it."""
     code, size = move.code, move.access.bytes
     if not move.lenient:
@@ -446,7 +444,7 @@ def _survived(move: _Move, where: Where, block: Raw, address: Value) -> Value:
     return past & aligned
 
 
-def _ended(move: _Move, block: Raw, address: Value) -> Value:
+def _ended(move: Move, block: Raw, address: Value) -> Value:
     """Whether an address is in the shared memory of a block that has ended.
 
     An H200 ignores stores to it (``tests/golden/h200/ended_blocks.json``).
@@ -495,7 +493,7 @@ def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None
 
 def _verdict(
     code: Code,
-    move: _Move,
+    move: Move,
     where: Where,
     address: Value,
     lane: Value,
@@ -524,20 +522,32 @@ def _verdict(
     return good
 
 
-class _Move(NamedTuple):
+class Move:
     """Moves the elements of one lane, or of all, between memory and registers."""
 
-    code: Code
-    access: Access
-    stores: bool
-    registers: tuple[Raw, ...]
-    lenient: bool = False
-    """Whether accesses that hardware survives are no faults."""
+    def __init__(
+        self,
+        code: Code,
+        access: Access,
+        stores: bool,
+        registers: tuple[Raw, ...],
+        block: Raw,
+        lenient: bool = False,
+    ) -> None:
+        self.code, self.access, self.stores = code, access, stores
+        self.registers, self.block = registers, block
+        self.lenient = lenient
+        """Whether accesses that hardware survives are no faults."""
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether :meth:`whole` can move the elements of all lanes at once."""
+        return self.access.elements == 1 and self.access.bits == self.access.register
 
     def lane(self, where: Where, address: Value, lane: Value) -> None:
         """The elements of one lane."""
         b, access = self.code.builder, self.access
-        of, held = _INTEGERS[access.bits], _INTEGERS[access.register]
+        of, held = INTEGERS[access.bits], INTEGERS[access.register]
         memory = pointer(self.code, where, address, of)
         for index, register in enumerate(self.registers):
             element = b.gep(memory, [ir.Constant(I32, index)])
@@ -554,7 +564,7 @@ class _Move(NamedTuple):
     def whole(self, where: Where, address: Value) -> None:
         """The elements of all lanes, which are side by side."""
         b = self.code.builder
-        of = ir.VectorType(_INTEGERS[self.access.bits], LANES)
+        of = ir.VectorType(INTEGERS[self.access.bits], LANES)
         memory = pointer(self.code, where, address, of)
         register = b.bitcast(self.registers[0], of.as_pointer())
         source, goal = (register, memory) if self.stores else (memory, register)

@@ -8,9 +8,10 @@ to wait is a block of its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadOperands, ValueRangeError, nearest
 from fragmenta.ptx import flow
 from fragmenta.ptx.module import (

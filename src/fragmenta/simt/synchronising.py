@@ -88,7 +88,7 @@ def _pair(operand: Operand) -> tuple[Operand, Operand]:
 @handles("shfl")
 def shfl(writer: Writer, instruction: Instruction) -> None:
     """Each lane reads a register of another lane."""
-    mode = next(w for w in instruction.qualifiers if w in _MODES)
+    mode = next(w for w in instruction.qualifiers if w in MODES)
     d, p = _pair(instruction.operands[0])
     a, b, c = (writer.pointer(o, "b32") for o in instruction.operands[1:4])
     writer.call(
@@ -182,7 +182,7 @@ def elect(writer: Writer, instruction: Instruction) -> None:
 
 # ── routines ────────────────────────────────────────────────────────────────
 
-_MODES = ("up", "down", "bfly", "idx")
+MODES = ("up", "down", "bfly", "idx")
 _VOTES = ("all", "any", "uni", "ballot")
 
 
@@ -215,24 +215,30 @@ def _shuffle(mode: str) -> Trace:
         with code.loop(LANES) as lane:
             _put(code, values, lane, lane_of(code, source, lane))
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            here = convert(lane, I32)
-            step = lane_of(code, steps, lane) & 31
-            limit = lane_of(code, limits, lane)
-            segment = (limit >> 8) & 31
-            most = (here & segment) | (limit & 31 & ~segment)
-            first = here & segment
-            goal_lane = {
-                "up": here - step,
-                "down": here + step,
-                "bfly": here ^ step,
-                "idx": first | (step & ~segment),
-            }[mode]
-            inside = goal_lane >= most if mode == "up" else goal_lane <= most
-            chosen = select(inside, goal_lane, here) & 31
+            given = (lane_of(code, each, lane) for each in (steps, limits))
+            chosen, inside = source_lane(mode, convert(lane, I32), *given)
             _put(code, goal, lane, lane_of(code, values, chosen))
             _put_bit(code, p, lane, inside)
 
     return trace
+
+
+def source_lane(
+    mode: str, here: Value, step: Value, limit: Value
+) -> tuple[Value, Value]:
+    """The lane that a lane of a shuffle reads, and whether it is inside its limit."""
+    step = step & 31
+    segment = (limit >> 8) & 31
+    most = (here & segment) | (limit & 31 & ~segment)
+    first = here & segment
+    goal_lane = {
+        "up": here - step,
+        "down": here + step,
+        "bfly": here ^ step,
+        "idx": first | (step & ~segment),
+    }[mode]
+    inside = goal_lane >= most if mode == "up" else goal_lane <= most
+    return select(inside, goal_lane, here) & 31, inside
 
 
 def _vote(mode: str) -> Trace:
@@ -328,7 +334,7 @@ SPREAD = routine("spread_word", _spread, [P, I32, I32], None)
 ELECT = routine("elect", _elect, [P, P, P, I32], None)
 SHUFFLE = {
     mode: routine(f"shfl.{mode}", _shuffle(mode), [P, P, P, P, P, I32], None)
-    for mode in _MODES
+    for mode in MODES
 }
 VOTE = {
     mode: routine(f"vote.{mode}", _vote(mode), [P, I32, P, I32], None)

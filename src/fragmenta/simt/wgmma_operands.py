@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadOperands, Error
 from fragmenta.isa.instruction import Instruction as Op

@@ -23,12 +23,11 @@ array([[0, 0, 3, 4, 5, 0, 0, 8]], dtype=int8)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import Array, as_array, check_flags, is_whole, is_zero
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import BadCall, BadMetadata, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction

@@ -17,13 +17,13 @@ alone issues the copy (ThunderKittens), are right only so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, is_among
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction

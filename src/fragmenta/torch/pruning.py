@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.torch.matrix import SparseMatrix, is_semi_structured
 

@@ -10,12 +10,13 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, nearest
 from fragmenta.kernels.config import Tile, choose
 from fragmenta.torch.calibration import call_with, check_model, original

@@ -57,7 +57,7 @@ WORDS = Words(
     "tl.atomic_add",
     'an atomic flag with sem="release" and sem="acquire"',
 )
-OPTIONS = ("schedule", "watch", "limits")
+OPTIONS = ("schedule", "watch", "limits", "numerics", "nan")
 """The options of a launch that may be given."""
 TUNING = ("cost", "first")
 """How ``@triton.autotune`` chooses among configurations."""
@@ -77,7 +77,7 @@ def on_cpu(
     """In this block, Triton kernels run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
-    ``watch`` and ``limits``.
+    ``watch``, ``limits``, ``numerics`` and ``nan``.
 
     With ``torch=True``, PyTorch has a GPU in this block, as far as a program can see:
     ``torch.cuda`` answers as a card of the target does, and ``device="cuda"``,

@@ -20,7 +20,6 @@ import ctypes
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from triton import knobs
 
 from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ValueRangeError
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Pointer

@@ -168,22 +168,51 @@ class BulkCopy(Copy):
                 data = np.where(self._keeps(self.bytes)[:size], data, place.take())
             place.put(data)
 
+    @property
+    def sum(self) -> tuple[str, str]:
+        """The operation, and the type of the elements."""
+        return self.reduction or super().sum
+
+    def summands(
+        self, block: Block, values: Sequence[int] = ()
+    ) -> list[tuple[Bytes, Bytes]]:
+        """What its goals hold in a block, and the source."""
+        data = self._source.on(block).take()
+        return [(each.on(block).take(), data) for each in self._goals]
+
+    def put_sums(self, block: Block, sums: Sequence[Bytes]) -> None:
+        """Put something to its goals in a block."""
+        for each, data in zip(self._goals, sums, strict=True):
+            each.on(block).put(data)
+
+    def carry(self, shadow: Block, values: Sequence[int] = ()) -> None:
+        """Copy the shadows; what is ignored has none."""
+        if self.combines:
+            super().carry(shadow, values)
+        else:
+            self._copy_shadows(shadow, 0)
+
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
         """Copy the shadows; what is ignored has no defined value."""
+        if self.reduction is None:
+            self._copy_shadows(shadow, 0xFF)
+        else:
+            size = type_bytes(self.reduction[1])
+            both = self.summands(shadow)
+            self.put_sums(shadow, [spread(old | new, size) for old, new in both])
+        return self._undefined(shadow)
+
+    def _copy_shadows(self, shadow: Block, ignored: int) -> None:
+        """Copy from and to shadows; what is ignored becomes a byte."""
         left, right = self.ignored
-        data = np.full(self.bytes, 0xFF, np.uint8)
+        data = np.full(self.bytes, ignored, np.uint8)
         data[left:right] = self._source.on(shadow).take()
         if self.past:  # that is reported already
             data[right:] = 0
         for each in self._goals:
             place, size = each.on(shadow), each.range.size
-            if self.reduction is not None:
-                both = place.take() | data
-                place.put(spread(both, type_bytes(self.reduction[1])))
-            else:
-                keeps = self._keeps(self.bytes)[:size]
-                place.put(np.where(keeps, data[:size], place.take()))
-        return self._undefined(shadow)
+            keeps = self._keeps(self.bytes)[:size]
+            place.put(np.where(keeps, data[:size], place.take()))
 
 
 def _whole_units(size: int, name: str) -> None:
@@ -276,6 +305,22 @@ class AsyncStore(Copy):
         if self.operation is not None:
             data = combined(self.operation, self.kind, self._goal.take(), data)
         self._goal.put(data)
+
+    @property
+    def sum(self) -> tuple[str, str]:
+        """The operation, and the type of the elements."""
+        return self.operation or "", self.kind
+
+    def summands(
+        self, block: Block, values: Sequence[int] = ()
+    ) -> list[tuple[Bytes, Bytes]]:
+        """What its goal holds in a block, and what was in registers."""
+        data = self._bytes(values) if values else self._data
+        return [(self._goal.on(block).take(), data)]
+
+    def put_sums(self, block: Block, sums: Sequence[Bytes]) -> None:
+        """Put something to its goal in a block."""
+        self._goal.on(block).put(sums[0])
 
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
         """Put the shadows of the registers to those of shared memory."""

@@ -7,10 +7,10 @@ count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Module
 from fragmenta.ptx.rules import Rule

@@ -412,6 +412,26 @@ class TensorStore(TensorCopy):
         """Put the box to the tensor, or combine it with what is there."""
         self._move(self._image)
 
+    @property
+    def sum(self) -> tuple[str, str]:
+        """The operation, and the type of the elements."""
+        return self.kind.operation, self.map.dtype
+
+    def summands(
+        self, block: Block, values: Sequence[int] = ()
+    ) -> list[tuple[Bytes, Bytes]]:
+        """The box in the tensor, and that in shared memory, in its layout."""
+        twin = self._on(block)
+        twin.read()
+        old = np.zeros_like(twin._image)
+        twin.kind = twin.kind._replace(operation="load")
+        twin._move(old)
+        return [(old, twin._image)]
+
+    def put_sums(self, block: Block, sums: Sequence[Bytes]) -> None:
+        """Put a box of this layout into the tensor."""
+        self._on(block)._move(np.array(sums[0]))
+
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
         """Store the shadows of the box; what is outside the tensor does not count."""
         twin, before = self._on(shadow), np.empty(0, np.int64)

@@ -7,12 +7,12 @@ cells that later ones of their kind hide.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_of
 from fragmenta.ptx import rules
 from fragmenta.registers.layout import Index

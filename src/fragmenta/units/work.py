@@ -421,6 +421,35 @@ class Copy(Work):
                 places = starts[:, None] + np.arange(each.size)
                 memory[places + index] = poisoned(places)
 
+    @property
+    def sum(self) -> tuple[str, str]:
+        """If it combines: the operation, and the type of the elements."""
+        return "", ""
+
+    def summands(
+        self, block: Block, values: Sequence[int] = ()
+    ) -> list[tuple[Bytes, Bytes]]:
+        """If it combines: what its goals hold in a block, and what is combined with it.
+
+        Of the shadow of a block it is the same of the shadow, with ``values`` as those
+        of registers.  Elements are where both have them; what is between is none.
+        """
+        return []
+
+    def put_sums(self, block: Block, sums: Sequence[Bytes]) -> None:
+        """If it combines: put something in the place of its goals in a block."""
+
+    def carry(self, shadow: Block, values: Sequence[int] = ()) -> None:
+        """Make the same copy in the shadow of a block, as :meth:`follow` does.
+
+        What it does not copy becomes 0, and so do sums.
+        """
+        if self.combines:
+            sums = [np.zeros_like(old) for old, _ in self.summands(shadow, values)]
+            self.put_sums(shadow, sums)
+        else:
+            self.follow(shadow, values)
+
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
         """Make the same copy in the shadow of a block.
 

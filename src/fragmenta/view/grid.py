@@ -18,7 +18,7 @@ first and the last are shown.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ShapeError
 from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.view.places import reaching_warp

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall
 from fragmenta.isa.searching import instruction
 from fragmenta.registers.tensor_fragment import TensorFragment

@@ -10,11 +10,11 @@ operand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, MissingPackage, missing, one_of
 from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.view import palette

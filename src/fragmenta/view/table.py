@@ -15,10 +15,11 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from typing import TYPE_CHECKING
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.view import places

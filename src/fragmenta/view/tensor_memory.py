@@ -9,12 +9,12 @@ of one hue, in the colours of the registers that load them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import one_of
 from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress, TensorFragment
 from fragmenta.view import places

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.races.report.history import Note, Recorded, moment
 from fragmenta.races.report.stories import Agent
 from fragmenta.simt.naming import Names

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 from typing import NamedTuple
 
 from fragmenta.arrays.checks import check_numbers, is_among, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     BadCall,
     Error,

@@ -9,7 +9,6 @@ code are all computed from these lines.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import BadCall, Error, ShapeError, nearest, one_of, shortened
 from fragmenta.isa.instruction import Instruction

@@ -7,7 +7,7 @@ layout is marked as observed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from math import prod
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, check_numbers, is_whole
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     BadCall,
     ShapeError,

@@ -7,7 +7,6 @@ is checked before any byte is moved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array, is_whole, refuse_masks
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import (
     AlignmentError,
     BadCall,

@@ -18,7 +18,7 @@ def line():
         return TABLE.lines["none"][-1]
 
     yield make
-    TABLE.lines.pop("none", None)
+    TABLE.lines.drop("none")
 
 
 def test_selectors_and_signs(line):

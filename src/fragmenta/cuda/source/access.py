@@ -10,10 +10,10 @@ the first in the lowest bits.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source.formatting import legal_values, signature, template
 from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import register_class

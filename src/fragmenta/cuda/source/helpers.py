@@ -6,9 +6,10 @@ Each of them is written once, however many functions call it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import tensor_helpers
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.instruction_descriptor import TABLES

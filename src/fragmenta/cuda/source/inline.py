@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import ptx, tensor_comments
 from fragmenta.cuda.source.access import REGISTERS
 from fragmenta.cuda.source.formatting import (

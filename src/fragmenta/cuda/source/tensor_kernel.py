@@ -12,9 +12,10 @@ shared memory from its descriptors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import tensor_moves
 from fragmenta.cuda.source.access import expression, summand
 from fragmenta.cuda.source.formatting import comment, signature, wrapped

@@ -8,9 +8,9 @@ memory, are gathered by the threads of each lane.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source.access import expression, summand
 from fragmenta.cuda.source.formatting import wrapped
 from fragmenta.cuda.source.tensor_moves import STEPS, column_of, lane_of, stored_bits

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import fatbin
+from fragmenta.cuda.tools.kinds import NO_KERNEL, is_source
 from fragmenta.cuda.tools.parameter_names import parameter_names
 from fragmenta.errors import BadCall, BadFile, one_of
 from fragmenta.isa.target import check_target, number
@@ -24,25 +25,6 @@ from fragmenta.ptx.module import demangled
 
 TARGET = "sm_90a"
 """What CUDA C++ is compiled for if nothing is said."""
-SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".inl"})
-"""The suffixes of CUDA C++."""
-
-
-def is_source(path: str | Path, data: bytes = b"") -> bool:
-    """Whether a file is CUDA C++, by its suffix or by what is in it.
-
-    >>> is_source("scale.cu"), is_source("scale.ptx")
-    (True, False)
-    """
-    return Path(path).suffix.lower() in SOURCES or (
-        b"__global__" in data and b".version" not in data
-    )
-
-
-NO_KERNEL = (
-    "CUDA C++ marks one with __global__, PTX with .entry, and of a template those "
-    "instances are compiled that are launched or named, such as 'scale<float>'"
-)
 
 
 @dataclass(frozen=True)

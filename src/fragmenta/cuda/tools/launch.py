@@ -9,7 +9,6 @@ kept in memory and on disk by their source and target.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_of
 from fragmenta.cuda.source import kernel, ptx, tiled
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP

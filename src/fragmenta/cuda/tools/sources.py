@@ -8,9 +8,10 @@ to ``nvcc``, if there is one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import compiler, host_code, messages
 from fragmenta.cuda.tools.compiler import Unit
 from fragmenta.errors import BadFile, CompileError, MissingPackage, one_of

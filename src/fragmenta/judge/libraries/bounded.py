@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
+
+from fragmenta.arrays.lazy_dataclass import dataclass
 
 Function: TypeAlias = Callable[..., Any]
 TINY = 2.0**-126

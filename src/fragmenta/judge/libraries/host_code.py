@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, NoReturn, cast
 
 import torch
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
 
 

@@ -8,13 +8,14 @@ unwritten.  Operators that compute are recorded; those that move tensors are not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.simt.empties import count_as_empty
 from fragmenta.simt.layout import POISON
 from fragmenta.triton.torch_cuda import STREAMS

@@ -6,9 +6,10 @@ An :class:`Orders` has the verdict, the numbers of what was covered, and the sto
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import one_of
 from fragmenta.launch.orders.story import HangStory, Teller, Told, site_of
 from fragmenta.orders.verdict import Coverage

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ranges
 from fragmenta.launch.orders.lanes import groups
 from fragmenta.launch.orders.spans import Piece, Users, in_global, piece

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import KernelFault, LimitReached
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import total

@@ -7,9 +7,10 @@ blocks of the grid.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import one_of
 from fragmenta.launch.orders.programs import Part
 from fragmenta.orders import program as said

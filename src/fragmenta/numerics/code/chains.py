@@ -67,11 +67,22 @@ def _roots(instructions: list[Instruction]) -> dict[int, int]:
             last = None if each.opcode == "wgmma" else _first(each.operands[3])
             if last is not None:
                 parents[root(last)] = root(goal)
-        elif each.opcode == "mov" and len(each.operands) == 2:
+    # One zero is copied to many accumulators: that does not connect them.
+    for source, goals in _copies(instructions).items():
+        if len(goals) == 1:
+            parents[root(source)] = root(goals[0])
+    return {place: root(goal) for place, goal in products.items()}
+
+
+def _copies(instructions: list[Instruction]) -> dict[int, list[int]]:
+    """The registers that each register is copied to."""
+    found: dict[int, list[int]] = {}
+    for each in instructions:
+        if each.opcode == "mov" and len(each.operands) == 2:
             goal, source = (_first(operand) for operand in each.operands)
             if goal is not None and source is not None:
-                parents[root(source)] = root(goal)
-    return {place: root(goal) for place, goal in products.items()}
+                found.setdefault(source, []).append(goal)
+    return found
 
 
 def _first(operand: Operand) -> int | None:

@@ -320,19 +320,20 @@ class _Lane:
         parent, kind = code.variable(none), code.variable(none)
         is_nan = at_lane["held"] != at_lane["held"]
         nan_given, any_given = code.variable(none), code.variable(none)
+        best = code.variable(none)
         for operand, (value, node) in enumerate(
             zip(self.values, self.nodes, strict=True)
         ):
             x = value[number]
             with code.when((x - x) != 0.0):
                 of = code.variable(none if node is None else node[number])
+                # A NaN comes first, then what has come some way.
+                rank = select(x != x, none.lift(3), none.lift(1))
+                rank = rank + select(of.value != 0, none.lift(1), none)
                 with code.when(of.value == 0):
-                    of.value = self._node(
-                        Birth.GIVEN, none, operand, number, at_lane
-                    )
-                first = (any_given.value == 0) | ((x != x) & (nan_given.value == 0))
-                with code.when(first):
-                    parent.value = of.value
+                    of.value = self._node(Birth.GIVEN, none, operand, number, at_lane)
+                with code.when(rank > best.value):
+                    parent.value, best.value = of.value, rank
                 any_given.value = none.lift(1)
                 with code.when(x != x):
                     nan_given.value = none.lift(1)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
+from fragmenta.numerics.code.atomics import AtomicForm, atomic, scratch_bytes
 from fragmenta.numerics.code.bits import beside_bits
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
 from fragmenta.numerics.code.elements import KINDS, Kind
 from fragmenta.numerics.code.exact import MEANINGS
+from fragmenta.numerics.code.product_steps import ProductStep
 from fragmenta.numerics.code.routines import (
     COMPARES,
     DECIDES,
@@ -22,9 +24,10 @@ from fragmenta.numerics.code.routines import (
     Place,
     beside,
 )
-from fragmenta.numerics.code.product_steps import ProductStep
+from fragmenta.planes.code.probes import PlaneProbes
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.module import (
+    Address,
     Immediate,
     Instruction,
     Negative,
@@ -32,15 +35,32 @@ from fragmenta.ptx.module import (
     Pair,
     Part,
     Register,
+    Sink,
     Vector,
     type_bits,
 )
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
-from fragmenta.simt.emitter import Written
+from fragmenta.simt.accessing import element_type, space_of
+from fragmenta.simt.atomics import Atomic, computing
+from fragmenta.simt.emitter import MEMORY, SHADOWS, Written, address_of
 from fragmenta.simt.events import if_some, notify
+from fragmenta.simt.program import Program
 
 BORN = "numerics-birth"
 """The event of a birth, if it stops the launch."""
+
+
+class NumericsProbes(PlaneProbes):
+    """The instrument, with room for what atomic operations compute."""
+
+    scratch = 0
+    """Where a warp has that room."""
+
+    def begin(self, program: Program) -> None:
+        """Place the twins of all registers, and the room."""
+        super().begin(program)
+        self.scratch = program.warp_bytes
+        program.warp_bytes += scratch_bytes(self.planes)
 
 
 class _Operand(NamedTuple):
@@ -56,6 +76,7 @@ class NumericsStep(ProductStep):
 
     stops: ClassVar[bool] = False
     """Whether a birth stops the launch."""
+    probes: NumericsProbes
 
     def compute(self) -> None:
         """A float instruction: its exact result, and what it lost."""
@@ -71,6 +92,11 @@ class NumericsStep(ProductStep):
         """Bits of floats are changed: a new sign or exponent keeps the second value."""
         if not self._bits():
             self.clear()
+
+    def reduction(self) -> None:
+        """An atomic operation: the exact value in memory changes, too."""
+        if not self._atomic():
+            super().reduction()
 
     def _way(self) -> str:
         given = self.instruction
@@ -130,10 +156,13 @@ class NumericsStep(ProductStep):
         if writer.mask:
             arguments.append(f"i32 {writer.mask}")
         routine = made.masked if writer.mask else made.full
-        born = writer.call(routine, *arguments, returns="i32")
+        self._stop(writer.call(routine, *arguments, returns="i32"))
+
+    def _stop(self, born: str) -> None:
+        """Stop where something was born, if that is asked for."""
         if self.stops:
-            with if_some(writer, born):
-                notify(writer, [BORN, str(self.number)], [], born)
+            with if_some(self.writer, born):
+                notify(self.writer, [BORN, str(self.number)], [], born)
 
     # ── operands ────────────────────────────────────────────────────────────
 
@@ -197,6 +226,79 @@ class NumericsStep(ProductStep):
         if isinstance(register, Register) and self.has(register):
             return self.second(register)
         return None
+
+    # ── atomic operations ───────────────────────────────────────────────────
+
+    def _atomic(self) -> bool:
+        """Call the routine of an atomic operation; false if there is none."""
+        given, writer = self.instruction, self.writer
+        operation = next((e for e in given.qualifiers if e in ("add", "min", "max")), "")
+        if given.opcode not in ("atom", "red") or not operation:
+            return False
+        operands = list(given.operands)
+        goal = operands.pop(0) if given.opcode == "atom" else Sink()
+        address, source = operands[:2]
+        kind = element_type(given)
+        if kind not in KINDS or not isinstance(address, Address):
+            return False
+        at, offset = address_of(writer, address)
+        space = space_of(given)
+        name = computing(Atomic(operation, kind, space, at.bits, 1))
+        match = TABLE.find(name, 3)
+        if match is None:
+            return False
+        items = source.items if isinstance(source, Vector) else (source,)
+        goals = goal.items if isinstance(goal, Vector) else (goal,) * len(items)
+        for index, (one, result) in enumerate(zip(items, goals, strict=True)):
+            step = offset + index * type_bits(kind) // 8
+            self._element(match, name, kind, (one, result), (at, step, space))
+        return True
+
+    def _element(
+        self,
+        match: Match,
+        name: str,
+        kind: str,
+        operands: tuple[Operand, Operand],
+        where: tuple[Written, int, str],
+    ) -> None:
+        """One element of an atomic operation."""
+        writer, bits = self.writer, type_bits(kind)
+        source, goal = operands
+        value, old = self._source(source, kind), self._twin(goal)
+        place = Place(bits, bits, KINDS[kind], self.planes)
+        count = KINDS[kind].count
+        form = Form(
+            name,
+            match,
+            (),
+            (place,),
+            (place, value.place._replace(register=bits)),
+            tuple(((0, i), (1, i)) for i in range(count)),
+        )
+        at, offset, space = where
+        followed = value.twin is not None
+        returns = old is not None
+        made = AtomicForm(form, space, at.bits, self.planes, followed, returns)
+        routine, inner = atomic(made)
+        writer.routines[inner.name] = inner
+        assert value.at is not None
+        places = [str(self.probes.scratch), writer.from_warp(value.at)]
+        places += [str(each.offset) for each in (value.twin, old) if each is not None]
+        memories = [each for plane in range(self.planes) for each in SHADOWS[plane]]
+        born = writer.call(
+            routine,
+            *MEMORY,
+            self.table,
+            *memories,
+            f"ptr {writer.address(at)}",
+            f"i64 {offset}",
+            f"i32 {writer.lanes()}",
+            f"i32 {self.number}",
+            *(f"i64 {each}" for each in places),
+            returns="i32",
+        )
+        self._stop(born)
 
     # ── bits ────────────────────────────────────────────────────────────────
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from fragmenta.errors import Error
-from fragmenta.planes.code import routines
+from fragmenta.planes.code import accesses, routines
+from fragmenta.planes.code.accesses import Held
 from fragmenta.planes.code.flow import can_follow, from_parameter, of_lanes
 from fragmenta.planes.code.kinds import (
     COMPARING,
@@ -37,9 +38,17 @@ from fragmenta.ptx.module import (
     Vector,
     type_bits,
 )
-from fragmenta.simt.accessing import element_type, space_of
-from fragmenta.simt.emitter import HANDLERS, Writer, Written
-from fragmenta.simt.lane_copies import is_lane_copy
+from fragmenta.simt.accessing import (
+    access_of,
+    element_type,
+    param_space,
+    space_of,
+)
+from fragmenta.simt.emitter import HANDLERS, Writer, Written, address_of
+from fragmenta.simt.lane_copies import call_copy, is_lane_copy, lane_copy
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import Routine
+from fragmenta.simt.synchronising import MODES
 
 if TYPE_CHECKING:
     from fragmenta.planes.code.probes import PlaneProbes
@@ -267,12 +276,47 @@ class Step:
         """``mov``, also of vectors."""
         goal, source = self.instruction.operands
         bits = self.second(self.writes[0]).bits
+        if isinstance(source, Vector) and isinstance(goal, Register):
+            parts = self._parts(source.items, goal)
+            if parts is not None:
+                made = routines.packed(bits, parts, self.planes)
+                self._pack(made, goal, source.items, parts)
+                return
+        if isinstance(goal, Vector) and isinstance(source, Register):
+            parts = self._parts(goal.items, source)
+            if parts is not None:
+                own = self.second(source).bits
+                made = routines.unpacked(own, parts, self.planes)
+                self._pack(made, source, goal.items, parts)
+                return
         if not (isinstance(goal, Register) and self._same_width(source, bits)):
             self.in_planes()
             return
         made = routines.move(bits, self.planes)
         both = (self.pointer(each) for each in (goal, source))
         self.writer.call(made, *both, self.all_lanes)
+
+    def _parts(
+        self, items: tuple[Operand, ...], whole: Register
+    ) -> tuple[bool, ...] | None:
+        """Which parts of a register are followed; None if they do not fit into it."""
+        bits = self.writer.register(whole).bits
+        named = [each for each in items if isinstance(each, Register)]
+        widths = {self.writer.register(each).bits for each in named}
+        if bits > 64 or widths != {bits // len(items)} or not self.has(whole):
+            return None
+        return tuple(isinstance(e, Register) and self.has(e) for e in items)
+
+    def _pack(
+        self,
+        made: Routine,
+        whole: Register,
+        items: tuple[Operand, ...],
+        parts: tuple[bool, ...],
+    ) -> None:
+        both = zip(items, parts, strict=True)
+        given = [self.pointer(each) for each, there in both if there]
+        self.writer.call(made, self.pointer(whole), *given, self.all_lanes)
 
     def choose(self) -> None:
         """``selp``: the planes of what was chosen."""
@@ -342,10 +386,12 @@ class Step:
         goal = d.first if isinstance(d, Pair) else d
         if not self.writes:
             return
-        for plane in range(self.planes):
-            operands = (self.twin(goal, plane, True), self.twin(a, plane), *rest)
-            twin = replace(self.instruction, operands=operands, guard=None)
-            self.execute(twin, plane)
+        mode = next(w for w in self.instruction.qualifiers if w in MODES)
+        given = (f"ptr {self.writer.pointer(each, 'b32')}" for each in rest[:2])
+        both = (self.pointer(each) for each in (goal, a))
+        lanes = f"i32 {self.writer.lanes()}"
+        made = routines.shuffled(mode, self.planes)
+        self.writer.call(made, *both, *given, lanes)
 
     def multiply(self) -> None:
         """``mma`` and ``wmma``: products, or moves of their operands."""
@@ -371,7 +417,9 @@ class Step:
         if from_parameter(self.instruction, self.writer.unit.function):
             self.clear()
             return
-        self.in_planes(controls=(1,))
+        goal, address = self.instruction.operands[:2]
+        if not self._access(goal, address, stores=False):
+            self.in_planes(controls=(1,))
         space = space_of(self.instruction)
         if space == "global" and "const" not in self.instruction.qualifiers:
             self.given()
@@ -379,49 +427,127 @@ class Step:
     def store(self) -> None:
         """``st``: what is not followed clears the planes of memory."""
         words = self.instruction.qualifiers
-        if "async" not in words and "bulk" not in words:  # those are copies
+        if "async" in words or "bulk" in words:
+            return  # those are copies
+        address, data = self.instruction.operands[:2]
+        if not self._access(data, address, stores=True):
             self.in_planes(results=0, controls=(0,))
+
+    def _access(self, data: Operand, address: Operand, *, stores: bool) -> bool:
+        """Load or store in all planes at once; False for parameters by their name."""
+        assert isinstance(address, Address)
+        writer, kind = self.writer, element_type(self.instruction)
+        space = param_space(writer, space_of(self.instruction), address)
+        if space == "param" and isinstance(address.base, Symbol):
+            return False
+        items = data.items if isinstance(data, Vector) else (data,)
+        registers_, held, places = [], [], []
+        for each in items:
+            own = writer.result(each, kind) if not stores else writer.source(each, kind)
+            there = isinstance(each, Register) and self.has(each)
+            size = own.bits // 8 * LANES
+            for part in range(0, max(own.bits, 64), 64):  # b128 has two halves
+                registers_.append(own._replace(bits=min(own.bits, 64)))
+                held.append(Held(there, size))
+                if isinstance(each, Register) and there:
+                    second = self.second(each).moved(part // 8 * LANES, 0)
+                    places.append(f"ptr {writer.address(second)}")
+        at, offset = address_of(writer, address)
+        what = access_of(space, kind, at.bits, registers_, not stores)
+        with writer.in_plane(0):
+            made = accesses.access(what, stores, tuple(held), self.planes)
+            where = f"ptr {writer.address(at)}", f"i64 {offset}"
+            site = f"i32 {writer.lanes()}", f"i32 {writer.site()}"
+            writer.call(made, *writer.memory, *where, *site, *places, returns="i32")
+        return True
 
     def forget(self) -> None:
         """No second value in memory where an atomic operation is about to write."""
-        kind = element_type(self.instruction)
-        bits = min(type_bits(kind), 64)
+        data = self.instruction.operands[-1]
+        items = data.items if isinstance(data, Vector) else (data,)
+        kind = type_bits(element_type(self.instruction))
+        zero = self.twins.nothing[min(kind, 64)]
+        count = len(items) * (kind // min(kind, 64))
+        source = zero if count == 1 else Vector((zero,) * count)
+        for plane in range(self.planes):
+            self.execute(self._accessing("st", source), plane)
+
+    def _accessing(self, opcode: str, data: Operand) -> Instruction:
+        """A load or a store where an atomic operation is."""
         given = self.instruction.operands
         address = next(each for each in given if isinstance(each, Address))
-        data = given[-1]
-        items = data.items if isinstance(data, Vector) else (data,)
-        count = len(items) * (type_bits(kind) // bits)
-        zero = self.twins.nothing[bits]
-        source = zero if count == 1 else Vector((zero,) * count)
-        space = [e for e in self.instruction.qualifiers if _names_space(e)]
-        several = [] if count == 1 else [f"v{count}"]
-        words = (*space, *several, f"b{bits}")
-        twin = replace(
+        bits = min(type_bits(element_type(self.instruction)), 64)
+        words = [e for e in self.instruction.qualifiers if _names_space(e)]
+        if isinstance(data, Vector):
+            words.append(f"v{len(data.items)}")
+        return replace(
             self.instruction,
-            opcode="st",
-            qualifiers=words,
-            operands=(address, source),
+            opcode=opcode,
+            qualifiers=(*words, f"b{bits}"),
+            operands=(data, address) if opcode == "ld" else (address, data),
             guard=None,
         )
-        for plane in range(self.planes):
-            self.execute(twin, plane)
 
     def atomic(self) -> None:
-        """``atom`` and ``red``: an exchange moves, others compute."""
+        """``atom`` and ``red``: exchanges move, others compute."""
         words = self.instruction.qualifiers
         if "async" in words:
             return  # a copy
         if "exch" in words:
-            results = 1
-            self.in_planes(results, controls=(1,))
+            self.in_planes(controls=(1,))
+        elif self._swaps():
+            self._load_old()
+        elif "cas" in words:
+            self.forget()
+            self.clear()
         else:
             self.reduction()
+
+    def _swaps(self) -> bool:
+        """Whether it is a ``cas`` after which one can see which lanes stored."""
+        if self.instruction.opcode != "atom":
+            return False
+        bits = type_bits(element_type(self.instruction))
+        goal, _, *sources = self.instruction.operands
+        free = isinstance(goal, Register) and goal not in registers(sources)
+        return "cas" in self.instruction.qualifiers and free and bits <= 64
+
+    def _load_old(self) -> None:
+        """The planes of what memory holds."""
+        goal = self.instruction.operands[0]
+        for plane in range(self.planes):
+            twin = self.twin(goal, plane, True)
+            if not isinstance(twin, Sink):
+                self.execute(self._accessing("ld", twin), plane)
+
+    def swapped(self) -> None:
+        """After a ``cas``: lanes that found what they expected have stored."""
+        writer = self.writer
+        goal, _, expected, new = self.instruction.operands
+        kind = f"b{type_bits(element_type(self.instruction))}"
+        same = writer.scratch(1)
+        writer.compute(f"setp.eq.{kind}", same, goal, expected)
+        word = writer.load("i32", writer.address(same), 0)
+        mask, lanes = writer.mask, writer.lanes()
+        writer.mask = writer.value(f"and i32 {word}, {lanes}")
+        for plane in range(self.planes):
+            self.execute(self._accessing("st", self.twin(new, plane)), plane)
+        writer.mask = mask
+
+    def finish(self) -> None:
+        """Write what is done after the instruction."""
+        if self._swaps():
+            self.swapped()
+        self.after()
 
     def copy(self) -> None:
         """``cp.async``; bulk copies are done in planes when they are issued."""
         if is_lane_copy(self.instruction) and not self.writer.mode.scheduled:
-            for plane in range(self.planes):
-                self.execute(replace(self.instruction, guard=None), plane)
+            writer = self.writer
+            with writer.in_plane(0):
+                given = lane_copy(writer, self.instruction)
+                sizes = given.size, given.to.bits, given.of.bits
+                call_copy(writer, given, accesses.lane_copies(*sizes, self.planes))
 
     def rows(self) -> None:
         """``ldmatrix`` and ``wmma.load``: all lanes take part."""
@@ -462,6 +588,12 @@ def follow(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> Non
     except Error:  # the instruction is refused, too
         writer.take_back(before)
         step.clear()
+
+
+def follow_on(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> None:
+    """Write the code after an instruction."""
+    if instruction.opcode == "atom" or probes.step.after is not Step.after:
+        probes.step(probes, writer, instruction).finish()
 
 
 RULES = {

@@ -14,6 +14,10 @@ TABLE = layout.BLOCK_BYTES + 8
 """In the first plane: pointer to the table of the algebra; 0 if it has none."""
 FILL = layout.BLOCK_BYTES + 16
 """The byte that shared memory begins with."""
+SHARED_STEP = layout.BLOCK_BYTES + 24
+"""i64: how far apart the planes of shared memory are."""
+LOCAL_STEP = layout.BLOCK_BYTES + 32
+"""The same of local memory.  That of a segment is its last word in the table."""
 WARPS_AT = layout.BLOCK_BYTES + 64
 """The shadows of warps: only where their local memory is."""
 WARP_BYTES = 256

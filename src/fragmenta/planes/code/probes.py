@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.planes.code import layout as at
-from fragmenta.planes.code.following import Step, follow
+from fragmenta.planes.code.following import Step, follow, follow_on
 from fragmenta.planes.code.twins import Twins, place_twins
 from fragmenta.ptx.module import Immediate, Instruction
 from fragmenta.simt import layout
@@ -83,9 +83,8 @@ class PlaneProbes(Probes):
         follow(self, writer, instruction)
 
     def after(self, writer: Writer, instruction: Instruction) -> None:
-        """Let the algebra see results."""
-        if self.step.after is not Step.after:
-            self.step(self, writer, instruction).after()
+        """Do what has to wait for results, and let the algebra see them."""
+        follow_on(self, writer, instruction)
 
     def about(self, program: Program) -> dict[str, object]:
         """Where planes of registers are, and which instructions have numbers."""

@@ -8,12 +8,23 @@ from __future__ import annotations
 from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
-from fragmenta.jit.trace import I8, I32, I64, Code, Value, convert, select
+from fragmenta.jit.trace import (
+    I8,
+    I32,
+    I64,
+    Code,
+    Value,
+    convert,
+    select,
+    shift_unsigned,
+)
 from fragmenta.planes.code import layout as planes_at
 from fragmenta.simt import layout, warps
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine, as_signed, field, pointer_at
+from fragmenta.simt.memory import has, lane_of
 from fragmenta.simt.moving import load_lanes, store_lanes
+from fragmenta.simt.synchronising import source_lane
 from fragmenta.simt.warps import P, routine
 
 
@@ -93,6 +104,70 @@ def chosen(bits: int, planes: int, first: bool, second: bool) -> Routine:
 
     name = f"planes.chosen.{bits}.{planes}.{int(first)}{int(second)}"
     return routine(name, trace, [P, *[P] * (first + second), I32, I32], None)
+
+
+def shuffled(mode: str, planes: int) -> Routine:
+    """``shfl`` in all planes: goal, source, steps, limits, lanes."""
+
+    def trace(code: Code, to: Raw, of: Raw, b: Raw, c: Raw, lanes: Value) -> None:
+        kept = []  # the goal may be the source
+        for plane in range(planes):
+            values = code.array(load_plane(code, of, 32, plane).type)
+            code.builder.store(load_plane(code, of, 32, plane).raw, values)
+            kept.append(code.builder.bitcast(values, I32.as_pointer()))
+        goals = [
+            warps.words(code, plane_of(code, to, 32, each)) for each in range(planes)
+        ]
+        steps, limits = (warps.words(code, each) for each in (b, c))
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            given = (lane_of(code, each, lane) for each in (steps, limits))
+            chosen, _ = source_lane(mode, convert(lane, I32), *given)
+            for values, goal in zip(kept, goals, strict=True):
+                place = code.builder.gep(goal, [lane.raw])
+                code.builder.store(lane_of(code, values, chosen).raw, place)
+
+    return routine(f"planes.shfl.{mode}.{planes}", trace, [P, P, P, P, I32], None)
+
+
+def packed(goal: int, parts: tuple[bool, ...], planes: int) -> Routine:
+    """``mov`` of several registers to one: goal, those that are followed, lanes."""
+    width = goal // len(parts)
+
+    def trace(code: Code, to: Raw, *given: Raw | Value) -> None:
+        pointers, (lanes,) = _split(given)
+        for plane in range(planes):
+            of = iter(pointers)
+            total = load_plane(code, to, goal, plane).lift(0)
+            for place, there in enumerate(parts):
+                if there:
+                    part = load_plane(code, next(of), width, plane)
+                    wide = convert(part, ir.IntType(goal), signed=False)
+                    total = total | (wide << (width * place) if place else wide)
+            store_lanes(code, plane_of(code, to, goal, plane), total, lanes)
+
+    words = "".join(str(int(each)) for each in parts)
+    kinds = [P, *[P] * sum(parts), I32]
+    return routine(f"planes.packed.{goal}.{words}.{planes}", trace, kinds, None)
+
+
+def unpacked(source: int, parts: tuple[bool, ...], planes: int) -> Routine:
+    """``mov`` of one register to several: source, those that are followed, lanes."""
+    width = source // len(parts)
+
+    def trace(code: Code, of: Raw, *given: Raw | Value) -> None:
+        goals, (lanes,) = _split(given)
+        for plane in range(planes):
+            value, to = load_plane(code, of, source, plane), iter(goals)
+            for place, there in enumerate(parts):
+                if there:
+                    moved = shift_unsigned(value, width * place) if place else value
+                    part = convert(moved, ir.IntType(width))
+                    at = plane_of(code, next(to), width, plane)
+                    store_lanes(code, at, part, lanes)
+
+    words = "".join(str(int(each)) for each in parts)
+    kinds = [P, *[P] * sum(parts), I32]
+    return routine(f"planes.unpacked.{source}.{words}.{planes}", trace, kinds, None)
 
 
 def misplaced(bits: int, granule: int) -> Routine:

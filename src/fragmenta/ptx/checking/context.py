@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.checking.places import Place, Places
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.module import Function, Instruction, Module

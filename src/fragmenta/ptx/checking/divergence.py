@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.checking.register_effects import Effects
 from fragmenta.ptx.flow import BasicBlock, postdominators
 from fragmenta.ptx.module import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import nearest, one_of
 from fragmenta.isa.families import OTHERS
 from fragmenta.ptx import rules

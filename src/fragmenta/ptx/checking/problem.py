@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import KernelError
 from fragmenta.ptx.module import Source
 from fragmenta.ptx.rules import SEVERITIES

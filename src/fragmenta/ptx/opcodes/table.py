@@ -38,11 +38,12 @@ place, while ptxas takes other words in any order.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from fragmenta.arrays.lazy_dataclass import dataclass
 
 Qualifiers: TypeAlias = Mapping[str, str]
 Emit = TypeVar("Emit", bound=Callable[..., Any])
@@ -176,11 +177,45 @@ class Match:
     """Each named qualifier, ``""`` if it was left out."""
 
 
+class Lines(Mapping[str, list["Syntax"]]):
+    """The lines of each opcode, which are read when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._unread: dict[str, list[_Line]] = {}
+        self._read: dict[str, list[Syntax]] = {}
+
+    def add(self, opcode: str, line: _Line) -> None:
+        """Add a line behind those of its opcode."""
+        self._unread.setdefault(opcode, []).append(line)
+        self._read.pop(opcode, None)
+
+    def drop(self, opcode: str) -> None:
+        """Forget an opcode."""
+        self._unread.pop(opcode, None)
+        self._read.pop(opcode, None)
+
+    def __getitem__(self, opcode: str) -> list[Syntax]:
+        found = self._read.get(opcode)
+        if found is None:
+            found = [line.read() for line in self._unread[opcode]]
+            found = self._read.setdefault(opcode, found)
+        return found
+
+    def __contains__(self, opcode: object) -> bool:
+        return opcode in self._unread
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._unread)
+
+    def __len__(self) -> int:
+        return len(self._unread)
+
+
 @dataclass
 class Table:
     """All lines, by opcode."""
 
-    lines: dict[str, list[Syntax]] = field(default_factory=lambda: defaultdict(list))
+    lines: Lines = field(default_factory=Lines)
 
     def find(self, mnemonic: str, count: int | None = None) -> Match | None:
         """The line that allows a mnemonic, or None.
@@ -248,33 +283,64 @@ def declare(
     ``computes``: it does nothing but compute in each lane, as all with ``emit`` do.
     """
     below = {name: tuple(said.split()) for name, said in (words or {}).items()}
+    about = _About(emit, large, fidelity, computes or emit is not None)
     for line in filter(None, map(str.strip, text.splitlines())):
-        head, *explained = (part.strip() for part in line.split(";"))
+        if line.startswith(";"):
+            below = _explained(line.split(";"), below)
+        else:
+            opcode = _OPCODE.match(line)
+            TABLE.lines.add(opcode[0] if opcode else "", _Line(line, below, about))
+
+
+class _About(NamedTuple):
+    """What is said of lines in the call that adds them."""
+
+    emit: Callable[..., Any] | None
+    large: bool
+    fidelity: str
+    computes: bool
+
+
+class _Line(NamedTuple):
+    """A line of the table that no one has asked for yet."""
+
+    text: str
+    names: Mapping[str, tuple[str, ...]]
+    about: _About
+
+    def read(self) -> Syntax:
+        """The line as it is looked up."""
+        head, *explained = (part.strip() for part in self.text.split(";"))
         spelled, _, operands = head.partition(" ")
-        names = dict(below)
-        for part in explained:
-            name, _, said = part.partition("=")
-            names[name.strip()] = tuple(said.split())
-        if not head:
-            below = names
-            continue
+        names = _explained(explained, self.names)
         opcode, pieces = _pieces(spelled, names)
-        syntax = Syntax(
-            line,
+        return Syntax(
+            self.text,
             opcode,
             tuple(_slot(each, names) for each in _split(operands)),
-            emit,
-            large,
-            " ".join(names.get("bits", (fidelity,))),
+            self.about.emit,
+            self.about.large,
+            " ".join(names.get("bits", (self.about.fidelity,))),
             pieces,
             " ".join(names.get("ptx", ())),
             " ".join(names.get("target", ())),
             _fixed(pieces, names.get("name", ())),
-            computes or emit is not None,
+            self.about.computes,
         )
-        TABLE.lines[opcode].append(syntax)
 
 
+def _explained(
+    parts: Sequence[str], names: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """What names stand for, with those that parts of a line explain."""
+    found = dict(names)
+    for part in parts:
+        name, _, said = part.partition("=")
+        found[name.strip()] = tuple(said.split())
+    return found
+
+
+_OPCODE = re.compile(r"[^.{\s]+")
 _PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)")
 
 

@@ -27,9 +27,10 @@ two.  If the number of turns is a constant, they take other factors.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import Function, Instruction, Operand, Register
 from fragmenta.ptx.ptxas.pieces import Pieces, Uses
 

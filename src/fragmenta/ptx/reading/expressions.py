@@ -12,9 +12,9 @@ import math
 import operator
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import Immediate
 from fragmenta.ptx.reading.lexer import Cursor
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import (
     Immediate,
     Label,

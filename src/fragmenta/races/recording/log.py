@@ -7,12 +7,13 @@ counts is the order of the entries that one lane takes part in.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.units.work import Range
 
 Place: TypeAlias = tuple[int, int]

@@ -9,11 +9,11 @@ that follows is recorded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import type_bits
 from fragmenta.races.probes.polling import spins

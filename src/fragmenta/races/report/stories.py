@@ -7,9 +7,9 @@ its events add who had issued a copy, and which waits came before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.ordering import Scope
 from fragmenta.races.report.history import Note, issuer, moment, waits_of
 from fragmenta.races.shadow.detected import Detected

@@ -12,11 +12,11 @@ last write, and the last read or a set of reads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from functools import cached_property
 from typing import NamedTuple
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ShapeError
 
 # ── records of accesses ─────────────────────────────────────────────────────

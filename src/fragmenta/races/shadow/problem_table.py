@@ -9,13 +9,13 @@ A table may have a log, too: every problem in the order of finding, also equal o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
     I32,

@@ -1,0 +1,66 @@
+"""Words of reports on numerics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fragmenta.ptx.module import Instruction
+
+COUNTED = {
+    "absorbed": "addends vanish whole",
+    "cancelled": "cancel 10 bits or more",
+    "underflows": "become zero",
+    "subnormal": "become subnormal",
+    "flushed": "are flushed by .ftz",
+    "saturated": "are cut to the largest number",
+    "overflows": "become infinite",
+    "divisions": "divide by zero",
+    "invalid": "become NaN",
+    "passed": "stay NaN or infinite",
+    "other_way": "decide otherwise than exact values",
+    "restarted": "lose the exact value",
+}
+"""What is counted at a site, in words for a number of elements."""
+_SIGNS = {"add": "+", "sub": "-", "mul": "x", "div": "/"}
+
+
+def number(value: float) -> str:
+    """A number in a report.
+
+    >>> number(1 / 3), number(float("-inf")), number(4.0)
+    ('0.333333', '-inf', '4')
+    """
+    if math.isnan(value):
+        return "NaN"
+    return f"{value:.6g}"
+
+
+def operand_count(instruction: Instruction) -> int:
+    """How many numbers it computes with, at most three."""
+    if instruction.opcode in ("atom", "red"):
+        return 2  # the old value, and another
+    return min(3, max(1, len(instruction.operands) - 1))
+
+
+def formula(
+    instruction: Instruction, operands: Sequence[float], value: float
+) -> str:
+    """An instruction with its numbers.
+
+    >>> from fragmenta.ptx.module import Instruction
+    >>> made = Instruction("sub", ("f32",), (None,) * 3, None, 1, 1)
+    >>> formula(made, (1.0, 0.5), 0.5)
+    '1 - 0.5 = 0.5'
+    """
+    count = operand_count(instruction)
+    shown = [number(each) for each in operands[:count]]
+    result = number(value)
+    opcode = instruction.opcode
+    if opcode in ("atom", "red"):
+        opcode = next(e for e in instruction.qualifiers if e in ("add", "min", "max"))
+    if opcode in _SIGNS and len(shown) == 2:
+        return f"{shown[0]} {_SIGNS[opcode]} {shown[1]} = {result}"
+    if opcode in ("fma", "mad") and len(shown) == 3:
+        return f"{shown[0]} x {shown[1]} + {shown[2]} = {result}"
+    return f"{opcode}({', '.join(shown)}) = {result}"

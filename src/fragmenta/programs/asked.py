@@ -1,0 +1,59 @@
+"""What is asked of a program: how its launches are run, or which are recorded.
+
+The server of a program is loaded after the program was started; this is all that is
+needed before.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field
+from pathlib import Path
+
+from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.launch.limits import Limits
+from fragmenta.programs.cards import USUAL, Card, card
+from fragmenta.ptx.module import demangled
+from fragmenta.units.schedule import EAGER, Given
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which launches are recorded, and where."""
+
+    folder: Path
+    kernels: str = ""
+    """An expression that the names of kernels have a match of."""
+    launches: int = 1
+    """How many of each kernel, in each process."""
+
+    def has(self, name: str) -> bool:
+        """Whether a kernel is wanted, by its name in the PTX."""
+        return any(re.search(self.kernels, each) for each in (name, demangled(name)))
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the launches of a program are run."""
+
+    card: Card = field(default_factory=lambda: card(USUAL))
+    target: str = ""
+    watch: bool = True
+    strict: bool = False
+    schedules: tuple[Given, ...] = (EAGER,)
+    kernels: str = ""
+    """An expression; kernels whose names it does not match are run unwatched."""
+    limits: Limits = field(default_factory=Limits)
+    replay: Wanted | None = None
+    """Which launches are recorded."""
+    numerics: bool = False
+    """Whether it is found out where bits are lost."""
+
+    @property
+    def arithmetic(self) -> str:
+        """The target whose arithmetic is used."""
+        return self.target or self.card.target
+
+
+Asked = Options | Wanted
+"""How the launches of a program are run here, or which are recorded on a card."""

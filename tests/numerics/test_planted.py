@@ -1,0 +1,141 @@
+"""Planted numeric bugs show in what kernels leave, and are located; their twins are clean.
+
+``planted/cases.py`` is the table.  What a kernel is meant to leave is computed there with
+fractions and long decimals, so nothing here depends on the engine that is judged.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fragmenta.cuda.tools import assembler
+from fragmenta.isa.target import number as target_number
+from fragmenta.launch.kernel import Kernel
+from tests.numerics.planted import reading, running
+from tests.numerics.planted.cases import CASES, QUIET, Case, Quiet
+
+NUMERICS = "numerics" in inspect.signature(Kernel.launch).parameters
+EACH = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+NEEDS = pytest.mark.skipif(not NUMERICS, reason="launches have no numerics yet")
+
+
+@cache
+def meant_by(name: str) -> Any:
+    """What a kernel and its twin are meant to leave."""
+    case = running.named(name)
+    return case.meant(case.arguments(True))
+
+
+def mask_of(case: Case, before: list[Any], shape: tuple[int, ...]) -> Any:
+    """Which elements the bug makes infinite or NaN."""
+    mask = np.zeros(shape, bool)
+    if case.bad is not None:
+        mask[case.bad(before) if callable(case.bad) else case.bad] = True
+    return mask
+
+
+# ── without the engine: the bug is there ────────────────────────────────────
+
+
+@EACH
+def test_the_bug_shows(case: Case) -> None:
+    """Exactly the elements that the row names are not finite, or the error is large."""
+    _, before, after = running.launched(case, True)
+    meant = meant_by(case.name)
+    left = case.left(after).reshape(meant.shape)
+    assert np.array_equal(~np.isfinite(left), mask_of(case, before, meant.shape))
+    if case.bad is None:
+        assert (np.abs(left - meant) / case.unit(meant)).max() >= case.lost > case.kept
+
+
+@EACH
+def test_the_twin_is_right(case: Case) -> None:
+    _, _, after = running.launched(case, False)
+    meant = meant_by(case.name)
+    left = case.left(after).reshape(meant.shape)
+    assert (np.abs(left - meant) / case.unit(meant)).max() <= case.kept
+
+
+@pytest.mark.parametrize("case", QUIET, ids=[case.name for case in QUIET])
+def test_a_quiet_kernel_leaves_numbers(case: Quiet) -> None:
+    _, _, after = running.launched(case)
+    arrays = [each for each in after if isinstance(each, np.ndarray)]
+    assert np.isfinite(arrays[-1]).all()
+
+
+@EACH
+def test_every_quoted_line_is_in_the_line_table(case: Case) -> None:
+    """Each place at which a bug may be found is one line, and instructions come from it."""
+    known = running.in_table(case)
+    for found in case.found:
+        places = [running.lines(case, quoted) for quoted in found.lines]
+        assert all(len(each) == 1 for each in places), found
+        assert known & {each[0] for each in places}, found
+
+
+@pytest.mark.parametrize("text", running.texts(), ids=running.texts().index)
+def test_the_assembler_takes_every_kernel(text: Any) -> None:
+    target = max(text.target, "sm_90a", key=target_number)
+    assert assembler.assemble(running.text(*text), target, "-O0")
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) >= 20
+    assert sum(bool(case.report) for case in CASES) >= 6
+
+
+# ── with it: the bug is found ───────────────────────────────────────────────
+
+
+@NEEDS
+@EACH
+def test_the_bug_is_located(case: Case) -> None:
+    result, _, after = running.launched(case, True, numerics=True)
+    assert running.located(case, reading.findings(result)), reading.findings(result)
+    _compare_bits(case, True, after)
+    if case.formula:
+        _compare_errors(case, result, after)
+
+
+@NEEDS
+@EACH
+def test_nothing_is_found_in_the_twin(case: Case) -> None:
+    result, _, after = running.launched(case, False, numerics=True)
+    kinds = {kind for kind, _ in running.wanted(case)} - {"error"} | {"nan", "inf"}
+    found = reading.findings(result, notes=False)
+    assert not [each for each in found if each[0] in kinds]
+    _compare_bits(case, False, after)
+    _compare_errors(case, result, after)
+
+
+@NEEDS
+@pytest.mark.parametrize("case", QUIET, ids=[case.name for case in QUIET])
+def test_nothing_is_found_in_a_quiet_kernel(case: Quiet) -> None:
+    result, _, _ = running.launched(case, numerics=True)
+    assert not {"nan", "inf"} & {kind for kind, _ in reading.findings(result)}
+
+
+def _compare_bits(case: Case, wrong: bool, after: list[Any]) -> None:
+    _, _, plain = running.launched(case, wrong)
+    for one, other in zip(after, plain, strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+def _compare_errors(case: Case, result: Any, after: list[Any]) -> None:
+    """The reported errors are those of the exact computation, to 1%."""
+    if not case.output:
+        return
+    meant = meant_by(case.name)
+    left = case.left(after).reshape(meant.shape)
+    finite = np.isfinite(left)
+    expected = np.abs(left - meant)[finite]
+    place = [each for each in after if isinstance(each, np.ndarray)][-1]
+    reported = np.abs(reading.error_map(result, place).reshape(meant.shape)[finite])
+    if expected.size:
+        assert np.isclose(reported.max(), expected.max(), rtol=0.01, atol=0)
+        assert np.abs(reported - expected).max() <= 0.01 * expected.max()
