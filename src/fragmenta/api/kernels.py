@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +16,7 @@ from fragmenta.launch.limits import Limits
 if TYPE_CHECKING:
     from fragmenta.cuda.tools.device import GPU
     from fragmenta.evidence.kernels import Verified
+    from fragmenta.same.invariance import Classes
     from fragmenta.view.timeline import Timeline
 
 
@@ -55,6 +56,25 @@ class Kernel(records.Kernel):
         found = super().launch(*operands, **options)
         assert isinstance(found, Result)  # see results
         return found
+
+    def invariant(
+        self, make: Callable[[Any], Any], over: Iterable[Any], **options: Any
+    ) -> Classes:
+        """Whether it leaves the same bits for every size, configuration or split.
+
+        ``make(x)`` gives the grid, the block and the arguments of a launch for each
+        ``x`` of ``over``, or a :class:`fragmenta.ptx.Call`.  See
+        :func:`fragmenta.same.invariance.classes` for the options.
+        """
+        from fragmenta.same.calls import Call
+        from fragmenta.same.invariance import invariant
+
+        def call(each: Any) -> Any:
+            made = make(each)
+            whole = isinstance(made, Call) or all(isinstance(e, Call) for e in made)
+            return made if whole else Call(self, *made)
+
+        return invariant(call, over, **options)
 
     def verify(
         self,

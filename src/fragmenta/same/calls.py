@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +14,8 @@ from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.result import Result
 from fragmenta.simt.arguments import Pointer, Struct, as_list
 
-_OPTIONS = ("cluster", "cooperative", "shared", "target", "contract", "limits")
+OPTIONS = ("cluster", "cooperative", "shared", "target", "contract", "limits")
+"""The options of a launch that a call has."""
 
 
 class Given(NamedTuple):
@@ -58,10 +59,10 @@ class Call:
             raise BadCall(
                 f"kernel is one of ptx.parse or ptx.load; given {type(kernel).__name__}"
             )
-        strange = [each for each in options if each not in _OPTIONS]
+        strange = [each for each in options if each not in OPTIONS]
         if strange:
             raise BadCall(
-                f"a call has no option {strange[0]}; there are {', '.join(_OPTIONS)}"
+                f"a call has no option {strange[0]}; there are {', '.join(OPTIONS)}"
             )
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "grid", grid)
@@ -133,5 +134,3 @@ def on_target(given: Program, target: str) -> Program:
     """The same program on another target."""
     return tuple(each.on(target) for each in given)
 
-
-__all__ = ["Call", "Given", "Program", "on_target", "program", "replace"]
