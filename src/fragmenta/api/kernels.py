@@ -14,9 +14,11 @@ from fragmenta.launch import result
 from fragmenta.launch.limits import Limits
 
 if TYPE_CHECKING:
+    from fragmenta.arrays.checks import Array
     from fragmenta.cuda.tools.device import GPU
     from fragmenta.evidence.kernels import Verified
     from fragmenta.same.invariance import Classes
+    from fragmenta.same.trees import Tree
     from fragmenta.view.timeline import Timeline
 
 
@@ -46,6 +48,41 @@ class Result(result.Result):
         return timeline(self, cluster, start, stop)
 
 
+    def tree(self, array: Array, element: int | Sequence[int]) -> Tree:
+        """The expression of one element of an array that the launch wrote to.
+
+        It is rebuilt by a second launch with the arrays as they are now; afterwards,
+        they are as before it.
+
+        >>> import numpy as np
+        >>> from fragmenta import ptx
+        >>> kernel = ptx.parse('''
+        ... .version 8.0 .target sm_80 .address_size 64
+        ... .entry pair(.param .u64 x) {
+        ...     .reg .b64 %rd<2>; .reg .f32 %f<4>;
+        ...     ld.param.u64 %rd1, [x];
+        ...     ld.global.v2.f32 {%f1, %f2}, [%rd1];
+        ...     add.f32 %f3, %f1, %f2;
+        ...     st.global.f32 [%rd1], %f3;
+        ...     ret;
+        ... }''').kernels["pair"]
+        >>> x = np.ones(2, np.float32)
+        >>> print(kernel.launch(1, 1, [x]).tree(x, 0))
+        x[0] =
+          add.rn.f32   (line 6)
+            x[0]
+            x[1]
+        """
+        from fragmenta.same.capturing import called
+        from fragmenta.same.trees import tree_of
+
+        launched = getattr(self, "_launched", None)
+        if launched is None:
+            raise BadCall("only the result of kernel.launch has trees")
+        index = (element,) if isinstance(element, int) else tuple(element)
+        return tree_of((called(*launched),), array, index)
+
+
 class Kernel(records.Kernel):
     """A kernel of a PTX file, which can be launched on the CPU."""
 
@@ -55,6 +92,7 @@ class Kernel(records.Kernel):
     def launch(self, *operands: Any, **options: Any) -> Result:  # noqa: D102
         found = super().launch(*operands, **options)
         assert isinstance(found, Result)  # see results
+        object.__setattr__(found, "_launched", (self, operands, options))
         return found
 
     def invariant(

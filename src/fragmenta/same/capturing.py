@@ -15,6 +15,16 @@ from fragmenta.same.calls import OPTIONS, Call
 from fragmenta.same.naming import root_of
 
 
+def called(kernel: Kernel, operands: tuple[Any, ...], options: dict[str, Any]) -> Call:
+    """What ``kernel.launch`` was given, as a call."""
+    names = ("grid", "block", "arguments")
+    given = {**dict(zip(names, operands, strict=False)), **options}
+    grid, block = given.pop("grid"), given.pop("block")
+    arguments = given.pop("arguments", ())
+    chosen = {k: v for k, v in given.items() if k in OPTIONS and v is not None}
+    return Call(kernel, grid, block, arguments, **chosen)
+
+
 @contextmanager
 def captured() -> Iterator[list[Call]]:
     """In this block, all launches are noted; afterwards, arrays are as before them.
@@ -35,12 +45,7 @@ def captured() -> Iterator[list[Call]]:
     def note(kernel: Kernel, operands: tuple[Any, ...], options: dict[str, Any]) -> None:
         if "algebra" in options:
             return
-        names = ("grid", "block", "arguments")
-        given = {**dict(zip(names, operands, strict=False)), **options}
-        grid, block = given.pop("grid"), given.pop("block")
-        arguments = given.pop("arguments", ())
-        chosen = {k: v for k, v in given.items() if k in OPTIONS and v is not None}
-        call = Call(kernel, grid, block, arguments, **chosen)
+        call = called(kernel, operands, options)
         for each in call.arrays():
             root = root_of(each.array)
             before.setdefault(id(root), (root, root.copy()))

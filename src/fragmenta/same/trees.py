@@ -31,7 +31,7 @@ from fragmenta.planes.products import Product, product_model
 from fragmenta.ptx.module import Instruction
 from fragmenta.same.calls import Call, Program
 from fragmenta.same.following import planes_for, put_back
-from fragmenta.same.naming import Root
+from fragmenta.same.naming import Root, name_roots, roots
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.matrices import operation
 
@@ -128,6 +128,18 @@ def parts(node: Node) -> list[Node]:
     """The nodes that a node is made of."""
     products = [each for step in node.steps for pair in step for each in pair]
     return [*node.operands, *products]
+
+
+def tree_of(of: Program, array: Array, element: Sequence[int]) -> Tree:
+    """The expression of an element of an array among the arguments of a program."""
+    given = roots(of)
+    name_roots(given)
+    place = int(array.__array_interface__["data"][0]), array.nbytes
+    for call in of:
+        for name, each in call.arrays():
+            if (int(each.__array_interface__["data"][0]), each.nbytes) == place:
+                return tree(of, given, array, name, element)
+    raise BadCall("the array is none of the arguments of the launch")
 
 
 def tree(
