@@ -140,7 +140,7 @@ def same(
     a: Call | Sequence[Call],
     b: Call | Sequence[Call],
     *,
-    labels: Labels | None = None,
+    labels: Labels | tuple[Labels | None, Labels | None] | None = None,
     by_value: Collection[str] = (),
     types: Mapping[str, str] | None = None,
     outputs: Sequence[tuple[str, str]] | None = None,
@@ -151,7 +151,9 @@ def same(
 
     Each of them is a :class:`Call`, or several that are made one after the other.
     Inputs have the same names where the launches share memory, or where arrays of the
-    same parameter hold the same numbers; ``labels`` names them otherwise.  Parameters in
+    same parameter hold the same numbers; ``labels`` names them otherwise, for both or
+    for each: ``({}, {"x": ("x", 64)})`` says that ``x`` of the second launch begins with
+    element 64 of that of the first.  Parameters in
     ``by_value`` are taken as they are, and so are whole numbers, unless ``types`` says
     which floats they are: ``types={"x": "bf16"}``.  ``outputs`` are the names of the arrays to
     compare, in pairs.  If the expressions differ, ``tries`` inputs are tried.  All
@@ -188,7 +190,7 @@ class Question:
 
     first: Program
     second: Program
-    labels: Labels | None = None
+    labels: Labels | tuple[Labels | None, Labels | None] | None = None
     by_value: Collection[str] = ()
     types: Mapping[str, str] | None = None
     outputs: Sequence[tuple[str, str]] | None = None
@@ -197,8 +199,9 @@ class Question:
         """The verdict."""
         how = self.by_value, self.types
         memory = roots(self.first, *how), roots(self.second, *how)
-        name_roots(memory[0], self.labels)
-        name_alike(memory[0], memory[1], self.labels)
+        both = self.labels if isinstance(self.labels, tuple) else (self.labels,) * 2
+        name_roots(memory[0], both[0])
+        name_alike(memory[0], memory[1], both[1])
         planes = max(map(planes_for, (self.first, self.second), memory))
         one = follow(self.first, memory[0], planes)
         two = follow(self.second, memory[1], planes)
