@@ -90,9 +90,12 @@ def test_no_hash_is_zero():
 
 
 def test_the_negative_of_the_negative_is_the_number():
-    x = h.operation("add.rn.f32", [h.leaf("x", np.arange(9, dtype=np.uint64))] * 2, 2, clean=True)
+    x = h.operation(
+        "add.rn.f32", [h.leaf("x", np.arange(9, dtype=np.uint64))] * 2, 2, clean=True
+    )
     y = h.negated(h.negated(x))
-    assert (y.u == x.u).all() and (y.v == x.v).all()
+    assert (y.u == x.u).all()
+    assert (y.v == x.v).all()
     assert (h.negated(x).u != x.u).all()
 
 

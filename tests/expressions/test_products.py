@@ -53,7 +53,9 @@ def test_hashes_are_equal_exactly_where_models_are(one, two):
 
 
 def test_products_of_one_step_commute_and_others_do_not():
-    order = np.concatenate([np.random.default_rng(0).permutation(16), np.arange(16, 32)])
+    order = np.concatenate(
+        [np.random.default_rng(0).permutation(16), np.arange(16, 32)]
+    )
     for target, same in (("sm_90", True), ("sm_80", False)):
         plain = multiplied(f16(16), target, A, B, ONE)
         other = multiplied(f16(16), target, A[:, :, order], B[:, order], ONE)
@@ -80,7 +82,11 @@ def test_zeros_inside_a_step_change_nothing():
 def test_a_and_b_may_change_places():
     plain = multiplied(f16(16), "sm_90", A, B, ONE)
     swapped = multiplied(
-        f16(16), "sm_90", np.tile(B.swapaxes(1, 2), (1, 2, 1)), A.swapaxes(1, 2)[:, :, :8], ONE
+        f16(16),
+        "sm_90",
+        np.tile(B.swapaxes(1, 2), (1, 2, 1)),
+        A.swapaxes(1, 2)[:, :, :8],
+        ONE,
     )
     assert (plain[:, :8] == swapped[:, :8].swapaxes(1, 2)).all()
 

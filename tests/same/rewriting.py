@@ -24,14 +24,22 @@ class Leaf(NamedTuple):
     number: int
 
 
-COMMUTE = {"add.rn.f32": 2, "mul.rn.f32": 2, "fma.rn.f32": 2, "add.rz.f32": 2, "max.f32": 2}
+COMMUTE = {
+    "add.rn.f32": 2,
+    "mul.rn.f32": 2,
+    "fma.rn.f32": 2,
+    "add.rz.f32": 2,
+    "max.f32": 2,
+}
 
 
 def grown(random, depth):
     """A random expression."""
     if depth == 0 or random.random() < 0.15:
         return Leaf(random.randrange(LEAVES))
-    name = random.choice(["add.rn.f32", "mul.rn.f32", "fma.rn.f32", "sub.rn.f32", "max.f32"])
+    name = random.choice(
+        ["add.rn.f32", "mul.rn.f32", "fma.rn.f32", "sub.rn.f32", "max.f32"]
+    )
     count = 3 if name.startswith("fma") else 2
     return Op(name, tuple(grown(random, depth - 1) for _ in range(count)))
 
@@ -59,7 +67,9 @@ def rewritten(random, of, how):
     if how == "associate" and of.name == "add.rn.f32":
         left, right = operands
         if isinstance(left, Op) and left.name == "add.rn.f32":
-            return Op(of.name, (left.operands[0], Op(of.name, (left.operands[1], right))))
+            return Op(
+                of.name, (left.operands[0], Op(of.name, (left.operands[1], right)))
+            )
     if how == "split" and of.name == "fma.rn.f32":
         return Op("add.rn.f32", (Op("mul.rn.f32", operands[:2]), operands[2]))
     if how == "round" and of.name == "add.rn.f32" and random.random() < 0.5:
@@ -88,7 +98,9 @@ def kernel(expressions, layout="plain"):
         if layout == "shuffled":  # to a neighbour and back
             for _ in range(2):
                 registers[0] += 1
-                lines.append(f"shfl.sync.bfly.b32 %f{registers[0]}, {found}, 1, 31, -1;")
+                lines.append(
+                    f"shfl.sync.bfly.b32 %f{registers[0]}, {found}, 1, 31, -1;"
+                )
                 found = f"%f{registers[0]}"
         elif layout == "shared":
             lines.append(f"st.shared.f32 [%r2], {found};")
@@ -96,9 +108,7 @@ def kernel(expressions, layout="plain"):
             found = f"%f{registers[0]}"
             lines.append(f"ld.shared.f32 {found}, [%r2];")
         lines.append(f"st.global.f32 [%rd6+{4 * number}], {found};")
-    loads = "".join(
-        f"ld.global.f32 %x{n}, [%rd5+{4 * n}];\n" for n in range(LEAVES)
-    )
+    loads = "".join(f"ld.global.f32 %x{n}, [%rd5+{4 * n}];\n" for n in range(LEAVES))
     body = "\n".join(lines)
     return f"""
 .version 8.0

@@ -44,7 +44,9 @@ def test_equal_expressions_have_equal_bits_for_other_inputs(followed):
     wanted = np.array([rewriting.normal(a) == rewriting.normal(b) for a, b in given])
     random, apart = np.random.default_rng(2), np.zeros(COUNT, bool)
     for scale in (1, 12, 20):
-        x[...] = random.standard_normal(x.shape) * np.exp2(random.integers(-scale, scale, x.shape))
+        x[...] = random.standard_normal(x.shape) * np.exp2(
+            random.integers(-scale, scale, x.shape)
+        )
         one, two = (run_plain(found[n][1], found[n][2], [y])[0] for n in (0, 1))
         apart |= (one.view(np.uint32) != two.view(np.uint32)).any(axis=0)
     assert not apart[wanted].any()

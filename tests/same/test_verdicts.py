@@ -23,7 +23,7 @@ def test_equal_expressions_are_the_same(one, two):
     found = asked(one, two)
     assert found.verdict == "same"
     assert found
-    assert not found.conditions and not found.open and not found.apart
+    assert (found.conditions, found.open, found.apart) == ((), (), 0)
     assert not Y.any()  # arrays are as they were
 
 
@@ -137,7 +137,7 @@ def test_the_assertion_says_where_expressions_part(assert_same_bits_for_all_inpu
 def test_wrong_calls_are_refused():
     with pytest.raises(BadCall, match="no option watch"):
         ptx.Call(call("chain").kernel, 1, 32, [X, Y], watch=True)
-    with pytest.raises(BadCall, match="a launch is a ptx.Call"):
+    with pytest.raises(BadCall, match="a launch is a"):
         ptx.same([], [])
     with pytest.raises(BadCall, match="tries"):
         asked("chain", "chain", tries=-1)

@@ -47,7 +47,6 @@ class Result(result.Result):
 
         return timeline(self, cluster, start, stop)
 
-
     def tree(self, array: Array, element: int | Sequence[int]) -> Tree:
         """The expression of one element of an array that the launch wrote to.
 

@@ -105,7 +105,7 @@ def invariant_command(
     tries: _Tries = TRIES,
     as_json: AsJson = False,
 ) -> None:
-    """The function make(n) of a Python file gives a ptx.Call, or several, for each size.
+    """The function make(n) of a Python file gives a ptx.Call, or several, for a size.
     Rows that two sizes have in common are compared.
 
     The exit status is 1 unless it is proved that all sizes leave the same bits.
@@ -149,4 +149,3 @@ def _show(made: Sameness | Classes, as_json: bool) -> None:
         emit(printable(str(made)))
     if not made:
         raise typer.Exit(NOTHING)
-

@@ -270,7 +270,9 @@ class OnCPU:
                 each.launch_here(self.target, code, grid, block, arguments, **options)
                 return
         kernel = anew(chosen(code, name))
-        how = {name: options.pop(name) for name in ("numerics", "nan") if name in options}
+        how = {
+            name: options.pop(name) for name in ("numerics", "nan") if name in options
+        }
         self.last = kernel.launch(
             grid,
             _block(block, options),

@@ -2,7 +2,7 @@
 
 An input has a name for each element: the label of its array, and the number of the
 element in it (:class:`Name`).  Memory without a name, such as that of whole numbers, is
-taken as it is.  The planes of memory are kept between launches (:class:`Remembered`), so
+taken as it is.  The planes of memory are kept between launches (:class:`Remembered`):
 the results of one launch are the inputs of the next.
 """
 
@@ -103,9 +103,7 @@ def result_hashes(bits: int, raw: Words, words: Words) -> Hash:
         alike = (low.u == high.u ^ flip) & (low.v == high.v ^ flip)
         alike &= (columns[0] | columns[1]) != 0
         mixed = hashing.operation("pair of words", [high, low])
-        return Hash(
-            np.where(alike, high.u, mixed.u), np.where(alike, high.v, mixed.v)
-        )
+        return Hash(np.where(alike, high.u, mixed.u), np.where(alike, high.v, mixed.v))
     if bits == 32:
         return _of_halves(raw, columns[0], columns[1])
     u = np.where(columns[0] == 0, hashing.constant(raw), columns[0])
@@ -185,7 +183,7 @@ class Expressions(Algebra):
         self, watch: PlaneWatch
     ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
         """The same bytes in what is remembered and in the planes of the launch."""
-        given = watch.launch.arguments
+        given: object = getattr(watch.launch, "arguments", None)
         if not isinstance(given, Arguments):
             raise BadCall("expressions are followed in the process of the launch")
         for segment, (start, stop) in zip(given.segments, given.spans, strict=True):

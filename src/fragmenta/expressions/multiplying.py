@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,7 +68,7 @@ class UnitProducts:
         ranks = [each.rank for each in work.blocks]
         pair = len(ranks) == 2
 
-        def one(parts: list[NDArray[np.generic]]) -> NDArray[np.generic]:
+        def one(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
             return np.stack(parts) if pair else parts[0]
 
         cells = [memory(warp, work.event, each).operand() for each in work.blocks]

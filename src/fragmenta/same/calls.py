@@ -117,20 +117,17 @@ def _arrays(given: object) -> Iterator[Array]:
 
 
 Program: TypeAlias = tuple[Call, ...]
-"""Calls that are made one after the other: the results of one are inputs of the next."""
+"""Calls that are made one after the other: results of one are inputs of the next."""
 
 
 def program(given: Call | Sequence[Call]) -> Program:
     """One call or several as a program."""
     calls = (given,) if isinstance(given, Call) else tuple(given)
     if not calls or not all(isinstance(each, Call) for each in calls):
-        raise BadCall(
-            f"a launch is a ptx.Call, or several in a list; given {given!r}"
-        )
+        raise BadCall(f"a launch is a ptx.Call, or several in a list; given {given!r}")
     return calls
 
 
 def on_target(given: Program, target: str) -> Program:
     """The same program on another target."""
     return tuple(each.on(target) for each in given)
-

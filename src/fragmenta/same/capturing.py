@@ -42,7 +42,9 @@ def captured() -> Iterator[list[Call]]:
     found: list[Call] = []
     before: dict[int, tuple[Array, Array]] = {}
 
-    def note(kernel: Kernel, operands: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def note(
+        kernel: Kernel, operands: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
         if "algebra" in options:
             return
         call = called(kernel, operands, options)

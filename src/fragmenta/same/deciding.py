@@ -3,7 +3,7 @@
 ``same``       for every input that takes the same path: the expressions are equal
 ``same here``  for these inputs and all that were tried; the expressions differ
 ``different``  for an input that is given
-``unknown``    an expression was not followed to its end, or the order of additions is open
+``unknown``    an expression was not followed to its end, or an order is open
 
 Never ``same`` without a proof, never ``different`` without an input that shows it.
 """
@@ -152,11 +152,11 @@ def same(
     Each of them is a :class:`Call`, or several that are made one after the other.
     Inputs have the same names where the launches share memory, or where arrays of the
     same parameter hold the same numbers; ``labels`` names them otherwise, for both or
-    for each: ``({}, {"x": ("x", 64)})`` says that ``x`` of the second launch begins with
-    element 64 of that of the first.  Parameters in
-    ``by_value`` are taken as they are, and so are whole numbers, unless ``types`` says
-    which floats they are: ``types={"x": "bf16"}``.  ``outputs`` are the names of the arrays to
-    compare, in pairs.  If the expressions differ, ``tries`` inputs are tried.  All
+    for each: ``({}, {"x": ("x", 64)})`` says that ``x`` of the second launch begins
+    with element 64 of that of the first.  Parameters in ``by_value`` are taken as they
+    are, and so are whole numbers, unless ``types`` says which floats they are:
+    ``types={"x": "bf16"}``.  ``outputs`` are the names of the arrays to compare, in
+    pairs.  If the expressions differ, ``tries`` inputs are tried.  All
     arrays are as they were afterwards.
 
     >>> import numpy as np
@@ -224,7 +224,9 @@ def decide(
         bits_apart |= wrong_bits
     conditions = _remarks((one, two), _CONDITIONS)
     against = _remarks((one, two), _OPEN)
-    values = tuple(dict.fromkeys(r.label for f in (one, two) for r in f.roots if not r.bits))
+    values = tuple(
+        dict.fromkeys(r.label for f in (one, two) for r in f.roots if not r.bits)
+    )
     made = Sameness(
         UNKNOWN, elements, apart, conditions, against, values, followed=(one, two)
     )
@@ -234,10 +236,8 @@ def decide(
         raise Error("equal expressions with different bits: please report this")
     found, tried = _search(one, two, pairs, tries, seed)
     reason = parting(one, two, pairs, found)
-    if found is not None:
-        verdict = DIFFERENT
-    else:
-        verdict = UNKNOWN if against else HERE
+    proof = UNKNOWN if against else HERE
+    verdict = proof if found is None else DIFFERENT
     return _with(made, verdict=verdict, witness=found, tries=tried, reason=reason)
 
 
@@ -261,7 +261,7 @@ def parting(
 
 
 def _with(of: Sameness, **changed: object) -> Sameness:
-    return Sameness(**{**vars(of), **changed})  # type: ignore[arg-type]
+    return Sameness(**{**vars(of), **changed})
 
 
 def paired(
@@ -346,9 +346,7 @@ def _search(
 ) -> tuple[Witness | None, int]:
     """An input for which bits differ: these inputs first."""
     both: list[Root] = [*one.roots, *two.roots]
-    arrays = [
-        ((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs
-    ]
+    arrays = [((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs]
     programs, memory = (one.program, two.program), (one.roots, two.roots)
     made = separates(given_inputs(both), programs, memory, arrays)
     if made is not None:

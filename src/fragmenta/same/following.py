@@ -62,7 +62,7 @@ class Followed:
 
     def noted(self, *kinds: str) -> list[Place]:
         """The notes of some kinds, each instruction once."""
-        found = {}
+        found: dict[tuple[str, int], Place] = {}
         for each in self.places:
             if each.kind in kinds:
                 found.setdefault((each.kind, id(each.instruction)), each)

@@ -1,4 +1,4 @@
-"""Classes of programs that leave the same bits: batch sizes, configurations, targets."""
+"""Classes of programs that leave the same bits: sizes, configurations, targets."""
 
 from __future__ import annotations
 

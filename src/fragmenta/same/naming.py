@@ -31,7 +31,7 @@ class Root:
     name: str
     """The parameter that showed it first."""
     bits: int
-    """The bits of an element that has a name; 0 if its numbers are taken as they are."""
+    """The bits of an element that has a name; 0 if numbers are taken as they are."""
     label: str = ""
     first: int = 0
     """The number of its first element under this label."""

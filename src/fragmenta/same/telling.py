@@ -181,8 +181,10 @@ def _order(steps: Sequence[Sequence[tuple[Node, Node]]]) -> str:
         return ""
     if firsts == sorted(firsts):
         return ", ascending"
-    return ", descending" if firsts == sorted(firsts, reverse=True) else ", in this order: " + _series(
-        [brief(step[0][0]) for step in steps]
+    return (
+        ", descending"
+        if firsts == sorted(firsts, reverse=True)
+        else ", in this order: " + _series([brief(step[0][0]) for step in steps])
     )
 
 

@@ -70,7 +70,7 @@ class Node:
 
 @dataclass(eq=False)
 class Tree:
-    """The expression of one element; ``str()`` is a text, folded where it is regular."""
+    """The expression of one element; ``str()`` is a text, folded where regular."""
 
     output: str
     element: tuple[int, ...]
@@ -210,7 +210,9 @@ class Log:
             start = 0
             while start < log.size:
                 number, size = int(log[start + 1]), int(log[start + 2])
-                self._add(call, sites[number], algebra.units.ops.get(number), log, start)
+                self._add(
+                    call, sites[number], algebra.units.ops.get(number), log, start
+                )
                 start += size
 
     def _add(
@@ -239,11 +241,11 @@ class Log:
             assert name is not None
             keys = input_words(name, each.size * 8 // each.bits)[:, 0]
             self._keys.append(keys)
-            self._owners.append(np.arange(keys.size, dtype=np.int64) - (number + 1 << 40))
+            self._owners.append(
+                np.arange(keys.size, dtype=np.int64) - (number + 1 << 40)
+            )
         keys = np.concatenate(self._keys) if self._keys else np.zeros(0, np.uint64)
-        owners = (
-            np.concatenate(self._owners) if self._owners else np.zeros(0, np.int64)
-        )
+        owners = np.concatenate(self._owners) if self._owners else np.zeros(0, np.int64)
         order = np.argsort(keys, kind="stable")
         self._sorted, self._found = keys[order], owners[order]
 
@@ -335,7 +337,9 @@ class Log:
         node.name = str(entry.op)
         node.operands = (self._node(*read.element("c", place, model.c)),)
         steps = []
-        for step in model.steps if model.form != "chain" else [tuple(range(model.stored))]:
+        for step in (
+            model.steps if model.form != "chain" else [tuple(range(model.stored))]
+        ):
             made = []
             for p in step:
                 k = read.column(row, p)
@@ -350,7 +354,9 @@ def _operation_keys(log: Words, start: int) -> Words:
     elements, operands = int(log[start + 3]), int(log[start + 4])
     stride = (2 + 3 * operands) * LANES
     first = start + HEAD
-    found = [log[first + e * stride : first + e * stride + LANES] for e in range(elements)]
+    found = [
+        log[first + e * stride : first + e * stride + LANES] for e in range(elements)
+    ]
     return np.concatenate(found)
 
 
@@ -443,4 +449,3 @@ def _value(raw: int, kind: str) -> object:
 
 def _shown(value: object) -> str:
     return str(value[()]) if isinstance(value, np.ndarray) else str(value)
-

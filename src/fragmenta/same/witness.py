@@ -42,7 +42,11 @@ class Witness:
         index = ", ".join(map(str, self.element))
         one, two = (each[()] for each in (self.first, self.second))
         bits = [f"{int(each.view(f'u{each.itemsize}')[()]):#x}" for each in _pair(self)]
-        names = self.output[0] if self.output[0] == self.output[1] else "/".join(self.output)
+        names = (
+            self.output[0]
+            if self.output[0] == self.output[1]
+            else "/".join(self.output)
+        )
         return (
             f"{names}[{index}]: {one} ({bits[0]}) and {two} ({bits[1]}); "
             f"{self.count} of {self.total} elements differ"
@@ -71,7 +75,8 @@ def _few(random: Random, count: int) -> Numbers:
 def _cancelling(random: Random, count: int) -> Numbers:
     """Large numbers in pairs of opposite sign, with small ones between them."""
     sign = np.where(np.arange(count) % 2, -1.0, 1.0)
-    return sign * (32.0 + random.integers(0, 4, count)) + random.standard_normal(count)
+    large: Numbers = sign * (32.0 + random.integers(0, 4, count))
+    return large + random.standard_normal(count)
 
 
 def _positive(random: Random, count: int) -> Numbers:
@@ -156,7 +161,7 @@ def separates(
                 each.array[...] = old
     if found[0] is None or found[1] is None:
         return None
-    for names, one, two in zip(pairs, *found, strict=True):
+    for names, one, two in zip(pairs, found[0], found[1], strict=True):
         made = difference(one, two)
         if made is not None:
             index, count = made

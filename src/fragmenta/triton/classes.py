@@ -34,8 +34,8 @@ def classes(
 
     ``configs`` are ``triton.Config`` objects, or dictionaries of meta-parameters with
     ``num_warps`` and ``num_stages`` among them.  ``args`` are the other arguments, in
-    their order or by name, and ``grid`` is what stands in ``kernel[grid]``: a tuple or a
-    function of the meta-parameters.  Other options are those of ``ptx.classes``.
+    their order or by name, and ``grid`` is what stands in ``kernel[grid]``: a tuple, or
+    a function of the meta-parameters.  Other options are those of ``ptx.classes``.
     """
     plain = getattr(kernel, "fn", kernel) if hasattr(kernel, "configs") else kernel
     programs = {}
@@ -54,7 +54,7 @@ def classes(
 
 
 def _typed(call: Call, args: Sequence[Any] | Mapping[str, Any]) -> Call:
-    """The call with the types of the user's arrays, which Triton's driver leaves out."""
+    """The call with the types of the user's arrays, which the driver leaves out."""
     listed = args.values() if isinstance(args, Mapping) else args
     known = {_place(each): each for each in listed if isinstance(each, np.ndarray)}
 

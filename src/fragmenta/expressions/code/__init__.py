@@ -1,1 +1,1 @@
-"""The code that carries hashes along: the algebra, and what is done beside instructions."""
+"""The code that carries hashes along: the algebra, and steps beside instructions."""

@@ -1,4 +1,4 @@
-"""Elements of registers in compiled code: their values and hashes, some lanes at a time.
+"""Elements of registers in compiled code: values and hashes, some lanes at a time.
 
 Plane p of a register is p times its bytes after plane 0.  A second value is collected
 from the planes of an element: see :mod:`fragmenta.planes.elements`.

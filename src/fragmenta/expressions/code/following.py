@@ -108,7 +108,9 @@ class ExpressionStep(Step):
             self.clear()
             return
         kinds = [each for each in self.instruction.qualifiers if each in TYPES]
-        places = [self.writer.source(e, kinds[-1] if kinds else "b32") for e in operands]
+        places = [
+            self.writer.source(e, kinds[-1] if kinds else "b32") for e in operands
+        ]
         to = self.second(goal)
         if to.bits > 64 or any(e.bits not in (8, 16, 32, 64) for e in places):
             self._noted("lost", self.reads)

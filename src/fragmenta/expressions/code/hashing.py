@@ -1,7 +1,7 @@
 """The algebra of hashes.
 
 A *hash* is a pair (U, V) of 64 bits each.  All functions take NumPy arrays of
-``uint64`` or traced values (:mod:`fragmenta.jit.trace`), and give the same bits for both:
+``uint64`` or traced values (:mod:`fragmenta.jit.trace`), with the same bits for both:
 Python names inputs and draws trees, compiled code hashes what a kernel computes.
 
 - The hash of an operation is made of its name and of the hashes of its operands.  Equal
@@ -9,17 +9,17 @@ Python names inputs and draws trees, compiled code hashes what a kernel computes
   probability of about 2**-100.
 - Operands that commute are mixed in the same way and added.
 - A 16-bit number has only 64 bits of hash.  The halves of a 32-bit number are such
-  numbers: U is that of the upper half, V that of the lower half.  So a bf16 that becomes
-  the upper half of an f32 keeps its hash.
+  numbers: U is that of the upper half, V that of the lower half.  So a bf16 that
+  becomes the upper half of an f32 keeps its hash.
 - Zero is no hash: it means a number as it is, a constant.  :func:`constant` makes the
   hash of a constant where it meets something else.
 - Products that one step adds exactly are added here, too: in the ring of integers
   modulo 2**64, twice.  The sum of products of random numbers there is the same for two
   different sums with a probability of about 2**-57, for both rings 2**-114.
 
-The lowest bits of U and V say what is known of a number of 32 bits: ``CLEAN`` that it has
-only the one NaN which the hardware makes, ``STEP`` that it is the result of a Tensor Core
-step, which is never -0.  In 64 bits of hash, the lowest bit is ``STEP``.
+The lowest bits of U and V say what is known of a number of 32 bits: ``CLEAN`` that it
+has only the one NaN which the hardware makes, ``STEP`` that it is the result of a Tensor
+Core step, which is never -0.  In 64 bits of hash, the lowest bit is ``STEP``.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def stir(x: Numbers, of: int) -> Numbers:
 def _entering(x: Hash, place: int) -> Hash:
     """A hash as operand number ``place`` of an operation."""
     k = _KEYS[4 * place : 4 * place + 2]
-    return Hash(stir(x.u, k[0]) + _rotated(x.v, 17), stir(x.v, k[1]) - _rotated(x.u, 41))
+    return Hash(
+        stir(x.u, k[0]) + _rotated(x.v, 17), stir(x.v, k[1]) - _rotated(x.u, 41)
+    )
 
 
 def _added(x: Hash, y: Hash) -> Hash:

@@ -19,7 +19,16 @@ from fragmenta.expressions.code.notes import (
     PRODUCT,
 )
 from fragmenta.jit.llvm import Raw
-from fragmenta.jit.trace import I64, LANES, Code, Memory, Value, Variable, convert, select
+from fragmenta.jit.trace import (
+    I64,
+    LANES,
+    Code,
+    Memory,
+    Value,
+    Variable,
+    convert,
+    select,
+)
 from fragmenta.simt.layout import LANES as WARP
 from fragmenta.simt.library import field
 
@@ -71,9 +80,12 @@ def put_lanes(
 
 
 def log_product(
-    code: Code, data: Value, site: Value, parts: Sequence[tuple[Memory, int, Value | None]]
+    code: Code,
+    data: Value,
+    site: Value,
+    parts: Sequence[tuple[Memory, int, Value | None]],
 ) -> None:
-    """Write the matrices of a product: memory, its numbers, and whether it is filled."""
+    """Write the matrices of a product: memory, its numbers, whether it is filled."""
     pointer = code.builder.inttoptr(data.raw, I64.as_pointer())
     total = HEAD + sum(size for _, size, _ in parts)
     entry = Entry(code, Memory(code.builder, pointer, I64), total)

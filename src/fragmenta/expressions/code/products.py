@@ -43,6 +43,7 @@ from fragmenta.registers.dtype import dtype
 LOGGED = "expressions-logged"
 """The name of the algebra that writes a log."""
 
+
 def step_name(model: Model, first: bool = False) -> str:
     """The name of a step; c may enter the first step as another type.
 
@@ -64,7 +65,7 @@ def keeps_accumulator(model: Model) -> bool:
 
 @dataclass(frozen=True)
 class ProductHashes:
-    """The algebra of products: see :class:`fragmenta.planes.code.products.ProductAlgebra`."""
+    """The algebra of products: a ``ProductAlgebra`` of :mod:`fragmenta.planes`."""
 
     planes: int = 4
     name: str = "expressions"
@@ -247,7 +248,9 @@ class _Work:
             start = zero_of(self.how.bits("c"), zero)
         if model.form in ("integer", "bits"):
             total = self._sum(at, range(model.stored))
-            return hashing.step(f"{model.form} {model.bitop} {model.satfinite}", c, total)
+            return hashing.step(
+                f"{model.form} {model.bitop} {model.satfinite}", c, total
+            )
         state = Hash(*(each for each in start))
         for number, positions in enumerate(model.steps):
             if model.form == "grouped":
@@ -369,7 +372,9 @@ class _Work:
                 made = hashing.operation(fma, [*self._operands(at, p), before], 2)
                 state[0].value, state[1].value = made
             found = Hash(state[0].value, state[1].value)
-            return found if model.start == "c" else hashing.operation(add, [c, found], 2)
+            return (
+                found if model.start == "c" else hashing.operation(add, [c, found], 2)
+            )
         if model.c == "f16":
             c = hashing.operation(conversion("f32", "f16"), [c])
         parts = []

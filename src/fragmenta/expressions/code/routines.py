@@ -69,7 +69,8 @@ def computed(
         f"{e.register}:{e.bits}{'f' * e.followed}{'n' * e.negated}"
         for e in (goal, *sources)
     )
-    name = f"expression.{of.name}.{of.form}.{of.commutes}{int(of.clean)}{'L' * logged}|{shape}"
+    how = f"{of.form}.{of.commutes}{int(of.clean)}{'L' * logged}"
+    name = f"expression.{of.name}.{how}|{shape}"
     return routine(name, trace, [*kinds, I32], None)
 
 
