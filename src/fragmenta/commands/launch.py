@@ -18,6 +18,7 @@ from fragmenta.cards import DEFAULT
 from fragmenta.cards import card as check_card
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.counters import counter_fields, counter_lines
+from fragmenta.commands.numerics import numerics_fields
 from fragmenta.commands.files import (
     Force,
     SarifFile,
@@ -52,7 +53,6 @@ from fragmenta.commands.launch_options import (
     sides,
     split_flags,
 )
-from fragmenta.commands.numerics import numerics_fields
 from fragmenta.commands.options import AsJson, Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import (
     complain,

@@ -18,8 +18,8 @@ Python names inputs and draws trees, compiled code hashes what a kernel computes
   different sums with a probability of about 2**-57, for both rings 2**-114.
 
 The lowest bits of U and V say what is known of a number of 32 bits: ``CLEAN`` that it
-has only the one NaN which the hardware makes, ``STEP`` that it is the result of a Tensor
-Core step, which is never -0.  In 64 bits of hash, the lowest bit is ``STEP``.
+has only the one NaN which the hardware makes, ``STEP`` that it is the result of a step
+of a Tensor Core, which is never -0.  In 64 bits of hash, the lowest bit is ``STEP``.
 """
 
 from __future__ import annotations
