@@ -71,7 +71,9 @@ def main() -> None:
     chosen = parser.parse_args()
     call = sum_call()
     plain, times = factor(call)
-    print(f"sums of squares   {1e3 * plain:8.1f} ms   {times:5.1f} times with expressions")
+    print(
+        f"sums of squares   {1e3 * plain:8.1f} ms   {times:5.1f} times with expressions"
+    )
     if chosen.targets:
         start = time.perf_counter()
         found = ptx.targets(call, ["sm_80", "sm_90a", "sm_120a"])

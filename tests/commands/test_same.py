@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.asking import ask
 from tests.same.kernels import BODIES, HEAD, STORE
 
 
@@ -33,16 +34,12 @@ def make(n):
 
 
 def run(*words):
-    from typer.testing import CliRunner
-
-    from fragmenta.commands.cli import app
-
-    found = CliRunner().invoke(app, [str(each) for each in words])
+    found = ask(*(str(each) for each in words))
     return found.exit_code, found.output
 
 
 def test_two_files(files):
-    how = ["--block", 32, "--arg", "normal:f32:32x4", "--arg", "zeros:f32:32"]
+    how = ["--block", 32, "--arg", "random:f32:32x4", "--arg", "zeros:f32:32"]
     code, text = run("same", files / "chain.ptx", files / "turned.ptx", *how)
     assert (code, text.splitlines()[0][:5]) == (0, "same:")
     code, text = run("same", files / "chain.ptx", files / "tree.ptx", *how, "--json")
@@ -61,7 +58,7 @@ def test_two_programs(files):
 
 
 def test_targets(files):
-    how = ["--block", 32, "--arg", "normal:f32:32x4", "--arg", "zeros:f32:32"]
+    how = ["--block", 32, "--arg", "random:f32:32x4", "--arg", "zeros:f32:32"]
     code, text = run("same", files / "chain.ptx", *how, "--targets", "sm_80,sm_90")
     assert code == 0
     assert "1 class" in text

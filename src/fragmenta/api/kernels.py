@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fragmenta.cuda.tools.device import GPU
     from fragmenta.evidence.kernels import Verified
     from fragmenta.same.invariance import Classes
-    from fragmenta.same.trees import Tree
+    from fragmenta.same.telling import Tree
     from fragmenta.view.timeline import Timeline
 
 

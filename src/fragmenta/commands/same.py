@@ -1,4 +1,4 @@
-"""The commands ``same`` and ``invariant``: do launches leave the same bits?"""
+"""The commands ``same`` and ``invariant``: whether launches leave the same bits."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _HOME = homes(
         "same.calls": "Call",
         "same.deciding": "Sameness same",
         "same.invariance": "Classes classes invariant targets",
-        "same.trees": "Tree",
+        "same.telling": "Tree",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
         "api.raw": "RawKernel RawModule",
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from fragmenta.same.invariance import classes as classes
     from fragmenta.same.invariance import invariant as invariant
     from fragmenta.same.invariance import targets as targets
-    from fragmenta.same.trees import Tree as Tree
+    from fragmenta.same.telling import Tree as Tree
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
 else:

@@ -1,4 +1,4 @@
-"""Same bits?  A proof, or a counterexample, for launches.
+"""Proves that launches leave the same bits, or finds a counterexample.
 
 - :mod:`.calls`       launches as values, and programs of several
 - :mod:`.naming`      which inputs have the same names

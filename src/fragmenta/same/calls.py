@@ -42,17 +42,17 @@ class Call:
     """
 
     kernel: Kernel
-    grid: Any
-    block: Any
-    arguments: tuple[Any, ...] = ()
+    grid: object
+    block: object
+    arguments: tuple[object, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __init__(
         self,
         kernel: Kernel,
-        grid: Any,
-        block: Any,
-        arguments: Iterable[Any] = (),
+        grid: object,
+        block: object,
+        arguments: Iterable[object] = (),
         **options: Any,
     ) -> None:
         if not isinstance(kernel, Kernel):

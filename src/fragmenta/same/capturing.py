@@ -15,7 +15,9 @@ from fragmenta.same.calls import OPTIONS, Call
 from fragmenta.same.naming import root_of
 
 
-def called(kernel: Kernel, operands: tuple[Any, ...], options: dict[str, Any]) -> Call:
+def called(
+    kernel: Kernel, operands: tuple[object, ...], options: dict[str, Any]
+) -> Call:
     """What ``kernel.launch`` was given, as a call."""
     names = ("grid", "block", "arguments")
     given = {**dict(zip(names, operands, strict=False)), **options}
@@ -43,7 +45,7 @@ def captured() -> Iterator[list[Call]]:
     before: dict[int, tuple[Array, Array]] = {}
 
     def note(
-        kernel: Kernel, operands: tuple[Any, ...], options: dict[str, Any]
+        kernel: Kernel, operands: tuple[object, ...], options: dict[str, Any]
     ) -> None:
         if "algebra" in options:
             return

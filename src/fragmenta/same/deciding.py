@@ -1,4 +1,4 @@
-"""The verdict: do two programs leave the same bits?
+"""The verdict: whether two programs leave the same bits.
 
 ``same``       for every input that takes the same path: the expressions are equal
 ``same here``  for these inputs and all that were tried; the expressions differ

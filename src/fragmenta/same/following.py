@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +161,3 @@ def runs(of: Program, given: list[Root], wanted: list[Array]) -> list[Array] | N
         return run_plain(of, given, wanted)
     except Error:
         return None
-
-
-__all__: list[Any] = ["Followed", "Output", "Place", "follow", "run_plain", "runs"]

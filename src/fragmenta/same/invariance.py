@@ -150,8 +150,8 @@ def _equal(
 
 
 def invariant(
-    make: Callable[[Any], Call | Sequence[Call]],
-    over: Iterable[Any],
+    make: Callable[[object], Call | Sequence[Call]],
+    over: Iterable[object],
     **options: Any,
 ) -> Classes:
     """Whether a kernel leaves the same bits for every size, configuration or split.

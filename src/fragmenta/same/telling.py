@@ -1,11 +1,107 @@
-"""Trees as text, folded where they are regular, and where two of them part."""
+"""Trees of expressions: nodes, their text, and where two of them part.
+
+A node is an input, a constant, an operation of one lane, or one Tensor Core
+instruction: an accumulator and steps of products.  The text is folded where it is
+regular.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from fragmenta.arithmetic.models import Model
-from fragmenta.same.trees import Node, Tree
+from fragmenta.ptx.module import Instruction
+
+
+@dataclass(eq=False)
+class Node:
+    """One part of an expression."""
+
+    kind: str
+    """``input``, ``constant``, ``operation``, ``product`` or ``unknown``."""
+    name: str
+    """The operation; the element of an input; the value of a constant."""
+    hash: tuple[int, int] = (0, 0)
+    operands: tuple[Node, ...] = ()
+    """Those of an operation; of a product its accumulator."""
+    steps: tuple[tuple[tuple[Node, Node], ...], ...] = ()
+    """The products of each step."""
+    model: Model | None = None
+    instruction: Instruction | None = None
+    target: str = ""
+    array: str = ""
+    index: tuple[int, ...] = ()
+    """The array and the element of an input."""
+
+    @property
+    def where(self) -> str:
+        """The line that computes it."""
+        if self.instruction is None:
+            return ""
+        source = self.instruction.source
+        return str(source) if source is not None else f"line {self.instruction.line}"
+
+
+@dataclass(eq=False)
+class Tree:
+    """The expression of one element; ``str()`` is a text, folded where regular."""
+
+    output: str
+    element: tuple[int, ...]
+    root: Node
+    complete: bool = True
+    notes: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return told(self)
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, each once, operands before what uses them."""
+        done: set[int] = set()
+        left: list[tuple[Node, bool]] = [(self.root, False)]
+        while left:
+            node, ready = left.pop()
+            if ready:
+                yield node
+            elif id(node) not in done:
+                done.add(id(node))
+                left.append((node, True))
+                left += [(each, False) for each in parts(node)]
+
+    def to_dict(self) -> dict[str, object]:
+        """The nodes as plain Python values; operands are numbers of nodes."""
+        listed = list(self.nodes())
+        numbers = {id(each): n for n, each in enumerate(listed)}
+        return {
+            "output": self.output,
+            "element": list(self.element),
+            "complete": self.complete,
+            "root": numbers[id(self.root)],
+            "nodes": [_as_dict(each, numbers) for each in listed],
+        }
+
+
+def _as_dict(node: Node, numbers: dict[int, int]) -> dict[str, object]:
+    made: dict[str, object] = {"kind": node.kind, "name": node.name}
+    if node.operands:
+        made["operands"] = [numbers[id(each)] for each in node.operands]
+    if node.steps:
+        made["steps"] = [
+            [[numbers[id(x)], numbers[id(y)]] for x, y in step] for step in node.steps
+        ]
+    if node.kind == "input":
+        made |= {"array": node.array, "index": list(node.index)}
+    if node.where:
+        made |= {"where": node.where, "target": node.target}
+    return made
+
+
+def parts(node: Node) -> list[Node]:
+    """The nodes that a node is made of."""
+    products = [each for step in node.steps for pair in step for each in pair]
+    return [*node.operands, *products]
+
 
 _LINES = 60
 """The most lines of a tree."""

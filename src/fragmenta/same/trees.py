@@ -1,14 +1,9 @@
-"""The expression of one element, as a tree: rebuilt from the log of a second run.
-
-A node is an input, a constant, an operation of one lane, or one Tensor Core
-instruction: an accumulator and steps of products.
-"""
+"""The expression of one element, as a tree: rebuilt from the log of a second run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,102 +27,12 @@ from fragmenta.ptx.module import Instruction
 from fragmenta.same.calls import Call, Program
 from fragmenta.same.following import planes_for, put_back
 from fragmenta.same.naming import Root, name_roots, roots
+from fragmenta.same.telling import Node, Tree, parts
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.matrices import operation
 
 Words = NDArray[np.uint64]
 EIGHT = 8
-
-
-@dataclass(eq=False)
-class Node:
-    """One part of an expression."""
-
-    kind: str
-    """``input``, ``constant``, ``operation``, ``product`` or ``unknown``."""
-    name: str
-    """The operation; the element of an input; the value of a constant."""
-    hash: tuple[int, int] = (0, 0)
-    operands: tuple[Node, ...] = ()
-    """Those of an operation; of a product its accumulator."""
-    steps: tuple[tuple[tuple[Node, Node], ...], ...] = ()
-    """The products of each step."""
-    model: Model | None = None
-    instruction: Instruction | None = None
-    target: str = ""
-    array: str = ""
-    index: tuple[int, ...] = ()
-    """The array and the element of an input."""
-
-    @property
-    def where(self) -> str:
-        """The line that computes it."""
-        if self.instruction is None:
-            return ""
-        source = self.instruction.source
-        return str(source) if source is not None else f"line {self.instruction.line}"
-
-
-@dataclass(eq=False)
-class Tree:
-    """The expression of one element; ``str()`` is a text, folded where regular."""
-
-    output: str
-    element: tuple[int, ...]
-    root: Node
-    complete: bool = True
-    notes: tuple[str, ...] = field(default=())
-
-    def __str__(self) -> str:
-        from fragmenta.same.telling import told
-
-        return told(self)
-
-    def nodes(self) -> Iterator[Node]:
-        """All nodes, each once, operands before what uses them."""
-        done: set[int] = set()
-        left: list[tuple[Node, bool]] = [(self.root, False)]
-        while left:
-            node, ready = left.pop()
-            if ready:
-                yield node
-            elif id(node) not in done:
-                done.add(id(node))
-                left.append((node, True))
-                left += [(each, False) for each in parts(node)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The nodes as plain Python values; operands are numbers of nodes."""
-        listed = list(self.nodes())
-        numbers = {id(each): n for n, each in enumerate(listed)}
-        return {
-            "output": self.output,
-            "element": list(self.element),
-            "complete": self.complete,
-            "root": numbers[id(self.root)],
-            "nodes": [_as_dict(each, numbers) for each in listed],
-        }
-
-
-def _as_dict(node: Node, numbers: dict[int, int]) -> dict[str, Any]:
-    made: dict[str, Any] = {"kind": node.kind, "name": node.name}
-    if node.operands:
-        made["operands"] = [numbers[id(each)] for each in node.operands]
-    if node.steps:
-        made["steps"] = [
-            [[numbers[id(x)], numbers[id(y)]] for x, y in step] for step in node.steps
-        ]
-    if node.kind == "input":
-        made |= {"array": node.array, "index": list(node.index)}
-    if node.where:
-        made |= {"where": node.where, "target": node.target}
-    return made
-
-
-def parts(node: Node) -> list[Node]:
-    """The nodes that a node is made of."""
-    products = [each for step in node.steps for pair in step for each in pair]
-    return [*node.operands, *products]
 
 
 def tree_of(of: Program, array: Array, element: Sequence[int]) -> Tree:
@@ -268,7 +173,7 @@ class Log:
                 left += parts(node)
         return root
 
-    def _node(self, of: Hash, value: Any = None) -> Node:
+    def _node(self, of: Hash, value: object = None) -> Node:
         """A node that is not expanded yet; constants have no hash."""
         u, v = int(of.u), int(of.v)
         if not u and not v:
@@ -411,7 +316,7 @@ class _Reader:
     base: int
     shape: _Shape
 
-    def element(self, name: str, at: int, kind: str) -> tuple[Hash, Any]:
+    def element(self, name: str, at: int, kind: str) -> tuple[Hash, object]:
         """The hash of an element, and its value if it is a constant."""
         size = self.shape.sizes[name]
         first = self.base + self.shape.first[name]
