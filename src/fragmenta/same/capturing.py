@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -13,16 +12,17 @@ from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.listening import before_launches
 from fragmenta.same.calls import OPTIONS, Call
 from fragmenta.same.naming import root_of
+from fragmenta.simt.arguments import as_list
 
 
 def called(
-    kernel: Kernel, operands: tuple[object, ...], options: dict[str, Any]
+    kernel: Kernel, operands: tuple[object, ...], options: dict[str, object]
 ) -> Call:
     """What ``kernel.launch`` was given, as a call."""
     names = ("grid", "block", "arguments")
     given = {**dict(zip(names, operands, strict=False)), **options}
     grid, block = given.pop("grid"), given.pop("block")
-    arguments = given.pop("arguments", ())
+    arguments = as_list(given.pop("arguments", ()))
     chosen = {k: v for k, v in given.items() if k in OPTIONS and v is not None}
     return Call(kernel, grid, block, arguments, **chosen)
 
@@ -45,7 +45,7 @@ def captured() -> Iterator[list[Call]]:
     before: dict[int, tuple[Array, Array]] = {}
 
     def note(
-        kernel: Kernel, operands: tuple[object, ...], options: dict[str, Any]
+        kernel: Kernel, operands: tuple[object, ...], options: dict[str, object]
     ) -> None:
         if "algebra" in options:
             return

@@ -107,7 +107,7 @@ class Held(NamedTuple):
     negated: bool = False
 
     @property
-    def count(self) -> int:
+    def many(self) -> int:
         """How many elements a register has."""
         return max(1, self.register // self.bits)
 
@@ -186,19 +186,19 @@ class Register:
 
     def raw(self, number: int) -> Value:
         """The bits of an element."""
-        place = number if self.held.count > 1 else 0
+        place = number if self.held.many > 1 else 0
         bits = self.held.bits
         return self._signed(piece(self.value, self.bits, place * bits, bits))
 
     def plain(self, number: int) -> Hash:
         """The hash of an element without the sign of the operand."""
-        place = number if self.held.count > 1 else 0
+        place = number if self.held.many > 1 else 0
         return element(self.held.bits, self.raw(number), self.words(place))[0]
 
     def element(self, number: int) -> tuple[Hash, Value]:
         """The hash of an element; a register with one element repeats it."""
         held = self.held
-        place = number if held.count > 1 else 0
+        place = number if held.many > 1 else 0
         found, known = element(held.bits, self.raw(number), self.words(place))
         if held.negated:
             minus = hashing.negated(found)

@@ -48,7 +48,7 @@ class Entry:
 
     def head(self, kind: int, site: Value, *numbers: int) -> None:
         """Write the head."""
-        given = [kind, site, self.size, *numbers]
+        given: list[int | Value] = [kind, site, self.size, *numbers]
         for place, each in enumerate(given):
             value = each if isinstance(each, Value) else self.code.constant(each, I64)
             self.memory[place] = value

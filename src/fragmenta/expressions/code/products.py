@@ -143,9 +143,9 @@ class _Work:
 
     def _is_zero(self, raw: Value, kind: str) -> Value:
         of = dtype(kind)
-        if of.is_integer:
-            return raw == 0
-        return (raw & ((1 << (of.bits - 1)) - 1)) == 0
+        kept = raw if of.is_integer else raw & ((1 << (of.bits - 1)) - 1)
+        found: Value = kept == 0
+        return found
 
     def log(self) -> None:
         """Write the matrices into the log."""
@@ -204,16 +204,17 @@ class _Work:
         found = code.variable(code.constant(0, I64))
         if model.sparse:  # which k a stored element meets is data: any of them
             every = [code.variable(code.constant(0, I64)) for _ in range(4)]
-            for each, of in zip(every, (zero_a, held_b, zero_b, held_a), strict=True):
+            for goal, of in zip(every, (zero_a, held_b, zero_b, held_a), strict=True):
                 with code.loop(model.k) as p:
-                    each.value = each.value | of[p]
-            a0, b1, b0, a1 = (each.value for each in every)
+                    goal.value = goal.value | of[p]
+            a0, b1, b0, a1 = (one.value for one in every)
             found.value = (a0 & b1) | (b0 & a1)
         else:
             with code.loop(model.k) as p:
                 both = (zero_a[p] & held_b[p]) | (zero_b[p] & held_a[p])
                 found.value = found.value | both
-        return found.value != 0
+        some: Value = found.value != 0
+        return some
 
     # ── eight results ───────────────────────────────────────────────────────
 
@@ -317,7 +318,8 @@ class _Work:
         tiles, model = self.tiles, self.model
         if tiles.scale_a is None or tiles.scale_b is None or model.form == "grouped":
             return 1
-        return self._scales(at, p)[ring]
+        found: Value = self._scales(at, p)[ring]
+        return found
 
     def _scales(self, at: Eight, p: Value | int) -> Hash:
         tiles, model, code = self.tiles, self.model, self.code

@@ -38,7 +38,7 @@ def computed(
         entry = None
         if logged:
             many = 1 if of.form == "pack" else len(sources)
-            entry = operation_entry(code, pointers[-1], site[0], goal.count, many)
+            entry = operation_entry(code, pointers[-1], site[0], goal.many, many)
         with code.loop(LANES // CHUNK) as index:
             registers = _registers(code, sources, pointers, index)
             mask = _mask(code, lanes, index)
@@ -47,15 +47,15 @@ def computed(
                 held = each.any()
                 some = some if held is None else some | held
             zero = some.lift(0)
-            results = [code.variable(zero) for _ in range(goal.count * _words(goal))]
+            results = [code.variable(zero) for _ in range(goal.many * _words(goal))]
             with code.when(any_lane(some != 0)):
-                for number in range(goal.count):
+                for number in range(goal.many):
                     made = _result(of, goal, registers, number, entry, index)
                     for place, word in enumerate(made):
                         results[number * _words(goal) + place].value = word
             words = [
                 [results[n * _words(goal) + w].value for w in range(_words(goal))]
-                for n in range(goal.count)
+                for n in range(goal.many)
             ]
             put_words(code, base, goal, index, words, mask)
         if entry is not None:
@@ -108,7 +108,7 @@ def _result(
 ) -> tuple[Value, ...]:
     """The words of one element of the result."""
     if of.form == "pack":  # the first operand is the upper half
-        registers = [registers[goal.count - 1 - number]]
+        registers = [registers[goal.many - 1 - number]]
     operands, known = [], None
     logged: list[Value] = []
     for each in registers:
