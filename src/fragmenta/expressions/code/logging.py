@@ -94,7 +94,8 @@ def log_product(
         first = HEAD
         for memory, size, filled in parts:
             with code.loop(size) as at:
-                value = convert(memory[at], I64, signed=False)
+                place = at if filled is None else select(filled, at, at.lift(0))
+                value = convert(memory[place], I64, signed=False)
                 if filled is not None:
                     value = select(filled, value, value.lift(0))
                 entry.memory[at + first] = value

@@ -109,7 +109,10 @@ class _Work:
         zero = raw ^ raw
         size = how.sizes[name]
         there = [
-            select(has.in_all_lanes(), second.lanes(at + word * size), zero)
+            # Without second values there is memory for the first eight only.
+            select(
+                has.in_all_lanes(), second.lanes(select(has, at + word * size, 0)), zero
+            )
             for word in range(min(how.words(name), 4))
         ]
         return element(how.bits(name), raw, there)
