@@ -52,9 +52,11 @@ ROOMS = [
     "counters",
     "planes",
     "races",
+    "expressions",
     "orders",
     "numerics",
     "launch",
+    "same",
     "cuda",
     "evidence",
     "kernels",
@@ -316,7 +318,7 @@ def test_what_writes_code_is_part_of_the_key_of_the_cache() -> None:
     """
     parts = tuple(f"fragmenta.{each.replace('/', '.')}" for each in COMPILING)
     compiling = [m for m in modules() if m.startswith(tuple(f"{p}." for p in parts))]
-    above = ("units", "races", "launch")
+    above = ("units", "races", "expressions", "launch")
     outside = [
         f"{each.source} imports {each.target}"
         for each in imports()

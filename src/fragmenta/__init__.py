@@ -46,7 +46,7 @@ _HOME = homes(
         "isa.target": "Requirement",
         "execution.matmul": "matmul",
         "api.comparison": "compare",
-        "evidence.testing": "assert_same_bits",
+        "evidence.testing": "assert_same_bits assert_same_bits_for_all_inputs",
         "errors": "Error",
     }
 )
@@ -95,6 +95,9 @@ if TYPE_CHECKING:
     from fragmenta.api.instructions import instruction as instruction
     from fragmenta.errors import Error as Error
     from fragmenta.evidence.testing import assert_same_bits as assert_same_bits
+    from fragmenta.evidence.testing import (
+        assert_same_bits_for_all_inputs as assert_same_bits_for_all_inputs,
+    )
     from fragmenta.execution.matmul import matmul as matmul
     from fragmenta.isa.instruction import Shape as Shape
     from fragmenta.isa.target import Requirement as Requirement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,8 +14,11 @@ from fragmenta.launch import result
 from fragmenta.launch.limits import Limits
 
 if TYPE_CHECKING:
+    from fragmenta.arrays.checks import Array
     from fragmenta.cuda.tools.device import GPU
     from fragmenta.evidence.kernels import Verified
+    from fragmenta.same.invariance import Classes
+    from fragmenta.same.telling import Tree
     from fragmenta.view.timeline import Timeline
 
 
@@ -44,6 +47,40 @@ class Result(result.Result):
 
         return timeline(self, cluster, start, stop)
 
+    def tree(self, array: Array, element: int | Sequence[int]) -> Tree:
+        """The expression of one element of an array that the launch wrote to.
+
+        It is rebuilt by a second launch with the arrays as they are now; afterwards,
+        they are as before it.
+
+        >>> import numpy as np
+        >>> from fragmenta import ptx
+        >>> kernel = ptx.parse('''
+        ... .version 8.0 .target sm_80 .address_size 64
+        ... .entry pair(.param .u64 x) {
+        ...     .reg .b64 %rd<2>; .reg .f32 %f<4>;
+        ...     ld.param.u64 %rd1, [x];
+        ...     ld.global.v2.f32 {%f1, %f2}, [%rd1];
+        ...     add.f32 %f3, %f1, %f2;
+        ...     st.global.f32 [%rd1], %f3;
+        ...     ret;
+        ... }''').kernels["pair"]
+        >>> x = np.ones(2, np.float32)
+        >>> print(kernel.launch(1, 1, [x]).tree(x, 0))
+        x[0] =
+          add.rn.f32   (line 6)
+            x[0]
+            x[1]
+        """
+        from fragmenta.same.capturing import called
+        from fragmenta.same.trees import tree_of
+
+        launched = getattr(self, "_launched", None)
+        if launched is None:
+            raise BadCall("only the result of kernel.launch has trees")
+        index = (element,) if isinstance(element, int) else tuple(element)
+        return tree_of((called(*launched),), array, index)
+
 
 class Kernel(records.Kernel):
     """A kernel of a PTX file, which can be launched on the CPU."""
@@ -54,7 +91,27 @@ class Kernel(records.Kernel):
     def launch(self, *operands: Any, **options: Any) -> Result:  # noqa: D102
         found = super().launch(*operands, **options)
         assert isinstance(found, Result)  # see results
+        object.__setattr__(found, "_launched", (self, operands, options))
         return found
+
+    def invariant(
+        self, make: Callable[[Any], Any], over: Iterable[Any], **options: Any
+    ) -> Classes:
+        """Whether it leaves the same bits for every size, configuration or split.
+
+        ``make(x)`` gives the grid, the block and the arguments of a launch for each
+        ``x`` of ``over``, or a :class:`fragmenta.ptx.Call`.  See
+        :func:`fragmenta.same.invariance.classes` for the options.
+        """
+        from fragmenta.same.calls import Call
+        from fragmenta.same.invariance import invariant
+
+        def call(each: Any) -> Any:
+            made = make(each)
+            whole = isinstance(made, Call) or all(isinstance(e, Call) for e in made)
+            return made if whole else Call(self, *made)
+
+        return invariant(call, over, **options)
 
     def verify(
         self,

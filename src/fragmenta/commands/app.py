@@ -100,7 +100,7 @@ class Commands(TyperGroup):
 
 VERBATIM = ("run",)
 """Commands that pass words on to a program as they are."""
-FILES = ("launch", "run", "orders", "judge", "serve")
+FILES = ("launch", "run", "orders", "same", "invariant", "judge", "serve")
 """Commands whose words are files and their arguments, never instructions."""
 PROGRAM = "--program"
 """The option of ``record`` that two dashes before a program stand for."""

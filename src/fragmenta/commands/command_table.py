@@ -66,6 +66,12 @@ COMMANDS = {
     "orders": Listed(
         "orders", "Explore all orders of a launch: does one of them hang or race?"
     ),
+    "same": Listed(
+        "same", "Prove that two launches leave the same bits, or find an input."
+    ),
+    "invariant": Listed(
+        "same", "Prove that a kernel leaves the same bits for every batch size."
+    ),
     "judge": Listed(
         "judge", "Judge a kernel that a machine wrote against a reference."
     ),

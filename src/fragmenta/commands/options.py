@@ -95,6 +95,7 @@ OPTIONS = {
     "--num": Option("CHOICE", "how many matrices an ldmatrix loads"),
     "--operand": Option("CHOICE", "the operand that a matrix is"),
     "--orders": Option("", "explore all orders of a launch"),
+    "--over": Option("SIZES", "the sizes that are compared"),
     "--output": Option("FILE", "where the result is written"),
     "--pack": Option("FILE", "the codes to pack into words"),
     "--packed": Option("", "write the bytes that cuBLAS takes"),

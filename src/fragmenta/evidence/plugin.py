@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from fragmenta.evidence.testing import Launcher
+    from collections.abc import Callable
 
-__all__ = ["gpu", "pytest_addoption", "pytest_configure"]
+    from fragmenta.evidence.testing import Launcher
+    from fragmenta.same.deciding import Sameness
+
+__all__ = [
+    "assert_same_bits_for_all_inputs",
+    "gpu",
+    "pytest_addoption",
+    "pytest_configure",
+]
 
 CHOICES = ("auto", "gpu", "cpu")
 _LANGUAGES = "fragmenta.commands.languages"
@@ -76,3 +84,14 @@ def gpu(request: pytest.FixtureRequest) -> Launcher:
     plugins.import_plugin(_LANGUAGES)
     found = plugins.get_plugin(_LANGUAGES)
     return launcher(where, target, getattr(found, "LANGUAGES", ()))
+
+
+@pytest.fixture(scope="session")
+def assert_same_bits_for_all_inputs() -> Callable[..., Sameness]:
+    """Fails unless two launches leave the same bits for every input.
+
+    See :func:`fragmenta.evidence.testing.assert_same_bits_for_all_inputs`.
+    """
+    from fragmenta.evidence import testing
+
+    return testing.assert_same_bits_for_all_inputs

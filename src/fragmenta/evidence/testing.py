@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,10 @@ from fragmenta.evidence.kernels import Extent, Prepared, anew, assembled
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.launch.result import Result
+
+if TYPE_CHECKING:
+    from fragmenta.same.calls import Call
+    from fragmenta.same.deciding import Sameness
 
 # ── the same bits ───────────────────────────────────────────────────────────
 
@@ -60,6 +64,23 @@ def assert_same_bits(got: ArrayLike, want: ArrayLike, most: int = 5) -> None:
     if wrong.size > most:
         lines.append(f"  … and {wrong.size - most:,} more")
     raise AssertionError("\n".join(lines))
+
+
+def assert_same_bits_for_all_inputs(
+    one: Call | Sequence[Call], other: Call | Sequence[Call], **options: Any
+) -> Sameness:
+    """Fail unless two launches leave the same bits for every input.
+
+    Each is a :class:`fragmenta.ptx.Call`, or several; the options are those of
+    :func:`fragmenta.ptx.same`.  The message says where their expressions part.
+    """
+    __tracebackhide__ = True
+    from fragmenta.same.deciding import same
+
+    found = same(one, other, **options)
+    if found.verdict != "same":
+        raise AssertionError(str(found))
+    return found
 
 
 def _bits(array: Array) -> NDArray[np.uint8]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from fragmenta.errors import KernelError
 from fragmenta.launch.frames import origin
@@ -20,6 +20,9 @@ Made = TypeVar("Made", bound="Result")
 Launcher = TypeVar("Launcher", bound="Kernel")
 
 _LISTENERS: list[Listener] = []
+Before = Callable[["Kernel", tuple[Any, ...], dict[str, Any]], None]
+_BEFORE: list[Before] = []
+"""Who is told of a launch before it runs: the kernel, the operands, the options."""
 
 
 def told(
@@ -34,6 +37,8 @@ def told(
     def telling(
         kernel: Launcher, /, *operands: Given.args, **options: Given.kwargs
     ) -> Made:
+        for before in _BEFORE:
+            before(kernel, operands, options)
         if not _LISTENERS:
             return launch(kernel, *operands, **options)
         try:
@@ -62,3 +67,17 @@ def listening(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _LISTENERS.remove(listener)
+
+
+@contextmanager
+def before_launches(listener: Before) -> Iterator[None]:
+    """In this block, a listener is told of every launch before it runs.
+
+    >>> with before_launches(lambda kernel, operands, options: None):
+    ...     pass
+    """
+    _BEFORE.append(listener)
+    try:
+        yield
+    finally:
+        _BEFORE.remove(listener)

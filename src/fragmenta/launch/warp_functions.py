@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fragmenta.execution.warp import WarpFunction
     from fragmenta.jit.compiler import Traced
+    from fragmenta.planes.code.products import ProductAlgebra
 
 
 def function_table(
@@ -39,8 +40,17 @@ def function_table(
 def _second(name: str, target: str, algebra: str, planes: str) -> Traced:
     """The function that makes the second values of an instruction."""
     from fragmenta.isa.reading import instruction
-    from fragmenta.numerics.code.products import NumericProducts
     from fragmenta.planes.code.warp_products import warp_product
 
-    known = {"numerics": NumericProducts}
-    return warp_product(instruction(name), target, known[algebra](int(planes)))
+    return warp_product(instruction(name), target, _algebra(algebra, int(planes)))
+
+
+def _algebra(name: str, planes: int) -> ProductAlgebra:
+    """The algebra of products with a name."""
+    if name == "numerics":
+        from fragmenta.numerics.code.products import NumericProducts
+
+        return NumericProducts(planes)
+    from fragmenta.expressions.code.products import ProductHashes
+
+    return ProductHashes(planes, name)

@@ -8,6 +8,9 @@ pointer(array, offset)    an argument that points into an array
 empty(shape, dtype)       an array that counts as unwritten
 struct(...)               a struct by value, with pointers in it
 tensor_map(array, box)    the tensor map of an array
+Call(kernel, grid, ...)   a launch as a value
+same(call, call)          whether two launches leave the same bits, for all inputs
+invariant(make, over)     whether all sizes or configurations do; classes, targets
 RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
 RawModule(code=, path=)   several of them, or those of a file
 Pool(workers)             processes that stay warm and launch many kernels
@@ -41,6 +44,10 @@ _HOME = homes(
         "launch.limits": "Limits",
         "launch.options": "Watch",
         "launch.structs": "struct tensor_map",
+        "same.calls": "Call",
+        "same.deciding": "Sameness same",
+        "same.invariance": "Classes classes invariant targets",
+        "same.telling": "Tree",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
         "api.raw": "RawKernel RawModule",
@@ -67,6 +74,14 @@ if TYPE_CHECKING:
     from fragmenta.launch.structs import tensor_map as tensor_map
     from fragmenta.pool.job import Job as Job
     from fragmenta.pool.pool import Pool as Pool
+    from fragmenta.same.calls import Call as Call
+    from fragmenta.same.deciding import Sameness as Sameness
+    from fragmenta.same.deciding import same as same
+    from fragmenta.same.invariance import Classes as Classes
+    from fragmenta.same.invariance import classes as classes
+    from fragmenta.same.invariance import invariant as invariant
+    from fragmenta.same.invariance import targets as targets
+    from fragmenta.same.telling import Tree as Tree
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
 else:

@@ -255,6 +255,11 @@ class Arguments:
         made[:] = np.frombuffer(bytes(memory), np.uint8)
         return made
 
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Where the memory of each segment begins and ends on this machine."""
+        return [(each.start, each.stop) for each in self._groups]
+
     def write_back(self) -> None:
         """Copy what was written in copies back into the arrays."""
         for group, segment in zip(self._groups, self.segments, strict=True):

@@ -87,6 +87,7 @@ COMPILING = (
     "counters/code",
     "planes/code",
     "numerics/code",
+    "expressions/code",
     "races/shadow",
     "races/probes",
 )

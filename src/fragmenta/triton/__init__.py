@@ -4,6 +4,7 @@
     install("sm_90a")            the same from now on
     uninstall()                  undo the last install
     with inductor("sm_90a"):     in this block, also what torch.compile makes
+    classes(kernel, configs, args, grid=...)   which configurations leave the same bits
 
 Triton compiles as for a GPU.  Its PTX is launched by :mod:`fragmenta.ptx`, with the
 bits that a GPU returns.  Arrays are NumPy's (``ml_dtypes`` for bfloat16 and the 8-bit
@@ -26,12 +27,13 @@ With ``autotune="first"``, it takes the first one that the GPU can run.
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import MissingPackage, missing
+from fragmenta.triton.classes import classes
 from fragmenta.triton.driver import CPU, install, on_cpu, uninstall
 
 if TYPE_CHECKING:
     from fragmenta.triton.compiled import inductor
 
-__all__ = ["CPU", "inductor", "install", "on_cpu", "uninstall"]
+__all__ = ["CPU", "classes", "inductor", "install", "on_cpu", "uninstall"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,151 @@
+"""The commands ``same`` and ``invariant``: whether launches leave the same bits."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fragmenta.commands.app import NOTHING, command
+from fragmenta.commands.launch_arguments import (
+    block_of,
+    check_parameters,
+    read_arguments,
+    read_files,
+)
+from fragmenta.commands.launch_options import Args, Block, Grid, Shared, sides
+from fragmenta.commands.options import AsJson
+from fragmenta.commands.output import emit, emit_json, printable
+from fragmenta.errors import BadCall
+from fragmenta.evidence.arguments import for_kernel
+from fragmenta.same.calls import Call, Program, program
+from fragmenta.same.capturing import captured
+from fragmenta.same.deciding import TRIES, Sameness, same
+from fragmenta.same.invariance import Classes, invariant, targets
+
+_Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE [FILE]",
+        help="Python programs that launch kernels, or files with one kernel each.",
+        show_default=False,
+    ),
+]
+_Targets = Annotated[
+    str | None,
+    typer.Option(
+        "--targets",
+        metavar="TARGETS",
+        help="Compare one launch on several targets, such as sm_80,sm_90a,sm_120a.",
+    ),
+]
+_Tries = Annotated[
+    int,
+    typer.Option(
+        "--tries", metavar="N", help="Inputs to try if the expressions differ."
+    ),
+]
+
+
+@command(
+    "same",
+    "fragmenta same kernel.ptx other.ptx --block 32 --arg ones:f32:32",
+    "fragmenta same kernel.ptx --block 32 --arg ones:f32:32 --targets sm_80,sm_90a",
+    "fragmenta same kernel.py other.py --json",
+)
+def same_command(
+    files: _Files,
+    grid: Grid = "1",
+    block: Block = None,
+    shared: Shared = 0,
+    arg: Args = None,
+    over: _Targets = None,
+    tries: _Tries = TRIES,
+    as_json: AsJson = False,
+) -> None:
+    r"""A Python program is run, and all its launches are compared.  The launch of
+    another file is described as for fragmenta launch.
+
+    \b
+      same        for every input that takes the same path: a proof
+      same here   for these inputs and others; no proof
+      different   with an input that shows it, and where the expressions part
+      unknown     what was not followed, and where
+
+    The exit status is 1 unless it is proved that the bits are the same.
+    """
+    if len(files) > 2 or (len(files) == 2) == (over is not None):
+        raise BadCall("same takes two files, or one file and --targets")
+
+    def read(file: str) -> Program:
+        if file.endswith(".py"):
+            return _program(file)
+        return _launch([file], grid, block, shared, arg or ())
+
+    made: Sameness | Classes
+    if over is not None:
+        made = targets(read(files[0]), over.split(","), tries=tries)
+    else:
+        made = same(*map(read, files), tries=tries)
+    _show(made, as_json)
+
+
+@command("invariant", "fragmenta invariant rows.py --over 1,2,7,64")
+def invariant_command(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A Python file with make(n).")
+    ],
+    over: Annotated[
+        str,
+        typer.Option("--over", metavar="SIZES", help="The sizes n, such as 1,2,7,64."),
+    ],
+    tries: _Tries = TRIES,
+    as_json: AsJson = False,
+) -> None:
+    """The function make(n) of a Python file gives a ptx.Call, or several, for a size.
+    Rows that two sizes have in common are compared.
+
+    The exit status is 1 unless it is proved that all sizes leave the same bits.
+    """
+    if not Path(file).is_file():
+        raise BadCall(f"{file} is no file")
+    made = runpy.run_path(file).get("make")
+    if not callable(made):
+        raise BadCall(f"{file} has no function make(n)")
+    sizes = [int(each) if each.isdigit() else each for each in over.split(",")]
+    _show(invariant(made, sizes, tries=tries), as_json)
+
+
+def _program(file: str) -> Program:
+    """The launches that a Python program makes."""
+    if not Path(file).is_file():
+        raise BadCall(f"{file} is no file")
+    with captured() as calls:
+        runpy.run_path(file, run_name="__main__")
+    if not calls:
+        raise BadCall(f"{file} launches no kernel")
+    return tuple(calls)
+
+
+def _launch(
+    words: Sequence[str], grid: str, block: str | None, shared: int, arg: Sequence[str]
+) -> Program:
+    """A launch that options describe."""
+    _, found = read_files(words, None, ()).one(None)
+    given = read_arguments(arg)
+    check_parameters(found, given)
+    sizes = sides(grid, "--grid"), block_of(found, block)
+    values = for_kernel([each.value for each in given])
+    return program(Call(found, *sizes, values, shared=shared))
+
+
+def _show(made: Sameness | Classes, as_json: bool) -> None:
+    if as_json:
+        emit_json(made.to_dict())
+    else:
+        emit(printable(str(made)))
+    if not made:
+        raise typer.Exit(NOTHING)

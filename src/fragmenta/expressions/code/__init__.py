@@ -1,0 +1,1 @@
+"""The code that carries hashes along: the algebra, and steps beside instructions."""

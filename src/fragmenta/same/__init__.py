@@ -1,0 +1,10 @@
+"""Proves that launches leave the same bits, or finds a counterexample.
+
+- :mod:`.calls`       launches as values, and programs of several
+- :mod:`.naming`      which inputs have the same names
+- :mod:`.following`   a program with the expressions of its results
+- :mod:`.witness`     inputs for which results differ
+- :mod:`.deciding`    the verdict
+- :mod:`.invariance`  classes of programs: batch sizes, configurations, targets
+- :mod:`.trees`       the expression of one element
+"""

@@ -1,0 +1,133 @@
+"""Launches as values: a kernel, its grid and block, its arguments and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import BadCall
+from fragmenta.launch.kernel import Kernel
+from fragmenta.launch.result import Result
+from fragmenta.simt.arguments import Pointer, Struct, as_list
+
+OPTIONS = ("cluster", "cooperative", "shared", "target", "contract", "limits")
+"""The options of a launch that a call has."""
+
+
+class Given(NamedTuple):
+    """An array among the arguments of a call."""
+
+    name: str
+    """The name of the parameter."""
+    array: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A launch that can be made: the kernel, the grid, the block, the arguments.
+
+    ``options`` are those of ``kernel.launch``: ``target``, ``shared`` and so on.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry nothing(.param .u64 x) { ret; }''').kernels["nothing"]
+    >>> ptx.Call(kernel, 1, 32, [np.zeros(4)], target="sm_90")
+    Call(nothing, grid 1, block 32, on sm_90)
+    """
+
+    kernel: Kernel
+    grid: object
+    block: object
+    arguments: tuple[object, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        grid: object,
+        block: object,
+        arguments: Iterable[object] = (),
+        **options: Any,
+    ) -> None:
+        if not isinstance(kernel, Kernel):
+            raise BadCall(
+                f"kernel is one of ptx.parse or ptx.load; given {type(kernel).__name__}"
+            )
+        strange = [each for each in options if each not in OPTIONS]
+        if strange:
+            raise BadCall(
+                f"a call has no option {strange[0]}; there are {', '.join(OPTIONS)}"
+            )
+        object.__setattr__(self, "kernel", kernel)
+        object.__setattr__(self, "grid", grid)
+        object.__setattr__(self, "block", block)
+        object.__setattr__(self, "arguments", tuple(as_list(arguments)))
+        object.__setattr__(self, "options", dict(options))
+
+    def __repr__(self) -> str:
+        where = self.options.get("target")
+        on = f", on {where}" if where else ""
+        shown = self.kernel.function.shown
+        return f"Call({shown}, grid {self.grid}, block {self.block}{on})"
+
+    @property
+    def target(self) -> str:
+        """The target whose arithmetic it uses."""
+        return str(self.options.get("target") or self.kernel.loaded.module.target)
+
+    def on(self, target: str) -> Call:
+        """The same call on another target."""
+        return replace_options(self, target=target)
+
+    def run(self, **more: Any) -> Result:
+        """Launch it; arrays among its arguments change."""
+        options = {"watch": False, **self.options, **more}
+        return self.kernel.launch(self.grid, self.block, self.arguments, **options)
+
+    def arrays(self) -> Iterator[Given]:
+        """All arrays that it can reach, with the names of their parameters."""
+        for number, each in enumerate(self.arguments):
+            name = self.kernel.parameter_name(number)
+            for array in _arrays(each):
+                yield Given(name, array)
+
+
+def replace_options(call: Call, **options: Any) -> Call:
+    """The same call with other options."""
+    given = {**call.options, **options}
+    return Call(call.kernel, call.grid, call.block, call.arguments, **given)
+
+
+def _arrays(given: object) -> Iterator[Array]:
+    if isinstance(given, np.ndarray):
+        yield given
+    elif isinstance(given, Pointer):
+        yield given.array
+    elif isinstance(given, Struct):
+        for _, each in given.pointers:
+            yield each.array
+        for each in given.reaches:
+            yield each.array
+
+
+Program: TypeAlias = tuple[Call, ...]
+"""Calls that are made one after the other: results of one are inputs of the next."""
+
+
+def program(given: Call | Sequence[Call]) -> Program:
+    """One call or several as a program."""
+    calls = (given,) if isinstance(given, Call) else tuple(given)
+    if not calls or not all(isinstance(each, Call) for each in calls):
+        raise BadCall(f"a launch is a ptx.Call, or several in a list; given {given!r}")
+    return calls
+
+
+def on_target(given: Program, target: str) -> Program:
+    """The same program on another target."""
+    return tuple(each.on(target) for each in given)

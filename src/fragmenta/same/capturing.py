@@ -1,0 +1,64 @@
+"""Launches that a program makes, as values: they are noted while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from fragmenta.arrays.checks import Array
+from fragmenta.launch.kernel import Kernel
+from fragmenta.launch.listening import before_launches
+from fragmenta.same.calls import OPTIONS, Call
+from fragmenta.same.naming import root_of
+from fragmenta.simt.arguments import as_list
+
+
+def called(
+    kernel: Kernel, operands: tuple[object, ...], options: dict[str, object]
+) -> Call:
+    """What ``kernel.launch`` was given, as a call."""
+    names = ("grid", "block", "arguments")
+    given = {**dict(zip(names, operands, strict=False)), **options}
+    grid, block = given.pop("grid"), given.pop("block")
+    arguments = as_list(given.pop("arguments", ()))
+    chosen = {k: v for k, v in given.items() if k in OPTIONS and v is not None}
+    return Call(kernel, grid, block, arguments, **chosen)
+
+
+@contextmanager
+def captured() -> Iterator[list[Call]]:
+    """In this block, all launches are noted; afterwards, arrays are as before them.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry nothing(.param .u64 x) { ret; }''').kernels["nothing"]
+    >>> with captured() as calls:
+    ...     result = kernel.launch(1, 32, [np.zeros(4)])
+    >>> calls
+    [Call(nothing, grid 1, block 32)]
+    """
+    found: list[Call] = []
+    before: dict[int, tuple[Array, Array]] = {}
+
+    def note(
+        kernel: Kernel, operands: tuple[object, ...], options: dict[str, object]
+    ) -> None:
+        if "algebra" in options:
+            return
+        call = called(kernel, operands, options)
+        for each in call.arrays():
+            root = root_of(each.array)
+            before.setdefault(id(root), (root, root.copy()))
+        found.append(call)
+
+    try:
+        with before_launches(note):
+            yield found
+    finally:
+        for root, old in before.values():
+            if root.flags.writeable:
+                np.copyto(root, old)

@@ -1,0 +1,367 @@
+"""The verdict: whether two programs leave the same bits.
+
+``same``       for every input that takes the same path: the expressions are equal
+``same here``  for these inputs and all that were tried; the expressions differ
+``different``  for an input that is given
+``unknown``    an expression was not followed to its end, or an order is open
+
+Never ``same`` without a proof, never ``different`` without an input that shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fragmenta.arrays.checks import Array, is_whole
+from fragmenta.errors import BadCall, Error
+from fragmenta.same.calls import Call, Program, program
+from fragmenta.same.following import Followed, Output, Place, follow, planes_for
+from fragmenta.same.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.same.telling import why_parted
+from fragmenta.same.trees import tree
+from fragmenta.same.witness import (
+    Witness,
+    given_inputs,
+    separates,
+    shared_shape,
+    tries,
+)
+
+TRIES = 20
+SAME, HERE, DIFFERENT, UNKNOWN = "same", "same here", "different", "unknown"
+_MEANS = {
+    SAME: "for every input that takes the same path",
+    HERE: "for these inputs and {tries} others; the expressions differ",
+    DIFFERENT: "for an input that is given",
+    UNKNOWN: "not all expressions were followed",
+}
+_CONDITIONS = {
+    "compared": "data is compared, and the comparison gives the same result",
+    "address": "data is part of an address, which is the same",
+    "infinite": "what is multiplied by a constant zero is finite",
+    "scales": "block scales are as they are here",
+}
+_OPEN = {
+    "lost": "the expression ends: bits of data are used as something else",
+    "atomic": "not deterministic: additions in the order of arrival",
+}
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a verdict depends on, or what stands against a proof, at one place."""
+
+    kind: str
+    why: str
+    mnemonic: str
+    where: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.where}, {self.mnemonic}: {self.why}"
+
+
+@dataclass(frozen=True, eq=False)
+class Sameness:
+    """Whether two programs leave the same bits; ``str()`` says why."""
+
+    verdict: str
+    """``same``, ``same here``, ``different`` or ``unknown``."""
+    elements: int
+    """Elements of results that were compared."""
+    apart: int
+    """Those whose expressions differ."""
+    conditions: tuple[Remark, ...] = ()
+    """What inputs must have in common with these: the path that is proved."""
+    open: tuple[Remark, ...] = ()
+    """Why there is no proof."""
+    by_value: tuple[str, ...] = ()
+    """Arrays that were taken as they are."""
+    witness: Witness | None = None
+    tries: int = 0
+    reason: str = ""
+    """Where the expressions part."""
+    followed: tuple[Followed, ...] = field(default=(), repr=False)
+
+    def __bool__(self) -> bool:
+        """Whether it is proved."""
+        return self.verdict == SAME
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything as plain Python values."""
+        witness = None
+        if self.witness is not None:
+            witness = {
+                "output": list(self.witness.output),
+                "element": list(self.witness.element),
+                "first": self.witness.first.tolist(),
+                "second": self.witness.second.tolist(),
+                "count": self.witness.count,
+                "total": self.witness.total,
+            }
+        return {
+            "verdict": self.verdict,
+            "elements": self.elements,
+            "apart": self.apart,
+            "conditions": [vars(each) for each in self.conditions],
+            "open": [vars(each) for each in self.open],
+            "by_value": list(self.by_value),
+            "witness": witness,
+            "tries": self.tries,
+            "reason": self.reason,
+        }
+
+    def __str__(self) -> str:
+        means = _MEANS[self.verdict].format(tries=self.tries)
+        lines = [f"{self.verdict}: {means}"]
+        count = f"{self.elements:,} elements"
+        if self.apart:
+            lines.append(f"  the expressions of {self.apart:,} of {count} differ")
+        else:
+            lines.append(f"  the expressions of {count} are equal")
+        if self.witness is not None:
+            lines.append(f"  {self.witness}")
+        if self.reason:
+            lines += [f"  {line}" for line in self.reason.splitlines()]
+        for title, remarks in (("if", self.conditions), ("open", self.open)):
+            lines += [f"  {title}: {each}" for each in remarks]
+        if self.by_value:
+            lines.append(f"  taken as they are: {', '.join(self.by_value)}")
+        return "\n".join(lines)
+
+
+Pairs = list[tuple[Output, Output]]
+
+
+def same(
+    a: Call | Sequence[Call],
+    b: Call | Sequence[Call],
+    *,
+    labels: Labels | tuple[Labels | None, Labels | None] | None = None,
+    by_value: Collection[str] = (),
+    types: Mapping[str, str] | None = None,
+    outputs: Sequence[tuple[str, str]] | None = None,
+    tries: int = TRIES,
+    seed: int = 0,
+) -> Sameness:
+    """Whether two launches leave the same bits, for all inputs.
+
+    Each of them is a :class:`Call`, or several that are made one after the other.
+    Inputs have the same names where the launches share memory, or where arrays of the
+    same parameter hold the same numbers; ``labels`` names them otherwise, for both or
+    for each: ``({}, {"x": ("x", 64)})`` says that ``x`` of the second launch begins
+    with element 64 of that of the first.  Parameters in ``by_value`` are taken as they
+    are, and so are whole numbers, unless ``types`` says which floats they are:
+    ``types={"x": "bf16"}``.  ``outputs`` are the names of the arrays to compare, in
+    pairs.  If the expressions differ, ``tries`` inputs are tried.  All
+    arrays are as they were afterwards.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> text = '''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry sum(.param .u64 x, .param .u64 y) {
+    ...     .reg .b64 %rd<3>; .reg .f32 %f<7>;
+    ...     ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    ...     ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];
+    ...     add.f32 %f5, %f1, %f2; add.f32 %f6, OTHER, LAST; add.f32 %f5, %f5, %f6;
+    ...     st.global.f32 [%rd2], %f5; ret;
+    ... }'''
+    >>> x, y = np.ones(4, np.float32), np.zeros(1, np.float32)
+    >>> def call(other, last):
+    ...     made = text.replace("OTHER", other).replace("LAST", last)
+    ...     return ptx.Call(ptx.parse(made).kernels["sum"], 1, 1, [x, y])
+    >>> print(same(call("%f3", "%f4"), call("%f4", "%f3")))
+    same: for every input that takes the same path
+      the expressions of 1 elements are equal
+    """
+    if not is_whole(tries) or tries < 0:
+        raise BadCall(f"tries is a whole number from 0; given {tries!r}")
+    question = Question(program(a), program(b), labels, by_value, types, outputs)
+    return question.answer(int(tries), seed)
+
+
+@dataclass(eq=False)
+class Question:
+    """Two programs that are compared."""
+
+    first: Program
+    second: Program
+    labels: Labels | tuple[Labels | None, Labels | None] | None = None
+    by_value: Collection[str] = ()
+    types: Mapping[str, str] | None = None
+    outputs: Sequence[tuple[str, str]] | None = None
+
+    def answer(self, tries: int = TRIES, seed: int = 0) -> Sameness:
+        """The verdict."""
+        how = self.by_value, self.types
+        memory = roots(self.first, *how), roots(self.second, *how)
+        both = self.labels if isinstance(self.labels, tuple) else (self.labels,) * 2
+        name_roots(memory[0], both[0])
+        name_alike(memory[0], memory[1], both[1])
+        planes = max(map(planes_for, (self.first, self.second), memory))
+        one = follow(self.first, memory[0], planes)
+        two = follow(self.second, memory[1], planes)
+        return decide(one, two, self.outputs, tries, seed)
+
+
+def decide(
+    one: Followed,
+    two: Followed,
+    outputs: Sequence[tuple[str, str]] | None = None,
+    tries: int = TRIES,
+    seed: int = 0,
+) -> Sameness:
+    """The verdict on two programs that were followed with the same names."""
+    pairs = paired(one, two, outputs)
+    apart, elements, bits_apart = 0, 0, False
+    for x, y in pairs:
+        wrong, total, wrong_bits = compared(x, y)
+        apart, elements = apart + wrong, elements + total
+        bits_apart |= wrong_bits
+    conditions = _remarks((one, two), _CONDITIONS)
+    against = _remarks((one, two), _OPEN)
+    values = tuple(
+        dict.fromkeys(r.label for f in (one, two) for r in f.roots if not r.bits)
+    )
+    made = Sameness(
+        UNKNOWN, elements, apart, conditions, against, values, followed=(one, two)
+    )
+    if not apart and not bits_apart:
+        return made if against else _with(made, verdict=SAME)
+    if not apart:
+        raise Error("equal expressions with different bits: please report this")
+    found, tried = _search(one, two, pairs, tries, seed)
+    reason = parting(one, two, pairs, found)
+    proof = UNKNOWN if against else HERE
+    verdict = proof if found is None else DIFFERENT
+    return _with(made, verdict=verdict, witness=found, tries=tried, reason=reason)
+
+
+def parting(
+    one: Followed, two: Followed, pairs: Pairs, found: Witness | None = None
+) -> str:
+    """Where the expressions of an element part, in words."""
+    for x, y in pairs:
+        index = first_apart(x, y)
+        if found is not None and found.output == (x.name, y.name):
+            index = found.element
+        if index is None:
+            continue
+        trees = [
+            tree(each.program, each.roots, _array(each, output), output.name, index)
+            for each, output in ((one, x), (two, y))
+        ]
+        place = ", ".join(map(str, index))
+        return f"the expressions of {x.name}[{place}] part:\n{why_parted(*trees)}"
+    return ""
+
+
+def _with(of: Sameness, **changed: object) -> Sameness:
+    return Sameness(**{**vars(of), **changed})
+
+
+def paired(
+    one: Followed, two: Followed, outputs: Sequence[tuple[str, str]] | None
+) -> Pairs:
+    """The outputs that are compared: of the same names, or in their order."""
+    if outputs is not None:
+        return [(_named(one, x), _named(two, y)) for x, y in outputs]
+    names = [each.name for each in two.outputs]
+    if all(each.name in names for each in one.outputs):
+        pairs = [(each, _named(two, each.name)) for each in one.outputs]
+    elif len(one.outputs) == len(two.outputs):
+        pairs = list(zip(one.outputs, two.outputs, strict=True))
+    else:
+        raise BadCall(
+            f"one writes to {_list(one)}, the other to {_list(two)}; say with outputs= "
+            "which arrays to compare"
+        )
+    for x, y in pairs:
+        if x.array.dtype != y.array.dtype or x.array.ndim != y.array.ndim:
+            raise BadCall(
+                f"{x.name} is {x.array.dtype}{list(x.shape)}, {y.name} is "
+                f"{y.array.dtype}{list(y.shape)}: they cannot be compared"
+            )
+    if not pairs:
+        raise BadCall("neither launch writes to an array")
+    return pairs
+
+
+def _list(of: Followed) -> str:
+    return ", ".join(each.name for each in of.outputs) or "no array"
+
+
+def _named(of: Followed, name: str) -> Output:
+    for each in of.outputs:
+        if each.name == name:
+            return each
+    raise BadCall(f"no array {name} was written; those are {_list(of)}")
+
+
+def compared(x: Output, y: Output) -> tuple[int, int, bool]:
+    """How many expressions differ, of how many; whether any bits do."""
+    part = tuple(slice(n) for n in shared_shape(x.array, y.array))
+    parts = [
+        [word.reshape(each.shape)[part] for word in each.hashes] for each in (x, y)
+    ]
+    apart = (parts[0][0] != parts[1][0]) | (parts[0][1] != parts[1][1])
+    raw = [
+        np.ascontiguousarray(each.array[part]).view(f"u{each.array.itemsize}")
+        for each in (x, y)
+    ]
+    return int(apart.sum()), int(apart.size), bool((raw[0] != raw[1]).any())
+
+
+def first_apart(x: Output, y: Output) -> tuple[int, ...] | None:
+    """The first element whose expressions differ."""
+    part = tuple(slice(n) for n in shared_shape(x.array, y.array))
+    u, v = (
+        x.hashes[word].reshape(x.shape)[part] != y.hashes[word].reshape(y.shape)[part]
+        for word in (0, 1)
+    )
+    places = np.argwhere(u | v)
+    return tuple(map(int, places[0])) if len(places) else None
+
+
+def _remarks(both: Sequence[Followed], words: dict[str, str]) -> tuple[Remark, ...]:
+    found: dict[tuple[str, str, str, str], Remark] = {}
+    for each in both:
+        for place in each.noted(*words):
+            made = _remark(place, words[place.kind])
+            found.setdefault((made.kind, made.where, made.mnemonic, made.why), made)
+    return tuple(found.values())
+
+
+def _remark(place: Place, why: str) -> Remark:
+    mnemonic = place.instruction.mnemonic
+    return Remark(place.kind, why, mnemonic, place.where, place.call.target)
+
+
+def _search(
+    one: Followed, two: Followed, pairs: Pairs, count: int, seed: int
+) -> tuple[Witness | None, int]:
+    """An input for which bits differ: these inputs first."""
+    both: list[Root] = [*one.roots, *two.roots]
+    arrays = [((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs]
+    programs, memory = (one.program, two.program), (one.roots, two.roots)
+    made = separates(given_inputs(both), programs, memory, arrays)
+    if made is not None:
+        return made, 0
+    for number, given in enumerate(tries(both, count, seed), 1):
+        made = separates(given, programs, memory, arrays)
+        if made is not None:
+            return made, number
+    return None, count
+
+
+def _array(of: Followed, output: Output) -> Array:
+    """The array itself that an output is a copy of."""
+    for call in of.program:
+        for name, array in call.arrays():
+            if name == output.name and array.shape == output.shape:
+                return array
+    raise BadCall(f"no argument is called {output.name}")

@@ -1,0 +1,163 @@
+"""Runs a program with the expressions of its results; its arrays are put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import Error
+from fragmenta.expressions.algebra import Expressions, Note, Remembered
+from fragmenta.expressions.code.hashing import Hash
+from fragmenta.ptx.module import Instruction
+from fragmenta.same.calls import Call, Program
+from fragmenta.same.naming import Root
+
+_NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "ue8m0", "ue4m3")
+
+
+class Output(NamedTuple):
+    """An array that a program wrote to."""
+
+    name: str
+    array: Array
+    """A copy of what it left there."""
+    hashes: Hash
+    """One for each element, in the order of memory."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.array.shape
+
+
+class Place(NamedTuple):
+    """A note of one call, with its instruction."""
+
+    kind: str
+    call: Call
+    instruction: Instruction
+
+    @property
+    def where(self) -> str:
+        """The line of the program that it was compiled from, or of the PTX."""
+        source = self.instruction.source
+        line = f"line {self.instruction.line}"
+        return f"{source}" if source is not None else line
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A program that ran with expressions."""
+
+    program: Program
+    roots: list[Root]
+    outputs: list[Output]
+    places: list[Place]
+
+    def noted(self, *kinds: str) -> list[Place]:
+        """The notes of some kinds, each instruction once."""
+        found: dict[tuple[str, int], Place] = {}
+        for each in self.places:
+            if each.kind in kinds:
+                found.setdefault((each.kind, id(each.instruction)), each)
+        return list(found.values())
+
+
+@contextmanager
+def put_back(given: list[Root]) -> Iterator[list[Array]]:
+    """Give memory back what it held before; yields copies of that."""
+    before = [np.array(each.array, copy=True, order="K") for each in given]
+    try:
+        yield before
+    finally:
+        for each, old in zip(given, before, strict=True):
+            _raw(each.array)[...] = _raw(old)
+
+
+def _raw(array: Array) -> Array:
+    """The bytes of an array, so that every NaN is copied as it is."""
+    return array.view(f"u{array.itemsize}") if array.itemsize in (1, 2, 4, 8) else array
+
+
+def planes_for(of: Program, given: list[Root]) -> int:
+    """How many planes a program needs: twice as many if it has floats of 8 bits."""
+    if any(each.bits == 8 for each in given):
+        return 8
+    texts = (each.kernel.loaded.module.text for each in of)
+    return 8 if any(kind in text for text in texts for kind in _NARROW) else 4
+
+
+def follow(of: Program, given: list[Root], planes: int | None = None) -> Followed:
+    """Run a program; its memory is as it was afterwards."""
+    many = planes or planes_for(of, given)
+    memories = [Remembered.named(e.start, e.size, many, e.named()) for e in given]
+    named = [each.planes.copy() for each in memories]
+    places: list[Place] = []
+    with put_back(given) as before:
+        for call in of:
+            algebra = Expressions(memories, many)
+            call.run(algebra=algebra)
+            places += (_place(call, note) for note in algebra.notes)
+        outputs = list(_outputs(of, given, memories, named, before))
+    return Followed(of, given, outputs, places)
+
+
+def _place(call: Call, note: Note) -> Place:
+    contract = call.options.get("contract", True)
+    function = call.kernel.loaded.changed(contract).functions[note.function]
+    return Place(note.kind, call, function.instructions[note.index])
+
+
+def _outputs(
+    of: Program,
+    given: list[Root],
+    memories: list[Remembered],
+    named: list[NDArray[np.uint8]],
+    before: list[Array],
+) -> Iterator[Output]:
+    """The arrays that were written, each once."""
+    seen: set[tuple[int, int]] = set()
+    for call in of:
+        for name, array in call.arrays():
+            if not array.nbytes:
+                continue
+            number = next(n for n, each in enumerate(given) if each.holds(array))
+            start = int(array.__array_interface__["data"][0])
+            key = start, array.nbytes
+            if key in seen:
+                continue
+            first = start - given[number].start
+            part = slice(first, first + array.nbytes)
+            old = _raw(before[number]).reshape(-1).view(np.uint8)
+            now = memories[number].planes[:, part]
+            same = np.array_equal(now, named[number][:, part])
+            if same and np.array_equal(_bytes(array), old[part]):
+                continue
+            seen.add(key)
+            yield Output(name, array.copy(), memories[number].of(array))
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def run_plain(of: Program, given: list[Root], wanted: list[Array]) -> list[Array]:
+    """Run a program without expressions; copies of what it left in some arrays."""
+    with put_back(given):
+        for call in of:
+            call.run()
+        return [each.copy() for each in wanted]
+
+
+def runs(of: Program, given: list[Root], wanted: list[Array]) -> list[Array] | None:
+    """What :func:`run_plain` gives, or None if a launch ends with an error."""
+    try:
+        return run_plain(of, given, wanted)
+    except Error:
+        return None

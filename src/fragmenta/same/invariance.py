@@ -1,0 +1,175 @@
+"""Classes of programs that leave the same bits: sizes, configurations, targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fragmenta.errors import BadCall
+from fragmenta.isa.target import check_target
+from fragmenta.progress import Progress, ignore_progress
+from fragmenta.same.calls import Call, Program, on_target, program
+from fragmenta.same.deciding import (
+    DIFFERENT,
+    HERE,
+    SAME,
+    TRIES,
+    Sameness,
+    compared,
+    decide,
+    paired,
+)
+from fragmenta.same.following import Followed, follow, planes_for
+from fragmenta.same.naming import Labels, Root, name_alike, name_roots, roots
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Programs in classes: those of one class have equal expressions."""
+
+    members: tuple[tuple[str, ...], ...]
+    """The names of the programs of each class."""
+    between: dict[tuple[int, int], Sameness] = field(default_factory=dict)
+    """What separates two classes."""
+    within: dict[int, Sameness] = field(default_factory=dict)
+    """The proof, or what is open, in each class."""
+
+    @property
+    def invariant(self) -> bool:
+        """Whether it is proved that all programs leave the same bits."""
+        proved = all(each.verdict == SAME for each in self.within.values())
+        return len(self.members) == 1 and proved
+
+    def __bool__(self) -> bool:
+        return self.invariant
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything as plain Python values."""
+        return {
+            "invariant": self.invariant,
+            "classes": [list(each) for each in self.members],
+            "within": {str(n): each.to_dict() for n, each in self.within.items()},
+            "between": [
+                {"classes": [x, y], **each.to_dict()}
+                for (x, y), each in self.between.items()
+            ],
+        }
+
+    def __str__(self) -> str:
+        count = len(self.members)
+        lines = [f"{count} class{'es' * (count != 1)}"]
+        if self.invariant:
+            lines[0] = "1 class: the same bits for every input that takes the same path"
+        for number, names in enumerate(self.members):
+            lines.append(f"  {number}: {', '.join(names)}")
+            made = self.within.get(number)
+            if made is not None:
+                lines += [f"       open: {each}" for each in made.open]
+                lines += [f"       if: {each}" for each in made.conditions]
+        for (x, y), each in self.between.items():
+            word = {DIFFERENT: "differ", HERE: "are the same here"}.get(
+                each.verdict, each.verdict
+            )
+            lines.append(f"  {x} and {y} {word}")
+            if each.witness is not None:
+                lines.append(f"       {each.witness}")
+            lines += [f"       {line}" for line in each.reason.splitlines()]
+        return "\n".join(lines)
+
+
+def classes(
+    programs: Mapping[str, Call | Sequence[Call]],
+    *,
+    labels: Labels | None = None,
+    by_value: Collection[str] = (),
+    types: Mapping[str, str] | None = None,
+    outputs: Sequence[tuple[str, str]] | None = None,
+    tries: int = TRIES,
+    seed: int = 0,
+    progress: Progress = ignore_progress,
+) -> Classes:
+    """Which programs leave the same bits, for all inputs.
+
+    Of arrays of different lengths, the part that both have is compared.  The other
+    arguments are those of :func:`fragmenta.same.deciding.same`.
+    """
+    listed = {name: program(each) for name, each in programs.items()}
+    if not listed:
+        raise BadCall("there are no launches to compare")
+    named = _named(listed, labels, by_value, types)
+    planes = max(planes_for(each, named[name]) for name, each in listed.items())
+    found: list[list[tuple[str, Followed]]] = []
+    for number, (name, each) in enumerate(listed.items()):
+        made = follow(each, named[name], planes)
+        for some in found:
+            if all(_equal(made, other, outputs) for _, other in some):
+                some.append((name, made))
+                break
+        else:
+            found.append([(name, made)])
+        progress((number + 1) / len(listed))
+    return Classes(
+        tuple(tuple(name for name, _ in some) for some in found),
+        {
+            (x, y): decide(found[x][0][1], found[y][0][1], outputs, tries, seed)
+            for y in range(len(found))
+            for x in range(y)
+        },
+        {
+            n: decide(some[0][1], some[-1][1], outputs, 0)
+            for n, some in enumerate(found)
+        },
+    )
+
+
+def _named(
+    listed: Mapping[str, Program],
+    labels: Labels | None,
+    by_value: Collection[str],
+    types: Mapping[str, str] | None,
+) -> dict[str, list[Root]]:
+    """The memory of all programs, with names that they share."""
+    known: list[Root] = []
+    found = {}
+    for name, each in listed.items():
+        own = roots(each, by_value, types)
+        if known:
+            name_alike(known, own, labels)
+        else:
+            name_roots(own, labels)
+        known += own
+        found[name] = own
+    return found
+
+
+def _equal(
+    one: Followed, two: Followed, outputs: Sequence[tuple[str, str]] | None
+) -> bool:
+    return not any(compared(x, y)[0] for x, y in paired(one, two, outputs))
+
+
+def invariant(
+    make: Callable[[object], Call | Sequence[Call]],
+    over: Iterable[object],
+    **options: Any,
+) -> Classes:
+    """Whether a kernel leaves the same bits for every size, configuration or split.
+
+    ``make(x)`` makes the launch for each ``x`` of ``over``; options are those of
+    :func:`classes`.
+    """
+    return classes({str(each): make(each) for each in over}, **options)
+
+
+def targets(
+    given: Call | Sequence[Call], names: Iterable[str], **options: Any
+) -> Classes:
+    """Which targets compute a launch with the same bits.
+
+    A target without one of its instructions is an error.
+    """
+    calls = program(given)
+    return classes(
+        {name: on_target(calls, check_target(name)) for name in names}, **options
+    )

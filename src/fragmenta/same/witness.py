@@ -1,0 +1,197 @@
+"""Inputs that separate: for which two programs leave different bits.
+
+All memory with a name gets new numbers, the same under the same name.  Sums in another
+order, with another rounding or with fewer bits differ where numbers are of different
+magnitudes, where they cancel, and where they lie at the cut of an accumulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.checks import Array
+from fragmenta.same.calls import Program
+from fragmenta.same.following import runs
+from fragmenta.same.naming import Root
+
+Random = np.random.Generator
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """An input for which an element differs."""
+
+    inputs: dict[str, Array]
+    """The numbers of each label."""
+    output: tuple[str, str]
+    """The names of the arrays."""
+    element: tuple[int, ...]
+    first: Array
+    """The value of the element in the first program, and in the second."""
+    second: Array
+    count: int
+    """How many elements differ."""
+    total: int
+
+    def __str__(self) -> str:
+        index = ", ".join(map(str, self.element))
+        one, two = (each[()] for each in (self.first, self.second))
+        bits = [f"{int(each.view(f'u{each.itemsize}')[()]):#x}" for each in _pair(self)]
+        names = (
+            self.output[0]
+            if self.output[0] == self.output[1]
+            else "/".join(self.output)
+        )
+        return (
+            f"{names}[{index}]: {one} ({bits[0]}) and {two} ({bits[1]}); "
+            f"{self.count} of {self.total} elements differ"
+        )
+
+
+def _pair(of: Witness) -> tuple[Array, Array]:
+    return np.asarray(of.first), np.asarray(of.second)
+
+
+def _normal(random: Random, count: int) -> Numbers:
+    return random.standard_normal(count)
+
+
+def _wide(random: Random, count: int) -> Numbers:
+    """Magnitudes that differ by up to 2**24."""
+    return random.standard_normal(count) * np.exp2(random.integers(-12, 13, count))
+
+
+def _few(random: Random, count: int) -> Numbers:
+    """A few large numbers among small ones: what is small is cut off."""
+    large = random.random(count) < 0.1
+    return random.standard_normal(count) * np.where(large, 64.0, 2.0**-6)
+
+
+def _cancelling(random: Random, count: int) -> Numbers:
+    """Large numbers in pairs of opposite sign, with small ones between them."""
+    sign = np.where(np.arange(count) % 2, -1.0, 1.0)
+    large: Numbers = sign * (32.0 + random.integers(0, 4, count))
+    return large + random.standard_normal(count)
+
+
+def _positive(random: Random, count: int) -> Numbers:
+    return random.random(count) + 2.0**-8
+
+
+_KINDS: tuple[Callable[[Random, int], Numbers], ...] = (
+    _normal,
+    _wide,
+    _few,
+    _cancelling,
+    _positive,
+)
+
+
+def inputs(
+    both: list[Root], random: Random, make: Callable[[Random, int], Numbers]
+) -> dict[str, Array]:
+    """New numbers for every label, as long as its longest array."""
+    found: dict[str, Array] = {}
+    longest: dict[str, tuple[int, Root]] = {}
+    for each in both:
+        if each.bits:
+            count = each.first + each.size * 8 // each.bits
+            if count > longest.get(each.label, (0, each))[0]:
+                longest[each.label] = count, each
+    for label, (count, root) in longest.items():
+        with np.errstate(over="ignore"):
+            numbers = make(random, count).astype(_float(root))
+        found[label] = np.where(np.isfinite(numbers), numbers, 1).astype(_float(root))
+    return found
+
+
+def _float(root: Root) -> np.dtype[np.generic]:
+    """The type of floats in some memory."""
+    return root.array.dtype
+
+
+def put(given: dict[str, Array], into: list[Root]) -> None:
+    """Put numbers into memory, by the names of its elements."""
+    for each in into:
+        if each.bits and each.label in given:
+            count = each.size * 8 // each.bits
+            part = given[each.label][each.first : each.first + count]
+            flat = each.array.reshape(-1, order="A") if each.array.ndim else each.array
+            raw = flat.view(f"u{each.array.itemsize}")
+            raw[: part.size] = part.view(f"u{part.itemsize}")
+
+
+def tries(both: list[Root], count: int, seed: int) -> Iterator[dict[str, Array]]:
+    """Inputs that are likely to separate."""
+    random = np.random.default_rng(seed)
+    for number in range(count):
+        yield inputs(both, random, _KINDS[number % len(_KINDS)])
+
+
+def given_inputs(both: list[Root]) -> dict[str, Array]:
+    """The numbers that memory holds now, by label."""
+    found: dict[str, Array] = {}
+    for each in both:
+        flat = np.array(each.array, copy=True).reshape(-1)
+        if each.bits and flat.size > found.get(each.label, flat[:0]).size:
+            found[each.label] = flat
+    return found
+
+
+def separates(
+    given: dict[str, Array],
+    programs: tuple[Program, Program],
+    memory: tuple[list[Root], list[Root]],
+    pairs: list[tuple[tuple[str, Array], tuple[str, Array]]],
+) -> Witness | None:
+    """Whether results differ for these inputs; ``pairs`` are the arrays to compare."""
+    found = []
+    for number, (program, roots) in enumerate(zip(programs, memory, strict=True)):
+        before = [each.array.copy() for each in roots]
+        try:
+            put(given, roots)
+            found.append(runs(program, roots, [each[number][1] for each in pairs]))
+        finally:
+            for each, old in zip(roots, before, strict=True):
+                each.array[...] = old
+    if found[0] is None or found[1] is None:
+        return None
+    for names, one, two in zip(pairs, found[0], found[1], strict=True):
+        made = difference(one, two)
+        if made is not None:
+            index, count = made
+            both = names[0][0], names[1][0]
+            return Witness(
+                given, both, index, one[index], two[index], count, common(one, two)
+            )
+    return None
+
+
+def common(one: Array, two: Array) -> int:
+    """How many elements two arrays have in common."""
+    return int(np.prod(shared_shape(one, two)))
+
+
+def shared_shape(one: Array, two: Array) -> tuple[int, ...]:
+    """The part that both arrays have: the first of all axes may be shorter."""
+    return tuple(min(x, y) for x, y in zip(one.shape, two.shape, strict=True))
+
+
+def difference(one: Array, two: Array) -> tuple[tuple[int, ...], int] | None:
+    """The first element whose bits differ, and how many do."""
+    part = tuple(slice(n) for n in shared_shape(one, two))
+    apart = bits(one[part]) != bits(two[part])
+    if not apart.any():
+        return None
+    index = tuple(int(each) for each in np.argwhere(apart)[0])
+    return index, int(apart.sum())
+
+
+def bits(array: Array) -> Array:
+    """The raw bits of elements."""
+    return np.ascontiguousarray(array).view(f"u{array.itemsize}")

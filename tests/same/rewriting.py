@@ -1,0 +1,147 @@
+"""Random expressions as kernels, and rewritings of them, with a symbolic oracle.
+
+A kernel has one output for each expression, so a pair of kernels is many pairs of
+expressions.  The oracle knows two expressions as equal if they are equal after operands
+that commute are sorted; it knows nothing of hashes.
+"""
+
+import random as randomness
+from typing import NamedTuple
+
+import numpy as np
+
+from fragmenta import ptx
+
+LEAVES = 8
+
+
+class Op(NamedTuple):
+    name: str
+    operands: tuple
+
+
+class Leaf(NamedTuple):
+    number: int
+
+
+COMMUTE = {
+    "add.rn.f32": 2,
+    "mul.rn.f32": 2,
+    "fma.rn.f32": 2,
+    "add.rz.f32": 2,
+    "max.f32": 2,
+}
+
+
+def grown(random, depth):
+    """A random expression."""
+    if depth == 0 or random.random() < 0.15:
+        return Leaf(random.randrange(LEAVES))
+    name = random.choice(
+        ["add.rn.f32", "mul.rn.f32", "fma.rn.f32", "sub.rn.f32", "max.f32"]
+    )
+    count = 3 if name.startswith("fma") else 2
+    return Op(name, tuple(grown(random, depth - 1) for _ in range(count)))
+
+
+def normal(of):
+    """The normal form of the oracle: a sum of a difference, operands sorted."""
+    if isinstance(of, Leaf):
+        return ("x", of.number)
+    operands = [normal(each) for each in of.operands]
+    name = of.name
+    if name == "sub.rn.f32":
+        name, operands[1] = "add.rn.f32", ("neg", operands[1])
+    many = COMMUTE.get(name, 0)
+    return (name, *sorted(operands[:many]), *operands[many:])
+
+
+def rewritten(random, of, how):
+    """A rewriting that keeps the bits (commute), or one that need not (the others)."""
+    if isinstance(of, Leaf):
+        return of
+    operands = tuple(rewritten(random, each, how) for each in of.operands)
+    made = Op(of.name, operands)
+    if how == "commute" and of.name in COMMUTE:
+        return Op(of.name, (operands[1], operands[0], *operands[2:]))
+    if how == "associate" and of.name == "add.rn.f32":
+        left, right = operands
+        if isinstance(left, Op) and left.name == "add.rn.f32":
+            return Op(
+                of.name, (left.operands[0], Op(of.name, (left.operands[1], right)))
+            )
+    if how == "split" and of.name == "fma.rn.f32":
+        return Op("add.rn.f32", (Op("mul.rn.f32", operands[:2]), operands[2]))
+    if how == "round" and of.name == "add.rn.f32" and random.random() < 0.5:
+        return Op("add.rz.f32", operands)
+    return made
+
+
+HOW = ("commute", "associate", "split", "round", "nothing")
+
+
+def kernel(expressions, layout="plain"):
+    """PTX that computes every expression of x[lane, :] in each lane."""
+    lines, registers = [], [LEAVES]
+
+    def write(of):
+        if isinstance(of, Leaf):
+            return f"%x{of.number}"
+        operands = [write(each) for each in of.operands]
+        registers[0] += 1
+        goal = f"%f{registers[0]}"
+        lines.append(f"{of.name} {goal}, {', '.join(operands)};")
+        return goal
+
+    for number, each in enumerate(expressions):
+        found = write(each)
+        if layout == "shuffled":  # to a neighbour and back
+            for _ in range(2):
+                registers[0] += 1
+                lines.append(
+                    f"shfl.sync.bfly.b32 %f{registers[0]}, {found}, 1, 31, -1;"
+                )
+                found = f"%f{registers[0]}"
+        elif layout == "shared":
+            lines.append(f"st.shared.f32 [%r2], {found};")
+            registers[0] += 1
+            found = f"%f{registers[0]}"
+            lines.append(f"ld.shared.f32 {found}, [%r2];")
+        lines.append(f"st.global.f32 [%rd6+{4 * number}], {found};")
+    loads = "".join(f"ld.global.f32 %x{n}, [%rd5+{4 * n}];\n" for n in range(LEAVES))
+    body = "\n".join(lines)
+    return f"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y)
+{{
+    .reg .b32 %r<4>; .reg .b64 %rd<8>; .reg .f32 %x<{LEAVES}>;
+    .reg .f32 %f<{registers[0] + 1}>;
+    .shared .align 4 .b8 room[128];
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, {4 * LEAVES}; mul.wide.u32 %rd4, %r1, {4 * len(expressions)};
+    add.s64 %rd5, %rd1, %rd3; add.s64 %rd6, %rd2, %rd4;
+    mov.u32 %r3, room; shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r3;
+    {loads}{body}
+    ret;
+}}"""
+
+
+def call(expressions, x, y, layout="plain"):
+    text = kernel(expressions, layout)
+    return ptx.Call(ptx.parse(text).kernels["k"], 1, 32, [x, y], contract=False)
+
+
+def pairs(count, seed):
+    """Expressions, and a rewriting of each."""
+    random = randomness.Random(seed)
+    for number in range(count):
+        first = grown(random, 3)
+        yield first, rewritten(random, first, HOW[number % len(HOW)])
+
+
+def memory(count):
+    x = np.random.default_rng(1).standard_normal((32, LEAVES)).astype(np.float32)
+    return x, np.zeros((32, count), np.float32)
