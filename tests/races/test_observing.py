@@ -203,7 +203,7 @@ def reports(result: Any) -> str:
 def events(patch: pytest.MonkeyPatch) -> list[str]:
     """The events and the copies that Python is asked about."""
     seen: list[str] = []
-    call, issue = Machine._call, TaskWatch._issued
+    call, issue = Machine._call, TaskWatch.issued
 
     def called(self: Machine, block: int, warp: int, number: int, lanes: int) -> int:
         seen.append(self.events[number].mnemonic)
@@ -214,7 +214,7 @@ def events(patch: pytest.MonkeyPatch) -> list[str]:
         issue(self, address)
 
     patch.setattr(Machine, "_call", called)
-    patch.setattr(TaskWatch, "_issued", issued)
+    patch.setattr(TaskWatch, "issued", issued)
     return seen
 
 

@@ -140,11 +140,22 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
+HEAD = """\
+kernel        two_roles
+target        sm_90a
+grid          1
+block         128
+"""
+"""What the command says before it explores."""
+
+
 def test_the_command_tells_the_story(file: Any) -> None:
     words = ("orders", file(1), "two_roles", "--block", "128")
     result = ask(*words)
     assert result.exit_code == 1
-    assert result.stdout.startswith("an order hangs, after ")
+    head, story = result.stdout[: len(HEAD)], result.stdout[len(HEAD) :]
+    assert head == HEAD
+    assert story.startswith("an order hangs, after ")
     assert "Then nobody can go on:" in result.stdout
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
     found = json.loads(ask(*words, "--json").stdout)
@@ -166,7 +177,7 @@ def test_the_command_writes_sarif(file: Any) -> None:
 def test_the_command_says_that_no_order_hangs(file: Any) -> None:
     result = ask("orders", file(0), "two_roles", "--block", "128", "--limit", "100")
     assert result.exit_code == 0
-    assert result.stdout == "no order hangs: 1 order covers all, in 1 state\n"
+    assert result.stdout == HEAD + "no order hangs: 1 order covers all, in 1 state\n"
 
 
 def test_a_launch_may_ask_for_orders(file: Any) -> None:
