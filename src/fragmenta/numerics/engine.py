@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from fragmenta.units.tcgen05 import Product
     from fragmenta.units.warpgroups import Wgmma
 
-MOST_CONTEXTS = 4096
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
 _KINDS = ("kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
 
@@ -117,7 +116,7 @@ class NumericsAlgebra(Algebra):
         self._tables: list[NDArray[np.uint8]] = []
         self._nodes: list[NDArray[np.uint8]] = []
         self._times: list[NDArray[np.uint8]] = []
-        self._directory = np.zeros(MOST_CONTEXTS, np.int64)
+        self._directory = np.zeros(at.MOST_CONTEXTS, np.int64)
         self._sums: list[int] = []
         self._products = LaunchProducts(planes)
         self.exact_sites: frozenset[int] | None = None

@@ -242,13 +242,14 @@ def packed(
         rest = (exact.upper - float_of(upper)) + exact.lower
         lower = select(same, 0, bits_of(rest))
     upper = select(same, 0, upper)
+    # Where no way is followed, a NaN or an infinity has no node: not other bits.
+    usual = (held - held) == 0.0
+    named = bits_of(exact.upper) & -(1 << 32)
     if node is not None:
-        usual = (held - held) == 0.0
-        word = bits_of(exact.upper) & -(1 << 32)
-        named = word | convert(node, I64, signed=False)
-        upper = select(usual, upper, named)
-        if lower is not None:
-            lower = select(usual, lower, 0)
+        named = named | convert(node, I64, signed=False)
+    upper = select(usual, upper, named)
+    if lower is not None:
+        lower = select(usual, lower, 0)
     return upper, lower
 
 

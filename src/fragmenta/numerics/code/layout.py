@@ -106,5 +106,7 @@ NODE_AT = {name: 8 * place for place, name in enumerate(NODE_FIELDS)}
 NODE_BYTES = 8 * len(NODE_FIELDS)
 MOST_NODES = 4096
 """Nodes of a context."""
+MOST_CONTEXTS = 4096
+"""Contexts that a directory has room for."""
 LONGEST = 24
 """How far back a way is searched for the site where it is now."""

@@ -43,14 +43,35 @@ def _defined(module: ir.Module) -> ir.Function:
     return function
 
 
-def _place(code: Code, table: Raw, number: Value) -> Raw:
-    """Where a node is, of any context."""
+def _nodes(code: Code, table: Raw, number: Value) -> Raw:
+    """Where the nodes of the context of a node are."""
     b = code.builder
     directory = pointer_at(code, table, at.NODES)
     context = shift_unsigned(number, CONTEXT_BITS)
     entry = b.bitcast(b.gep(directory, [(context * 8).raw]), POINTER.as_pointer())
+    return b.load(entry)
+
+
+def _place(code: Code, table: Raw, number: Value) -> Raw:
+    """Where a node is, of any context."""
     index = number & ((1 << CONTEXT_BITS) - 1)
-    return b.gep(b.load(entry), [(index * at.NODE_BYTES).raw])
+    nodes = _nodes(code, table, number)
+    return code.builder.gep(nodes, [(index * at.NODE_BYTES).raw])
+
+
+def _existing(code: Code, table: Raw, number: Value) -> Value:
+    """The number of a node; 0 if its context has none.
+
+    A kernel that takes the bits of one float for another, or that races, has numbers in
+    its second values that are none of nodes.
+    """
+    b = code.builder
+    found = code.variable(number.lift(0))
+    with code.when(shift_unsigned(number, CONTEXT_BITS) < at.MOST_CONTEXTS):
+        nodes = Value(b, b.ptrtoint(_nodes(code, table, number), I64))
+        with code.when(nodes != 0):
+            found.value = number
+    return found.value
 
 
 def _field(code: Code, node: Raw, name: str) -> Value:
@@ -59,6 +80,7 @@ def _field(code: Code, node: Raw, name: str) -> Value:
 
 def _found(code: Code, table: Raw, given: list[Value]) -> Value:
     """Look for a node, and make it if there is none."""
+    given[2] = _existing(code, table, given[2])
     site, kind, parent, operand = given[:4]
     found = code.variable(site.lift(0))
     step = code.variable(parent)
