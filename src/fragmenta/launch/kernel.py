@@ -47,7 +47,7 @@ from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.languages import PTX, Words
-from fragmenta.ptx.module import Function, demangled
+from fragmenta.ptx.module import Function, Instruction, demangled
 from fragmenta.simt.arguments import Received, as_list
 from fragmenta.units.schedule import EAGER, LAZY, Given
 
@@ -168,7 +168,8 @@ class Kernel:
         every float goes the value that exact arithmetic would have, and each
         instruction counts what it loses.  NaN and infinities are followed from where
         they are born to the arrays that they reach; with ``nan="raise"``, a birth stops
-        the launch.  The results keep their bits.
+        the launch.  The results keep their bits.  Such a launch is not watched for
+        races.
 
         An ``algebra`` of :mod:`fragmenta.planes` follows second values beside all
         registers and memory; then the launch is not watched for races.
@@ -202,9 +203,9 @@ class Kernel:
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract, counters=counters)
-        algebra = self._algebra(numerics, nan, algebra, client)
         how = check_watch(watch)
         several = check_schedules(schedule)
+        algebra = self._algebra(numerics, nan, algebra, client, several)
         states = check_orders(orders, how, client)
         limits = check_limits(limits)
         meter = Meter(limits)
@@ -304,12 +305,21 @@ class Kernel:
         return made
 
     def _algebra(
-        self, numerics: bool, nan: str, algebra: Algebra | None, client: object
+        self,
+        numerics: bool,
+        nan: str,
+        algebra: Algebra | None,
+        client: object,
+        schedules: Sequence[Given],
     ) -> Algebra | None:
         """The algebra of a launch, checked."""
         check_flags(numerics=numerics)
         check_nan(nan, numerics)
-        check_algebra(algebra or numerics or None, client)
+        if numerics or algebra is not None:
+            every = self.loaded.module.functions.values()
+            used = (i for each in every for i in each.instructions)
+            late = any(map(_multiplies_later, used))
+            check_algebra(client, schedules, late)
         if not numerics:
             return algebra
         if algebra is not None:
@@ -379,6 +389,13 @@ def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
         launch.shape,
         launch.dynamic,
     )
+
+
+def _multiplies_later(instruction: Instruction) -> bool:
+    """Whether it is a product that runs beside the threads."""
+    if instruction.opcode == "wgmma":
+        return "mma_async" in instruction.qualifiers
+    return instruction.opcode == "tcgen05" and instruction.qualifiers[:1] == ("mma",)
 
 
 def _lost(

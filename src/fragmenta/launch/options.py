@@ -20,7 +20,7 @@ from fragmenta.errors import (
 )
 from fragmenta.ptx.module import Function
 from fragmenta.simt.context import Shape
-from fragmenta.units.schedule import ADVERSARIAL, Given, read
+from fragmenta.units.schedule import ADVERSARIAL, EAGER, Given, read
 
 MOST_CLUSTER = 16
 """Blocks of a cluster, also of one that is not portable."""
@@ -232,15 +232,30 @@ def check_nan(nan: object, numerics: object) -> None:
         raise BadCall('nan="raise" needs numerics=True')
 
 
-def check_algebra(algebra: object, client: object) -> None:
-    """Refuse second values on several machines.
+def check_algebra(
+    client: object, schedules: Sequence[Given], asynchronous: bool
+) -> None:
+    """Refuse second values where they cannot be followed.
 
-    >>> check_algebra(None, "a client")
+    ``asynchronous`` says whether the kernel has products that run beside its threads.
+    Their second values are made when they are issued.  Later, D is not what it was.
+
+    >>> check_algebra(None, ["lazy"], False)
+    >>> check_algebra(None, ["lazy"], True)
+    Traceback (most recent call last):
+    fragmenta.errors.BadCall: second values of wgmma and tcgen05 are followed with \
+schedule='eager'; given 'lazy'
     """
-    if algebra is not None and client is not None:
+    if client is not None:
         raise BadCall(
             "second values are followed on one machine; the workers of a Dask cluster "
             "cannot; launch without client="
+        )
+    if asynchronous and list(schedules) != [EAGER]:
+        given = shortened(", ".join(map(str, schedules)))
+        raise BadCall(
+            "second values of wgmma and tcgen05 are followed with schedule='eager'; "
+            f"given {given}"
         )
 
 
