@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fragmenta.api.returning import like
 from fragmenta.errors import BadCall, Error
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fragmenta.same.invariance import Classes
     from fragmenta.same.telling import Tree
     from fragmenta.view.timeline import Timeline
+
+
+Item = TypeVar("Item")
 
 
 class Result(result.Result):
@@ -95,7 +98,7 @@ class Kernel(records.Kernel):
         return found
 
     def invariant(
-        self, make: Callable[[Any], Any], over: Iterable[Any], **options: Any
+        self, make: Callable[[Item], object], over: Iterable[Item], **options: Any
     ) -> Classes:
         """Whether it leaves the same bits for every size, configuration or split.
 
@@ -106,10 +109,15 @@ class Kernel(records.Kernel):
         from fragmenta.same.calls import Call
         from fragmenta.same.invariance import invariant
 
-        def call(each: Any) -> Any:
+        def call(each: Item) -> Call | tuple[Call, ...]:
             made = make(each)
-            whole = isinstance(made, Call) or all(isinstance(e, Call) for e in made)
-            return made if whole else Call(self, *made)
+            if isinstance(made, Call):
+                return made
+            parts = tuple(cast("Iterable[object]", made))
+            if all(isinstance(part, Call) for part in parts):
+                return cast("tuple[Call, ...]", parts)
+            grid, block, *given = parts
+            return Call(self, grid, block, *cast("list[Iterable[object]]", given))
 
         return invariant(call, over, **options)
 

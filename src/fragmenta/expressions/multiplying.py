@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +11,10 @@ from fragmenta.expressions.code.products import ProductHashes
 from fragmenta.isa.instruction import Instruction
 from fragmenta.planes.group_products import GroupProducts
 from fragmenta.planes.products import Where
-from fragmenta.planes.tensor_products import tensor_product
+from fragmenta.planes.tensor_products import issued_product
 from fragmenta.simt.compiled import address_of
 from fragmenta.units.machine import Warp
 from fragmenta.units.tcgen05 import Product
-from fragmenta.units.tmem_operands import memory
 from fragmenta.units.warpgroups import Wgmma
 
 if TYPE_CHECKING:
@@ -60,38 +58,4 @@ class UnitProducts:
             shadows = [every[warp.block.rank].shared for every in observer.planes]
             groups.multiply(work, warps, warp.block.shared, shadows, where)
         else:
-            self._tensor(observer, work, warp, where)
-
-    def _tensor(
-        self, observer: PlaneObserver, work: Product, warp: Warp, where: Where
-    ) -> None:
-        ranks = [each.rank for each in work.blocks]
-        pair = len(ranks) == 2
-
-        def one(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
-            return np.stack(parts) if pair else parts[0]
-
-        cells = [memory(warp, work.event, each).operand() for each in work.blocks]
-        hardware = one(cells), one([each.shared for each in work.blocks])
-        planes = [
-            (
-                one([every[r].cells for r in ranks]),
-                one([every[r].shared for r in ranks]),
-            )
-            for every in observer.planes
-        ]
-        made = tensor_product(
-            work.op,
-            observer.watch.launch.target,
-            self._algebra,
-            hardware,  # type: ignore[arg-type]
-            planes,  # type: ignore[arg-type]
-            work.given,
-            where,
-        )
-        for every, image in zip(observer.planes, made, strict=True):
-            parts = image if pair else image[None]
-            for rank, part in zip(ranks, parts, strict=True):
-                for each in work.writes:
-                    if each.rank == rank:
-                        every[rank].cells[each.index] = part[each.index]
+            issued_product(observer, work, warp, self._algebra, where)

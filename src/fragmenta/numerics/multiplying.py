@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,12 @@ from fragmenta.numerics.products import (
 from fragmenta.planes.code.layout import PRODUCTS
 from fragmenta.planes.group_products import GroupProducts
 from fragmenta.planes.products import Where
-from fragmenta.planes.tensor_products import tensor_product
+from fragmenta.planes.tensor_products import issued_product
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress
 from fragmenta.simt.compiled import address_of
 from fragmenta.units.machine import Warp
 from fragmenta.units.tcgen05 import Product
-from fragmenta.units.tmem_operands import memory
 from fragmenta.units.warpgroups import Wgmma
 
 if TYPE_CHECKING:
@@ -123,41 +121,12 @@ class LaunchProducts:
     def _tensor(
         self, observer: PlaneObserver, work: Product, warp: Warp, number: int, own: _Own
     ) -> None:
-        ranks = [each.rank for each in work.blocks]
-        pair = len(ranks) == 2
-
-        def one(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-            return np.stack(parts) if pair else parts[0]
-
-        cells = [memory(warp, work.event, each).operand() for each in work.blocks]
-        hardware = one(cells), one([each.shared for each in work.blocks])
-        planes = [
-            (
-                one([every[r].cells for r in ranks]),
-                one([every[r].shared for r in ranks]),
-            )
-            for every in observer.planes
-        ]
         watch = observer.watch
         goal = TensorAddress.of(work.given["d"])
         first = watch.compiled.remembered["chains"] * watch.launch.shape.warps
-        chain = first + ranks[0] * COLUMNS + goal.column
+        chain = first + work.blocks[0].rank * COLUMNS + goal.column
         where = Where(own.data, number, chain, warp.block.index, warp.number)
-        made = tensor_product(
-            work.op,
-            watch.launch.target,
-            self._algebra,
-            hardware,
-            planes,
-            work.given,
-            where,
-        )
-        for every, image in zip(observer.planes, made, strict=True):
-            parts = image if pair else image[None]
-            for rank, part in zip(ranks, parts, strict=True):
-                for each in work.writes:
-                    if each.rank == rank:
-                        every[rank].cells[each.index] = part[each.index]
+        issued_product(observer, work, warp, self._algebra, where)
 
     # ── after the launch ────────────────────────────────────────────────────
 

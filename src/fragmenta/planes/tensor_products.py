@@ -8,7 +8,7 @@ memories themselves.  Elements of A and B of fewer than 8 bits, and an old D tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,12 @@ from fragmenta.planes.products import (
     separated,
 )
 from fragmenta.registers.tensor_fragment import Image
+from fragmenta.units.machine import Warp
+from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tmem_operands import memory
+
+if TYPE_CHECKING:
+    from fragmenta.planes.memory import PlaneObserver
 
 Bits = NDArray[np.generic]
 Memories = tuple[Image, NDArray[np.uint8]]
@@ -108,3 +114,33 @@ def _seconds(
         usable = bits >= 8 and every.any()
         made.append(combined(every, bits) if usable else None)
     return made
+
+
+def issued_product(
+    observer: PlaneObserver,
+    work: Product,
+    warp: Warp,
+    algebra: ProductAlgebra,
+    where: Where,
+) -> None:
+    """A ``tcgen05.mma`` was issued: make its D in the planes of tensor memory."""
+    ranks = [each.rank for each in work.blocks]
+    pair = len(ranks) == 2
+
+    def one(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        return np.stack(parts) if pair else parts[0]
+
+    cells = [memory(warp, work.event, each).operand() for each in work.blocks]
+    hardware = one(cells), one([each.shared for each in work.blocks])
+    planes = [
+        (one([every[r].cells for r in ranks]), one([every[r].shared for r in ranks]))
+        for every in observer.planes
+    ]
+    target = observer.watch.launch.target
+    made = tensor_product(work.op, target, algebra, hardware, planes, work.given, where)
+    for every, image in zip(observer.planes, made, strict=True):
+        parts = image if pair else image[None]
+        for rank, part in zip(ranks, parts, strict=True):
+            for each in work.writes:
+                if each.rank == rank:
+                    every[rank].cells[each.index] = part[each.index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from fragmenta.errors import BadCall
 from fragmenta.isa.target import check_target
@@ -22,6 +22,8 @@ from fragmenta.same.deciding import (
 )
 from fragmenta.same.following import Followed, follow, planes_for
 from fragmenta.same.naming import Labels, Root, name_alike, name_roots, roots
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +152,8 @@ def _equal(
 
 
 def invariant(
-    make: Callable[[object], Call | Sequence[Call]],
-    over: Iterable[object],
+    make: Callable[[Item], Call | Sequence[Call]],
+    over: Iterable[Item],
     **options: Any,
 ) -> Classes:
     """Whether a kernel leaves the same bits for every size, configuration or split.

@@ -22,11 +22,11 @@ from fragmenta.triton.driver import on_cpu
 def classes(
     kernel: Any,
     configs: Iterable[Any],
-    args: Sequence[Any] | Mapping[str, Any],
+    args: Sequence[object] | Mapping[str, object],
     *,
     grid: Any,
     target: str = "sm_90a",
-    names: Callable[[Any], str] = str,
+    names: Callable[[object], str] = str,
     progress: Progress | None = None,
     **options: Any,
 ) -> Classes:
@@ -53,14 +53,15 @@ def classes(
         return classes_of(programs, progress=progress or shown, **options)
 
 
-def _typed(call: Call, args: Sequence[Any] | Mapping[str, Any]) -> Call:
+def _typed(call: Call, args: Sequence[object] | Mapping[str, object]) -> Call:
     """The call with the types of the user's arrays, which the driver leaves out."""
     listed = args.values() if isinstance(args, Mapping) else args
     known = {_place(each): each for each in listed if isinstance(each, np.ndarray)}
 
-    def typed(each: Any) -> Any:
+    def typed(each: object) -> object:
         if isinstance(each, Pointer):
-            return replace(each, array=typed(each.array))
+            array = known.get(_place(each.array), each.array)
+            return replace(each, array=array)
         if isinstance(each, np.ndarray):
             return known.get(_place(each), each)
         return each
