@@ -14,7 +14,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.expressions.algebra import Expressions, Remembered
-from fragmenta.same.naming import name_roots, roots
+from fragmenta.sameness.naming import name_roots, roots
 
 TEXT = Path(__file__).with_name("matmul_f16_sm80.ptx")
 REPEATED = 5

@@ -52,7 +52,10 @@ EVERY = dict(held())
 # ── which caches share objects ──────────────────────────────────────────────
 
 _PLAIN = "str int bool float bytes None tuple frozenset dict list Mapping Hashable"
-_NAMED = "NDArray Index Bits Bytes Addresses Colour Parts Row Run Starts re.Pattern"
+_NAMED = (
+    "NDArray Index Bits Block Bytes Addresses Colour JsonRecord Parts Row Run Starts "
+    "re.Pattern"
+)
 VALUES = frozenset(f"{_PLAIN} {_NAMED}".split())
 """Values, and containers that nobody changes.  Arrays are only read.
 

@@ -56,7 +56,7 @@ ROOMS = [
     "orders",
     "numerics",
     "launch",
-    "same",
+    "sameness",
     "cuda",
     "evidence",
     "kernels",

@@ -38,6 +38,9 @@ LABELS = {
     "Both directions always agree": "Both directions",
     "Store buffering, load buffering, independent reads": "Store buffering",
     "Asynchronous copies and proxies": "Copies and proxies",
+    "Kernel two: one mma, two targets": "Two targets",
+    "Kernel three: split by batch size": "Split by batch size",
+    "Kernel four: configurations of an autotuner": "Configurations",
 }
 """Headings of the pages that are whole sentences, and short names for them."""
 HEADING = re.compile(r"(?m)^(#{2,3}) (.+)$")

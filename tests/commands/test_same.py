@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.asking import ask
-from tests.same.kernels import BODIES, HEAD, STORE
+from tests.sameness.kernels import BODIES, HEAD, STORE
 
 
 @pytest.fixture

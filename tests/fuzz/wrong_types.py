@@ -339,6 +339,12 @@ def _launches(add: Any) -> None:
     add(ptx.empty, shape=(2, 3), dtype=np.float32)
     add(ptx.load, path=str(Path(__file__).parents[1] / "ptx/files/inline.ptx"))
     add(ptx.parse, text=KERNEL, name="k.ptx")
+    call = ptx.Call(made.kernels["f"], 1, 1, [data, 3])
+    add(ptx.same, call, call, tries=1)
+    add(ptx.classes, programs={"a": call}, tries=1)
+    add(ptx.invariant, lambda _: call, over=[1], tries=1)
+    add(ptx.targets, call, names=["sm_80"], tries=1)
+    add(fm.assert_same_bits_for_all_inputs, call, call, tries=1)
     add(ptx.pointer, array=data, offset=8)
     add(ptx.struct, np.int32(1), size=None)
     add(

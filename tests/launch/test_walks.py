@@ -39,10 +39,10 @@ KERNEL = """
 
 
 def test_an_opcode_is_its_line_and_its_function(
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     # What it computes is kept by its name: a function that changes needs another one.
-    monkeypatch.setitem(TABLE.lines, "backwards", [])
+    request.addfinalizer(lambda: TABLE.lines.drop("backwards"))
 
     @opcodes("backwards.type  d, a  ; type = b32 b64")
     def backwards(q: Qualifiers, a: Value) -> Value:

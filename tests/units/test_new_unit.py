@@ -75,7 +75,7 @@ def _made_up() -> Iterator[None]:
         for each in caches:
             each.cache_clear()
         yield
-        del TABLE.lines["fill"]
+        TABLE.lines.drop("fill")
         del events._RUNS["fill", "async"]
     for each in caches:
         each.cache_clear()

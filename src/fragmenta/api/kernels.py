@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from fragmenta.arrays.checks import Array
     from fragmenta.cuda.tools.device import GPU
     from fragmenta.evidence.kernels import Verified
-    from fragmenta.same.invariance import Classes
-    from fragmenta.same.telling import Tree
+    from fragmenta.sameness.invariance import Classes
+    from fragmenta.sameness.telling import Tree
     from fragmenta.view.timeline import Timeline
 
 
@@ -71,12 +71,12 @@ class Result(result.Result):
         >>> x = np.ones(2, np.float32)
         >>> print(kernel.launch(1, 1, [x]).tree(x, 0))
         x[0] =
-          add.rn.f32   (line 6)
+          add.rn.f32   (line 7)
             x[0]
             x[1]
         """
-        from fragmenta.same.capturing import called
-        from fragmenta.same.trees import tree_of
+        from fragmenta.sameness.capturing import called
+        from fragmenta.sameness.trees import tree_of
 
         launched = getattr(self, "_launched", None)
         if launched is None:
@@ -104,10 +104,10 @@ class Kernel(records.Kernel):
 
         ``make(x)`` gives the grid, the block and the arguments of a launch for each
         ``x`` of ``over``, or a :class:`fragmenta.ptx.Call`.  See
-        :func:`fragmenta.same.invariance.classes` for the options.
+        :func:`fragmenta.sameness.invariance.classes` for the options.
         """
-        from fragmenta.same.calls import Call
-        from fragmenta.same.invariance import invariant
+        from fragmenta.sameness.calls import Call
+        from fragmenta.sameness.invariance import invariant
 
         def call(each: Item) -> Call | tuple[Call, ...]:
             made = make(each)

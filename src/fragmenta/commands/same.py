@@ -21,10 +21,10 @@ from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, printable
 from fragmenta.errors import BadCall
 from fragmenta.evidence.arguments import for_kernel
-from fragmenta.same.calls import Call, Program, program
-from fragmenta.same.capturing import captured
-from fragmenta.same.deciding import TRIES, Sameness, same
-from fragmenta.same.invariance import Classes, invariant, targets
+from fragmenta.sameness.calls import Call, Program, program
+from fragmenta.sameness.capturing import captured
+from fragmenta.sameness.deciding import TRIES, Sameness, same
+from fragmenta.sameness.invariance import Classes, invariant, targets
 
 _Files = Annotated[
     list[str],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fragmenta.evidence.testing import Launcher
-    from fragmenta.same.deciding import Sameness
+    from fragmenta.sameness.deciding import Sameness
 
 __all__ = [
     "assert_same_bits_for_all_inputs",

@@ -24,8 +24,8 @@ from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.launch.result import Result
 
 if TYPE_CHECKING:
-    from fragmenta.same.calls import Call
-    from fragmenta.same.deciding import Sameness
+    from fragmenta.sameness.calls import Call
+    from fragmenta.sameness.deciding import Sameness
 
 # ── the same bits ───────────────────────────────────────────────────────────
 
@@ -73,9 +73,25 @@ def assert_same_bits_for_all_inputs(
 
     Each is a :class:`fragmenta.ptx.Call`, or several; the options are those of
     :func:`fragmenta.ptx.same`.  The message says where their expressions part.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry twice(.param .u64 x) {
+    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
+    ...     ld.param.u64 %rd1, [x];
+    ...     ld.global.f32 %f1, [%rd1];
+    ...     add.f32 %f1, %f1, %f1;
+    ...     st.global.f32 [%rd1], %f1; ret;
+    ... }''').kernels["twice"]
+    >>> x = np.ones(4, np.float32)
+    >>> call = ptx.Call(kernel, 1, 1, [x])
+    >>> print(assert_same_bits_for_all_inputs(call, call).verdict)
+    same
     """
     __tracebackhide__ = True
-    from fragmenta.same.deciding import same
+    from fragmenta.sameness.deciding import same
 
     found = same(one, other, **options)
     if found.verdict != "same":

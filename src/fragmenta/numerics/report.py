@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
@@ -551,7 +552,7 @@ class Numerics:
         shown = [each.shown for each in self.outputs.values()]
         raise BadCall(f"name one of the outputs: {one_of(shown) or 'there are none'}")
 
-    @cached_property
+    @once_property
     def problems(self) -> list[Any]:
         """Findings as problems of a launch: for SARIF and for the command line."""
         from fragmenta.numerics.findings import findings

@@ -44,10 +44,10 @@ _HOME = homes(
         "launch.limits": "Limits",
         "launch.options": "Watch",
         "launch.structs": "struct tensor_map",
-        "same.calls": "Call",
-        "same.deciding": "Sameness same",
-        "same.invariance": "Classes classes invariant targets",
-        "same.telling": "Tree",
+        "sameness.calls": "Call",
+        "sameness.deciding": "Sameness same",
+        "sameness.invariance": "Classes classes invariant targets",
+        "sameness.telling": "Tree",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
         "api.raw": "RawKernel RawModule",
@@ -74,14 +74,14 @@ if TYPE_CHECKING:
     from fragmenta.launch.structs import tensor_map as tensor_map
     from fragmenta.pool.job import Job as Job
     from fragmenta.pool.pool import Pool as Pool
-    from fragmenta.same.calls import Call as Call
-    from fragmenta.same.deciding import Sameness as Sameness
-    from fragmenta.same.deciding import same as same
-    from fragmenta.same.invariance import Classes as Classes
-    from fragmenta.same.invariance import classes as classes
-    from fragmenta.same.invariance import invariant as invariant
-    from fragmenta.same.invariance import targets as targets
-    from fragmenta.same.telling import Tree as Tree
+    from fragmenta.sameness.calls import Call as Call
+    from fragmenta.sameness.deciding import Sameness as Sameness
+    from fragmenta.sameness.deciding import same as same
+    from fragmenta.sameness.invariance import Classes as Classes
+    from fragmenta.sameness.invariance import classes as classes
+    from fragmenta.sameness.invariance import invariant as invariant
+    from fragmenta.sameness.invariance import targets as targets
+    from fragmenta.sameness.telling import Tree as Tree
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
 else:

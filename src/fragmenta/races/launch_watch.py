@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once_property
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
@@ -147,7 +148,7 @@ class LaunchWatch:
         self.reads: ReadLog | None = None
         """Which loads race, if code tells of every load."""
 
-    @cached_property
+    @once_property
     def asks(self) -> Asks:
         """What compiled code calls for observers that are copies."""
         return Asks(self.machine)

@@ -11,10 +11,10 @@ import numpy as np
 from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall
 from fragmenta.progress import Progress, bar
-from fragmenta.same.calls import Call
-from fragmenta.same.capturing import captured
-from fragmenta.same.invariance import Classes
-from fragmenta.same.invariance import classes as classes_of
+from fragmenta.sameness.calls import Call
+from fragmenta.sameness.capturing import captured
+from fragmenta.sameness.invariance import Classes
+from fragmenta.sameness.invariance import classes as classes_of
 from fragmenta.simt.arguments import Pointer
 from fragmenta.triton.driver import on_cpu
 

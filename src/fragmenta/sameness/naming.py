@@ -17,7 +17,7 @@ import numpy as np
 from fragmenta.arrays.checks import Array
 from fragmenta.expressions.algebra import Name
 from fragmenta.registers.dtype import dtype
-from fragmenta.same.calls import Given, Program
+from fragmenta.sameness.calls import Given, Program
 
 Labels: TypeAlias = Mapping[str, "str | tuple[str, int]"]
 """For parameters: the label of an array, or the label and its first element."""

@@ -15,8 +15,8 @@ from fragmenta.errors import Error
 from fragmenta.expressions.algebra import Expressions, Note, Remembered
 from fragmenta.expressions.code.hashing import Hash
 from fragmenta.ptx.module import Instruction
-from fragmenta.same.calls import Call, Program
-from fragmenta.same.naming import Root
+from fragmenta.sameness.calls import Call, Program
+from fragmenta.sameness.naming import Root
 
 _NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "ue8m0", "ue4m3")
 

@@ -24,10 +24,10 @@ from fragmenta.expressions.code.notes import HEAD, OPERATION
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.planes.products import Product, product_model
 from fragmenta.ptx.module import Instruction
-from fragmenta.same.calls import Call, Program
-from fragmenta.same.following import planes_for, put_back
-from fragmenta.same.naming import Root, name_roots, roots
-from fragmenta.same.telling import Node, Tree, parts
+from fragmenta.sameness.calls import Call, Program
+from fragmenta.sameness.following import planes_for, put_back
+from fragmenta.sameness.naming import Root, name_roots, roots
+from fragmenta.sameness.telling import Node, Tree, parts
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.matrices import operation
 

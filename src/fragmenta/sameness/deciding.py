@@ -17,12 +17,12 @@ import numpy as np
 
 from fragmenta.arrays.checks import Array, is_whole
 from fragmenta.errors import BadCall, Error
-from fragmenta.same.calls import Call, Program, program
-from fragmenta.same.following import Followed, Output, Place, follow, planes_for
-from fragmenta.same.naming import Labels, Root, name_alike, name_roots, roots
-from fragmenta.same.telling import why_parted
-from fragmenta.same.trees import tree
-from fragmenta.same.witness import (
+from fragmenta.sameness.calls import Call, Program, program
+from fragmenta.sameness.following import Followed, Output, Place, follow, planes_for
+from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.sameness.telling import why_parted
+from fragmenta.sameness.trees import tree
+from fragmenta.sameness.witness import (
     Witness,
     given_inputs,
     separates,

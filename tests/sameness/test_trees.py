@@ -7,8 +7,8 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall
-from tests.same.kernels import call
-from tests.same.test_invariance import product
+from tests.sameness.kernels import call
+from tests.sameness.test_invariance import product
 
 X = np.random.default_rng(0).standard_normal((32, 4)).astype(np.float32)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fragmenta.same.following import follow, run_plain
-from fragmenta.same.naming import name_roots, roots
-from tests.same import rewriting
+from fragmenta.sameness.following import follow, run_plain
+from fragmenta.sameness.naming import name_roots, roots
+from tests.sameness import rewriting
 
 COUNT = 200
 

@@ -45,7 +45,24 @@ class Node:
 
 @dataclass(eq=False)
 class Tree:
-    """The expression of one element; ``str()`` is a text, folded where regular."""
+    """The expression of one element; ``str()`` is a text, folded where regular.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry twice(.param .u64 x) {
+    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
+    ...     ld.param.u64 %rd1, [x];
+    ...     ld.global.f32 %f1, [%rd1];
+    ...     add.f32 %f1, %f1, %f1;
+    ...     st.global.f32 [%rd1], %f1; ret;
+    ... }''').kernels["twice"]
+    >>> x = np.ones(4, np.float32)
+    >>> tree = kernel.launch(1, 1, [x]).tree(x, 0)
+    >>> tree.output, tree.element, len(list(tree.nodes()))
+    ('x', (0,), 2)
+    """
 
     output: str
     element: tuple[int, ...]

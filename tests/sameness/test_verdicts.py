@@ -6,7 +6,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.errors import BadCall
-from tests.same.kernels import call
+from tests.sameness.kernels import call
 
 X = np.random.default_rng(0).standard_normal((32, 4)).astype(np.float32)
 Y = np.zeros(32, np.float32)

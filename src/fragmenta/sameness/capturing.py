@@ -10,8 +10,8 @@ import numpy as np
 from fragmenta.arrays.checks import Array
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.listening import before_launches
-from fragmenta.same.calls import OPTIONS, Call
-from fragmenta.same.naming import root_of
+from fragmenta.sameness.calls import OPTIONS, Call
+from fragmenta.sameness.naming import root_of
 from fragmenta.simt.arguments import as_list
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
-from fragmenta.same.calls import Program
-from fragmenta.same.following import runs
-from fragmenta.same.naming import Root
+from fragmenta.sameness.calls import Program
+from fragmenta.sameness.following import runs
+from fragmenta.sameness.naming import Root
 
 Random = np.random.Generator
 Numbers = NDArray[np.float64]

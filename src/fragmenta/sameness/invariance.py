@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from fragmenta.errors import BadCall
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
-from fragmenta.same.calls import Call, Program, on_target, program
-from fragmenta.same.deciding import (
+from fragmenta.sameness.calls import Call, Program, on_target, program
+from fragmenta.sameness.deciding import (
     DIFFERENT,
     HERE,
     SAME,
@@ -20,15 +20,20 @@ from fragmenta.same.deciding import (
     decide,
     paired,
 )
-from fragmenta.same.following import Followed, follow, planes_for
-from fragmenta.same.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.sameness.following import Followed, follow, planes_for
+from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Programs in classes: those of one class have equal expressions."""
+    """Programs in classes: those of one class have equal expressions.
+
+    >>> found = Classes((("a", "b"), ("c",)))
+    >>> len(found.members), found.invariant, bool(found)
+    (2, False, False)
+    """
 
     members: tuple[tuple[str, ...], ...]
     """The names of the programs of each class."""
@@ -94,7 +99,23 @@ def classes(
     """Which programs leave the same bits, for all inputs.
 
     Of arrays of different lengths, the part that both have is compared.  The other
-    arguments are those of :func:`fragmenta.same.deciding.same`.
+    arguments are those of :func:`fragmenta.sameness.deciding.same`.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry twice(.param .u64 x) {
+    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
+    ...     ld.param.u64 %rd1, [x];
+    ...     ld.global.f32 %f1, [%rd1];
+    ...     add.f32 %f1, %f1, %f1;
+    ...     st.global.f32 [%rd1], %f1; ret;
+    ... }''').kernels["twice"]
+    >>> x = np.ones(4, np.float32)
+    >>> call = ptx.Call(kernel, 1, 1, [x])
+    >>> ptx.classes({"one": call, "other": call}).members
+    (('one', 'other'),)
     """
     listed = {name: program(each) for name, each in programs.items()}
     if not listed:
@@ -160,6 +181,22 @@ def invariant(
 
     ``make(x)`` makes the launch for each ``x`` of ``over``; options are those of
     :func:`classes`.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry twice(.param .u64 x) {
+    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
+    ...     ld.param.u64 %rd1, [x];
+    ...     ld.global.f32 %f1, [%rd1];
+    ...     add.f32 %f1, %f1, %f1;
+    ...     st.global.f32 [%rd1], %f1; ret;
+    ... }''').kernels["twice"]
+    >>> x = np.ones(4, np.float32)
+    >>> make = lambda threads: ptx.Call(kernel, 1, threads, [x])
+    >>> ptx.invariant(make, [1, 2]).members
+    (('1', '2'),)
     """
     return classes({str(each): make(each) for each in over}, **options)
 
@@ -170,6 +207,21 @@ def targets(
     """Which targets compute a launch with the same bits.
 
     A target without one of its instructions is an error.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry twice(.param .u64 x) {
+    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
+    ...     ld.param.u64 %rd1, [x];
+    ...     ld.global.f32 %f1, [%rd1];
+    ...     add.f32 %f1, %f1, %f1;
+    ...     st.global.f32 [%rd1], %f1; ret;
+    ... }''').kernels["twice"]
+    >>> x = np.ones(4, np.float32)
+    >>> ptx.targets(ptx.Call(kernel, 1, 1, [x]), ["sm_80", "sm_90a"]).members
+    (('sm_80', 'sm_90a'),)
     """
     calls = program(given)
     return classes(
