@@ -24,6 +24,18 @@ KERNEL = """.version 8.0
 .address_size 64
 .visible .entry f(.param .u64 x, .param .u32 n) { ret; }
 """
+WRITES = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry g(.param .u64 x) {
+    .reg .b64 %rd<2>; .reg .f32 %f<2>;
+    ld.param.u64 %rd1, [x];
+    ld.global.f32 %f1, [%rd1];
+    add.f32 %f1, %f1, %f1;
+    st.global.f32 [%rd1], %f1;
+    ret;
+}
+"""
 
 
 class Odd:
@@ -339,7 +351,7 @@ def _launches(add: Any) -> None:
     add(ptx.empty, shape=(2, 3), dtype=np.float32)
     add(ptx.load, path=str(Path(__file__).parents[1] / "ptx/files/inline.ptx"))
     add(ptx.parse, text=KERNEL, name="k.ptx")
-    call = ptx.Call(made.kernels["f"], 1, 1, [data, 3])
+    call = ptx.Call(ptx.parse(WRITES).kernels["g"], 1, 1, [data])
     add(ptx.same, call, call, tries=1)
     add(ptx.classes, programs={"a": call}, tries=1)
     add(ptx.invariant, lambda _: call, over=[1], tries=1)

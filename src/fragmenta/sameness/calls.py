@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from fragmenta.arrays.checks import Array
-from fragmenta.errors import BadCall
+from fragmenta.errors import BadCall, shortened
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.result import Result
 from fragmenta.simt.arguments import Pointer, Struct, as_list
 
+Item = TypeVar("Item")
 OPTIONS = ("cluster", "cooperative", "shared", "target", "contract", "limits")
 """The options of a launch that a call has."""
 
@@ -122,10 +123,23 @@ Program: TypeAlias = tuple[Call, ...]
 
 def program(given: Call | Sequence[Call]) -> Program:
     """One call or several as a program."""
-    calls = (given,) if isinstance(given, Call) else tuple(given)
+    calls = (given,) if isinstance(given, Call) else items(given)
     if not calls or not all(isinstance(each, Call) for each in calls):
-        raise BadCall(f"a launch is a ptx.Call, or several in a list; given {given!r}")
+        said = shortened(str(given))
+        raise BadCall(f"a launch is a ptx.Call, or several in a list; given {said}")
     return calls
+
+
+def items(given: Iterable[Item]) -> tuple[Item, ...]:
+    """What a list has, or anything else that can be gone through; else nothing.
+
+    >>> items([1, 2]), items(3)
+    ((1, 2), ())
+    """
+    try:
+        return tuple(given)
+    except TypeError:
+        return ()
 
 
 def on_target(given: Program, target: str) -> Program:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, TypeVar
 
-from fragmenta.errors import BadCall
+from fragmenta.errors import BadCall, shortened
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
-from fragmenta.sameness.calls import Call, Program, on_target, program
+from fragmenta.sameness.calls import Call, Program, items, on_target, program
 from fragmenta.sameness.deciding import (
     DIFFERENT,
     HERE,
@@ -117,7 +118,10 @@ def classes(
     >>> ptx.classes({"one": call, "other": call}).members
     (('one', 'other'),)
     """
-    listed = {name: program(each) for name, each in programs.items()}
+    if not isinstance(programs, Mapping):
+        said = shortened(str(programs))
+        raise BadCall(f"programs are launches by name, in a dictionary; given {said}")
+    listed = {str(name): program(each) for name, each in programs.items()}
     if not listed:
         raise BadCall("there are no launches to compare")
     named = _named(listed, labels, by_value, types)
@@ -198,7 +202,23 @@ def invariant(
     >>> ptx.invariant(make, [1, 2]).members
     (('1', '2'),)
     """
-    return classes({str(each): make(each) for each in over}, **options)
+    if not _takes_one(make):
+        said = shortened(str(make))
+        raise BadCall(f"make(x) makes a ptx.Call for each x of over; given {said}")
+    return classes({str(each): make(each) for each in items(over)}, **options)
+
+
+def _takes_one(make: object) -> bool:
+    """Whether something can be called with one argument, as far as it says so."""
+    if not callable(make):
+        return False
+    try:
+        signature(make).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # it does not say
+        return True
+    return True
 
 
 def targets(
@@ -225,5 +245,6 @@ def targets(
     """
     calls = program(given)
     return classes(
-        {name: on_target(calls, check_target(name)) for name in names}, **options
+        {name: on_target(calls, check_target(name)) for name in items(names)},
+        **options,
     )
