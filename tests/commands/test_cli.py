@@ -64,6 +64,20 @@ KERNEL = """
 """The file that examples check and launch."""
 
 
+PROGRAM = """
+import numpy as np
+from fragmenta import ptx
+ptx.load("kernel.ptx").kernels["twice"].launch(1, 32, [np.ones(32, np.float32)])
+"""
+ROWS = """
+import numpy as np
+from fragmenta import ptx
+kernel, x = ptx.load("kernel.ptx").kernels["twice"], np.ones(64, np.float32)
+def make(n):
+    return ptx.Call(kernel, 1, n, [x[:n]])
+"""
+
+
 SOURCE = """
 __global__ void scale(float *x)
 {
@@ -116,7 +130,10 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "ab":
         words = (f"{name}.npy", "nvfp4", "--operand", name.upper())
         answer("quantize", *words, "-o", f"q{name}.npz")
-    Path("kernel.ptx").write_text(KERNEL)
+    for name in ("kernel", "other"):
+        Path(f"{name}.ptx").write_text(KERNEL)
+        Path(f"{name}.py").write_text(PROGRAM)
+    Path("rows.py").write_text(ROWS)
     Path("scale.cu").write_text(SOURCE)
     Path("tests").symlink_to(Path(__file__).parents[1])  # for the recordings there
     Path("tile-1.npz").symlink_to("tests/golden/programs/tile-1.npz")

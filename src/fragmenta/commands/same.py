@@ -53,7 +53,7 @@ _Tries = Annotated[
 @command(
     "same",
     "fragmenta same kernel.ptx other.ptx --block 32 --arg ones:f32:32",
-    "fragmenta same kernel.ptx --block 32 --arg ones:f32:32 --targets sm_80,sm_90a",
+    "fragmenta same kernel.ptx --block 32 --arg ones:f32:32 --targets sm_80,sm_90",
     "fragmenta same kernel.py other.py --json",
 )
 def same_command(
