@@ -104,15 +104,10 @@ def classes(
 
     >>> import numpy as np
     >>> from fragmenta import ptx
-    >>> kernel = ptx.parse('''
-    ... .version 8.0 .target sm_80 .address_size 64
-    ... .entry twice(.param .u64 x) {
-    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
-    ...     ld.param.u64 %rd1, [x];
-    ...     ld.global.f32 %f1, [%rd1];
-    ...     add.f32 %f1, %f1, %f1;
-    ...     st.global.f32 [%rd1], %f1; ret;
-    ... }''').kernels["twice"]
+    >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry k(.param .u64 x)"
+    >>> text += "{.reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [x]; ld.global.f32 %f,"
+    >>> text += "[%a]; add.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }"
+    >>> kernel = ptx.parse(text).kernels["k"]
     >>> x = np.ones(4, np.float32)
     >>> call = ptx.Call(kernel, 1, 1, [x])
     >>> ptx.classes({"one": call, "other": call}).members
@@ -188,15 +183,10 @@ def invariant(
 
     >>> import numpy as np
     >>> from fragmenta import ptx
-    >>> kernel = ptx.parse('''
-    ... .version 8.0 .target sm_80 .address_size 64
-    ... .entry twice(.param .u64 x) {
-    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
-    ...     ld.param.u64 %rd1, [x];
-    ...     ld.global.f32 %f1, [%rd1];
-    ...     add.f32 %f1, %f1, %f1;
-    ...     st.global.f32 [%rd1], %f1; ret;
-    ... }''').kernels["twice"]
+    >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry k(.param .u64 x)"
+    >>> text += "{.reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [x]; ld.global.f32 %f,"
+    >>> text += "[%a]; add.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }"
+    >>> kernel = ptx.parse(text).kernels["k"]
     >>> x = np.ones(4, np.float32)
     >>> make = lambda threads: ptx.Call(kernel, 1, threads, [x])
     >>> ptx.invariant(make, [1, 2]).members
@@ -230,15 +220,10 @@ def targets(
 
     >>> import numpy as np
     >>> from fragmenta import ptx
-    >>> kernel = ptx.parse('''
-    ... .version 8.0 .target sm_80 .address_size 64
-    ... .entry twice(.param .u64 x) {
-    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
-    ...     ld.param.u64 %rd1, [x];
-    ...     ld.global.f32 %f1, [%rd1];
-    ...     add.f32 %f1, %f1, %f1;
-    ...     st.global.f32 [%rd1], %f1; ret;
-    ... }''').kernels["twice"]
+    >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry k(.param .u64 x)"
+    >>> text += "{.reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [x]; ld.global.f32 %f,"
+    >>> text += "[%a]; add.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }"
+    >>> kernel = ptx.parse(text).kernels["k"]
     >>> x = np.ones(4, np.float32)
     >>> ptx.targets(ptx.Call(kernel, 1, 1, [x]), ["sm_80", "sm_90a"]).members
     (('sm_80', 'sm_90a'),)

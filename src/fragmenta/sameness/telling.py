@@ -49,15 +49,10 @@ class Tree:
 
     >>> import numpy as np
     >>> from fragmenta import ptx
-    >>> kernel = ptx.parse('''
-    ... .version 8.0 .target sm_80 .address_size 64
-    ... .entry twice(.param .u64 x) {
-    ...     .reg .b64 %rd<2>; .reg .f32 %f<2>;
-    ...     ld.param.u64 %rd1, [x];
-    ...     ld.global.f32 %f1, [%rd1];
-    ...     add.f32 %f1, %f1, %f1;
-    ...     st.global.f32 [%rd1], %f1; ret;
-    ... }''').kernels["twice"]
+    >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry k(.param .u64 x)"
+    >>> text += "{.reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [x]; ld.global.f32 %f,"
+    >>> text += "[%a]; add.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }"
+    >>> kernel = ptx.parse(text).kernels["k"]
     >>> x = np.ones(4, np.float32)
     >>> tree = kernel.launch(1, 1, [x]).tree(x, 0)
     >>> tree.output, tree.element, len(list(tree.nodes()))
