@@ -325,15 +325,7 @@ class Inputs:
 
     def run(self, model: Model) -> Bits:
         """The results of all matrices."""
-        return multiply(
-            self.a,
-            self.b,
-            self.c,
-            model,
-            index=_index(model, self.a.shape),
-            scale_a=self.scale_a,
-            scale_b=self.scale_b,
-        )
+        return _run(model, self)
 
     def element(self, batch: int, row: int, column: int) -> Separation:
         """The row, the column and the c of one result."""
@@ -351,7 +343,7 @@ class Inputs:
         )
 
 
-def _run(model: Model, given: Separation) -> Bits:
+def _run(model: Model, given: Separation | Inputs) -> Bits:
     return multiply(
         given.a,
         given.b,

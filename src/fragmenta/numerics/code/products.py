@@ -65,7 +65,7 @@ from fragmenta.numerics.code.double import (
     total,
     two_sum,
 )
-from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
+from fragmenta.numerics.code.elements import LEAST_BITS, MOST_SOURCES, special_exact
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.code.nodes import new_node
 from fragmenta.planes.code.gathering import memory_at
@@ -73,8 +73,6 @@ from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
 from fragmenta.simt.library import POINTER
 
-LEAST_BITS = 1
-"""The bits of a second value that is zero: the least f64, as no bits mean none."""
 _HIGH = 400
 """An exponent above those of all elements."""
 _SPARE = 2
