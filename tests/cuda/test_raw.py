@@ -1,6 +1,7 @@
 """A kernel in CUDA C++ runs as it does with CuPy."""
 
 import pickle
+import resource
 
 import numpy as np
 import pytest
@@ -61,8 +62,10 @@ def test_headers_are_found():
 )
 def test_a_missing_header_names_the_wheel_or_the_option(header, said):
     kernel = ptx.RawKernel(f"#include <{header}>\n", "f")
+    before = resource.getrlimit(resource.RLIMIT_STACK)
     with pytest.raises(fm.errors.CompileError, match=said):
         kernel.compile()
+    assert resource.getrlimit(resource.RLIMIT_STACK) == before
 
 
 def test_options_reach_the_compiler():

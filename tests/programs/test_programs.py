@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -66,6 +67,15 @@ class TestDriver:
         assert "use spawn instead" in done.stderr
         said = " ".join(done.stderr.split())
         assert said.count("link the program with nvcc -cudart shared") == 2
+
+    def test_memory_of_the_program_among_the_addresses_of_the_device(self, driver):
+        # Without a limit of the stack, its threads have theirs there.
+        def without_limit():
+            hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+            resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
+
+        done = run(driver, preexec_fn=without_limit)
+        assert "threads" in parts(done.stdout)
 
     def test_a_process_that_forks_first_has_two_devices(self, driver):
         done = run(driver, "early fork")

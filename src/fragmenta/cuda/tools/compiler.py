@@ -20,7 +20,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -283,6 +284,25 @@ def refusal(compiler: str, target: str, said: str) -> CompileError:
     return error
 
 
+@contextmanager
+def _stack_limit_kept() -> Iterator[None]:
+    """Put the limit of the stack back.
+
+    NVRTC raises it, and does not lower it again when a header is missing.  Processes
+    that are started later would have another layout of memory.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_STACK)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, before)
+
+
 class Nvrtc:
     """NVIDIA's compiler as a library."""
 
@@ -334,7 +354,9 @@ class Nvrtc:
                 self._call("nvrtcAddNameExpression", program, name.encode())
             words = [word.encode() for word in unit.options]
             array = (ctypes.c_char_p * len(words))(*words)
-            if self._library.nvrtcCompileProgram(program, len(words), array):
+            with _stack_limit_kept():
+                failed = self._library.nvrtcCompileProgram(program, len(words), array)
+            if failed:
                 said = self._read("ProgramLog", program).rstrip(b"\0").decode()
                 raise refusal("nvrtc", unit.target, said)
             mangled = [self._mangled(program, name) for name in unit.names]

@@ -164,11 +164,19 @@ int later(Stream *stream, int (*what)(void *), void *where) {
     return submit(stream, FREED, [=] { return what(where); });
 }
 
+// A process without a limit for its stack has libraries, threads and large arrays among
+// the addresses of allocations.  What was freed is not mapped.
+static bool is_mapped(uint64_t address, size_t bytes) {
+    uint64_t start = address & ~(uint64_t)4095;
+    return !msync((void *)start, address + bytes - start, MS_ASYNC);
+}
+
 // Where the bytes of a pointer are for this process; null if it reaches too far.
 static char *reach(const void *pointer, size_t bytes) {
     uint64_t base, address = (uint64_t)pointer;
     Allocation *held = holder(pointer, &base);
-    if (!held) return address >= FIRST && address < LAST ? nullptr : (char *)pointer;
+    bool among = address >= FIRST && address < LAST;
+    if (!held) return among && !is_mapped(address, bytes) ? nullptr : (char *)pointer;
     if (address + bytes > base + held->size) return nullptr;
     return held->alias + (address - base);
 }
