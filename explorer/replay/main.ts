@@ -4,7 +4,7 @@ import { byId, h } from "../src/page/dom.js";
 import { showNotice } from "../src/page/notice.js";
 import { applyTheme, listenToTheme } from "../src/page/theme.js";
 import { inflate, split } from "./recording/columns.js";
-import type { Head } from "./recording/head.js";
+import { readHead } from "./recording/head.js";
 import { Recording } from "./recording/recording.js";
 import { Values } from "./recording/values.js";
 import { keepLink, openHash } from "./session/link.js";
@@ -21,7 +21,7 @@ async function start(): Promise<void> {
   applyTheme();
   const text = byId("replay-head").textContent!.trim();
   if (!text) return fail("There is no recording in this page. Python writes one: result.replay().to_html(path).");
-  const head = JSON.parse(text) as Head;
+  const head = readHead(text);
   const columns = split(head, await inflate(byId("replay-data").textContent!));
   const shared = JSON.parse(byId("shared").textContent!) as Shared;
   const session = new Session(new Recording(head, columns), new Values(shared.types), shared);
@@ -82,11 +82,11 @@ function showHead(session: Session): void {
   showLegend(session);
 }
 
-function showLegend({ theme }: Session): void {
+function showLegend({ hues }: Session): void {
   byId("kinds").replaceChildren(
     ...(Object.keys(HUES) as Kind[]).map((kind) => {
       const [hue, shade, words] = HUES[kind];
-      return h("li", {}, h("span", { class: "key", style: `background:${theme.lanes[hue * 4 + shade]}` }), words);
+      return h("li", {}, h("span", { class: "key", style: `background:${hues[hue * 4 + shade]}` }), words);
     }),
   );
 }

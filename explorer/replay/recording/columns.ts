@@ -28,6 +28,10 @@ export interface Columns {
   r_unit: Int32Array;
   initial: Uint8Array;
   defined: Uint8Array;
+  /** Registers before the first step, if the run began earlier. */
+  i_warp: Uint16Array;
+  i_register: Uint32Array;
+  i_at: Uint32Array;
 }
 
 const VIEWS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array };

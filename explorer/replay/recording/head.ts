@@ -58,7 +58,8 @@ export interface Barrier {
   name: string;
   memory?: number;
   offset?: number;
-  phases?: [step: number, phase: number, pending: number][];
+  /** The step, the phase, the arrivals and the bytes that it then waits for. */
+  phases?: [step: number, phase: number, pending: number, bytes?: number][];
   uses?: [step: number, warps: number[]][];
 }
 
@@ -67,8 +68,11 @@ export interface Problem {
   number: number;
   code: string;
   words: string;
-  /** Of both accesses; -1 where it was not recorded. */
+  hint: string;
+  /** Of both accesses, the earlier first; -1 where it was not recorded. */
   steps: number[];
+  /** The units that they belong to, or -1. */
+  units: number[];
   memory: number;
   offset: number;
   size: number;
@@ -95,4 +99,24 @@ export interface Head {
   barriers: Barrier[];
   problems: Problem[];
   columns: Record<string, { type: ColumnType; count: number }>;
+}
+
+/** NumPy's names of types that PTX calls otherwise. */
+const TYPES: Record<string, string> = {
+  bool: "u8", bfloat16: "bf16", float8_e4m3fn: "e4m3", float8_e4m3: "e4m3", float8_e5m2: "e5m2",
+  float8_e8m0fnu: "ue8m0",
+};
+
+function typeName(type: string): string {
+  const known = /^(float|int|uint)(\d+)$/.exec(type);
+  if (known) return { float: "f", int: "s", uint: "u" }[known[1]]! + known[2];
+  return TYPES[type] ?? type;
+}
+
+export function readHead(text: string): Head {
+  const head = JSON.parse(text) as Head;
+  for (const { variables } of head.memories) {
+    for (const variable of variables) variable[3] = typeName(variable[3]);
+  }
+  return head;
 }

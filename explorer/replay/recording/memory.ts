@@ -40,7 +40,7 @@ export class MemoryHistory {
   private units: [unit: number, Unit][];
 
   constructor(
-    head: Head,
+    private head: Head,
     private columns: Columns,
     readonly number: number,
     private begin: number,
@@ -71,6 +71,11 @@ export class MemoryHistory {
   defined(offset: number): boolean {
     const bit = this.begin + offset;
     return ((this.columns.defined[bit >> 3] >> (bit & 7)) & 1) === 1;
+  }
+
+  /** Whether the byte has a value at the step sought, whatever is in flight to it. */
+  known(offset: number): boolean {
+    return this.writer[offset] >= 0 || this.defined(offset);
   }
 
   // ── the moment ────────────────────────────────────────────────────────────
@@ -122,7 +127,7 @@ export class MemoryHistory {
   states(): Uint8Array {
     const found = new Uint8Array(this.size);
     for (let offset = 0; offset < this.size; offset++) {
-      found[offset] = this.writer[offset] >= 0 || this.defined(offset) ? WRITTEN : UNWRITTEN;
+      found[offset] = this.known(offset) ? WRITTEN : UNWRITTEN;
     }
     for (const [, { writes }] of this.flying(this.step)) {
       for (const [memory, offset, size] of writes) {
@@ -200,14 +205,30 @@ export class MemoryHistory {
     return found;
   }
 
-  /** The type in which bytes are accessed first, by what the lanes' instructions say. */
-  accessedAs(offset: number, size: number, type: (step: number) => string): string {
-    const { w_step, w_offset, w_unit, r_step, r_offset, r_unit } = this.columns;
-    const within = (at: number) => at >= offset && at < offset + size;
-    const read = this.reads.find((item) => r_unit[item] < 0 && within(r_offset[item]));
-    if (read !== undefined) return type(r_step[read]);
-    const write = this.order.find((item) => w_unit[item] < 0 && within(w_offset[item]));
-    return write === undefined ? "" : type(w_step[write]);
+  /** Whether anybody ever reads or writes some bytes, or they had values before. */
+  touched(offset: number, size: number): boolean {
+    const { w_offset, w_size, r_offset, r_size } = this.columns;
+    const meets = (begin: number, length: number) => begin < offset + size && begin + length > offset;
+    if (this.order.some((write) => meets(w_offset[write], w_size[write]))) return true;
+    if (this.reads.some((read) => meets(r_offset[read], r_size[read]))) return true;
+    for (let at = offset; at < offset + size; at++) if (this.defined(at)) return true;
+    return false;
+  }
+
+  /** The type in which bytes are accessed, by what instructions and units are called. */
+  accessedAs(offset: number, size: number, type: (name: string) => string): string {
+    const { site, w_step, w_offset, w_unit, r_step, r_offset, r_unit } = this.columns;
+    const { sites, units } = this.head;
+    const name = (step: number, unit: number) => (unit < 0 ? sites[site[step]].opcode : units[unit].name);
+    const types = new Set<string>();
+    for (const item of this.reads) {
+      if (r_offset[item] >= offset && r_offset[item] < offset + size) types.add(type(name(r_step[item], r_unit[item])));
+    }
+    for (const item of this.order) {
+      if (w_offset[item] >= offset && w_offset[item] < offset + size) types.add(type(name(w_step[item], w_unit[item])));
+    }
+    const found = [...types].filter(Boolean);
+    return found.find((each) => !/^b\d/.test(each)) ?? found[0] ?? "";
   }
 
   private covering(kind: "w" | "r", offset: number): number[] {

@@ -6,7 +6,8 @@ import type { Head, Register, Site } from "./head.js";
 import { distinct, listed, upTo, type Lists } from "./lists.js";
 import { MemoryHistory } from "./memory.js";
 
-/** Where in ``words`` a register's values stand, and the step that wrote them. */
+/** Where in ``words`` a register's values stand, and the step that wrote them; -1 before
+ * the first. */
 export interface Held {
   at: number;
   step: number;
@@ -25,7 +26,7 @@ export interface Line {
 
 export class Recording {
   readonly count: number;
-  /** The file whose lines sites call ``ptx_line``; "" if it is not there. */
+  /** The file whose lines sites call ``ptx_line``: the first one. */
   readonly ptx: string;
   readonly memories: MemoryHistory[];
   /** Steps at which something asynchronous or a barrier changes, or that a problem names. */
@@ -36,7 +37,7 @@ export class Recording {
   private bySite: Lists;
   /** Per warp and register: which values were written. */
   private writes: Lists;
-  private writeStep: Uint32Array;
+  private writeStep: Int32Array;
   private writeAt: Uint32Array;
   /** The step before, of the same warp; -1 for its first. */
   readonly before: Int32Array;
@@ -51,7 +52,7 @@ export class Recording {
     readonly columns: Columns,
   ) {
     this.count = columns.site.length;
-    this.ptx = head.files.find(({ name }) => /\.ptx$/.test(name))?.name ?? "";
+    this.ptx = head.files[0]?.name ?? "";
     this.byWarp = listed(head.warps.length, this.count, (step, put) => put(columns.warp[step]));
     this.bySite = listed(head.sites.length, this.count, (step, put) => put(columns.site[step]));
     [this.writes, this.writeStep, this.writeAt] = this.indexRegisters();
@@ -113,14 +114,21 @@ export class Recording {
 
   // ── registers ─────────────────────────────────────────────────────────────
 
-  private indexRegisters(): [Lists, Uint32Array, Uint32Array] {
+  private indexRegisters(): [Lists, Int32Array, Uint32Array] {
     const { site, warp, at } = this.columns;
     const { sites, registers, warps } = this.head;
     const sizes = registers.map(wordsOf);
-    let total = 0;
+    // What registers held before the first step comes first.
+    const { i_warp, i_register, i_at } = this.columns;
+    let total = i_warp.length;
     for (let step = 0; step < this.count; step++) total += sites[site[step]].writes.length;
-    const [steps, ats, keys] = [0, 1, 2].map(() => new Uint32Array(total));
+    const [ats, keys] = [0, 1].map(() => new Uint32Array(total));
+    const steps = new Int32Array(total);
     let entry = 0;
+    for (; entry < i_warp.length; entry++) {
+      keys[entry] = i_warp[entry] * registers.length + i_register[entry];
+      [steps[entry], ats[entry]] = [-1, i_at[entry]];
+    }
     for (let step = 0; step < this.count; step++) {
       let place = at[step];
       for (const register of sites[site[step]].writes) {

@@ -39,10 +39,10 @@ export function typeWritten(site: Site, register: Register): string {
   return register.type;
 }
 
-/** The type that the value of a byte has, where its variable says none. */
+/** The type that the value of a byte has, where its variable says none; "" if unknown. */
 export function typeAccessed(opcode: string): string {
   const types = [...opcode.matchAll(BITS)].map(([, type]) => type);
-  return types.findLast((type) => !/^b\d/.test(type)) ?? types.at(-1) ?? "b32";
+  return types.findLast((type) => !/^b\d/.test(type)) ?? types.at(-1) ?? "";
 }
 
 const scratch = new DataView(new ArrayBuffer(8));

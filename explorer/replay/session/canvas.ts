@@ -76,3 +76,10 @@ export function hatching(to: CanvasRenderingContext2D, colour: string, gap = 6):
   const pattern = to.createPattern(tile, "repeat")!;
   return pattern;
 }
+
+/** A share of one colour in another; both are #rrggbb. */
+export function mixed(one: string, other: string, share: number): string {
+  const part = (colour: string, at: number) => parseInt(colour.slice(1 + 2 * at, 3 + 2 * at), 16);
+  const parts = [0, 1, 2].map((at) => Math.round(part(one, at) * share + part(other, at) * (1 - share)));
+  return `#${parts.map((each) => each.toString(16).padStart(2, "0")).join("")}`;
+}

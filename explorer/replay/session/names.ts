@@ -27,9 +27,12 @@ export function warpName(head: Head, number: number): string {
 }
 
 export function memoryName(head: Head, number: number): string {
-  const { name, block } = head.memories[number];
+  const { name: long, block } = head.memories[number];
+  const [, kind, of] = /^(\w+) memory of block (.*)$/.exec(long) ?? [];
+  const alike = head.memories.filter(({ name }) => name.startsWith(`${kind} memory of block`));
+  const name = !kind ? long : alike.length > 1 ? `${kind}, block ${of}` : kind;
   const blocks = new Set(head.memories.map((each) => blockName(each.block)).filter(Boolean));
-  return blocks.size > 1 && blockName(block) ? `${name}, block ${blockName(block)}` : name;
+  return blocks.size > 1 && blockName(block) && !/block/.test(name) ? `${name}, block ${blockName(block)}` : name;
 }
 
 export const grouped = (value: number): string => value.toLocaleString("en-US").replaceAll(",", "\u202f");

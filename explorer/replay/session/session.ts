@@ -5,6 +5,7 @@ import type { Catalogue } from "../../src/records/catalogue.js";
 import type { Problem } from "../recording/head.js";
 import type { Line, Recording } from "../recording/recording.js";
 import { nextBreak, nextNaN, nextStep, type By } from "../recording/search.js";
+import { mixed } from "./canvas.js";
 import type { Values } from "../recording/values.js";
 
 export interface Place {
@@ -25,6 +26,9 @@ export class Session {
   line: Line | null = null;
   breaks: Line[] = [];
   theme!: Theme;
+  /** The colours of lanes for what stands on the page, and of text on them. */
+  hues: string[] = [];
+  onHue = "";
   private views: (() => void)[] = [];
   private waiting = false;
 
@@ -42,6 +46,10 @@ export class Session {
     const chosen = document.documentElement.dataset.theme;
     const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     this.theme = themeOf(this.shared as Catalogue, dark);
+    // Blocks on a line are smaller than cells of a picture: in the dark they are brighter.
+    const { page } = this.theme;
+    this.hues = this.shared.lanes.light.map((hue) => (dark ? mixed(hue, page, 0.82) : hue));
+    this.onHue = dark ? page : this.theme.ink;
   }
 
   // ── drawing ───────────────────────────────────────────────────────────────

@@ -26,7 +26,8 @@ function show(session: Session): void {
   const all = session.run.head.problems.length;
   const count = all > 1 ? ` of ${all}` : "";
   box.replaceChildren(
-    h("p", {}, h("b", { class: "badge here" }, String(problem.number)), " ", h("strong", {}, `Problem ${problem.number}${count}: ${problem.code}`), problem.words),
+    h("p", {}, h("b", { class: "badge here" }, String(problem.number)), " ", h("strong", {}, `Problem ${problem.number}${count}: ${problem.code}`), problem.hint),
+    h("p", { class: "words", tabindex: 0, onclick: (event) => (event.currentTarget as HTMLElement).classList.toggle("open") }, problem.words),
     h("p", { class: "accesses" }, ...accesses(session, problem)),
   );
 }
@@ -37,15 +38,14 @@ function accesses(session: Session, { steps, missing }: Problem): HTMLElement[] 
     ? [h("span", { class: "missing", title: "What would put the second access after the first" }, h("code", {}, `missing: ${missing}`), "", h("b", {}, "▸"))]
     : [];
   const both = steps.map((step, at) => {
-    const name = at ? "second access" : "first access";
-    if (step < 0) return h("span", { class: "hint" }, `${name}: not recorded`);
+    if (step < 0) return h("span", { class: "hint" }, "The other access is not among the steps that were recorded.");
     const warp = warpName(run.head, run.columns.warp[step]);
     const here = step === session.step;
     return h(
       "button",
       { type: "button", "aria-pressed": String(here), onclick: () => session.go(step) },
       `${at ? "b" : "a"}  step ${grouped(step)}, ${warp}: `,
-      h("code", {}, run.site(step).opcode),
+      h("code", {}, run.site(step).opcode.split(".").slice(0, 3).join(".")),
     );
   });
   return [both[0], ...order, ...both.slice(1)];

@@ -2,7 +2,6 @@
 // title and rows of cells.
 
 import type { MemoryHistory } from "../recording/memory.js";
-import type { Recording } from "../recording/recording.js";
 import { bytesOf, typeAccessed } from "../recording/values.js";
 
 export interface Tile {
@@ -29,7 +28,6 @@ export const LEVELS = [0, 10, 16, 52] as const;
 const LETTERS: Record<string, number> = { f64: 96, b64: 128, s64: 110, u64: 110, f16x2: 96, bf16x2: 96, b32: 76, b8: 34, u8: 34, s8: 34, b16: 50 };
 
 export function tilesOf(
-  run: Recording,
   history: MemoryHistory,
   width: number,
   level: number,
@@ -38,7 +36,7 @@ export function tilesOf(
   let top = 4;
   const room = Math.max(60, width - GUTTER - 10);
   const tiles = parts(history).map(([name, offset, size, declared]) => {
-    const type = as === "auto" ? guessed(run, history, offset, size, declared) : as;
+    const type = as === "auto" ? guessed(history, offset, size, declared) : as;
     const each = bytesOf(type);
     const shape = level >= 3 ? spelled(type, room) : dotted(each, room, level);
     const rows = Math.max(1, Math.ceil(size / (shape.across * each)));
@@ -64,17 +62,18 @@ function parts(history: MemoryHistory): [string, number, number, string][] {
     at = offset + length;
   }
   if (size > at) found.push([at ? "unnamed" : history.memory.name, at, size - at, ""]);
-  return found.filter((each) => each[2] > 0);
+  // What nobody names or touches, such as the first kilobyte, only takes room.
+  return found.filter(([name, offset, length]) => length > 0 && (name !== "unnamed" || history.touched(offset, length)));
 }
 
 /** Bytes without a type of their own have the one in which somebody accesses them. */
 const guesses = new WeakMap<MemoryHistory, Map<number, string>>();
 
-function guessed(run: Recording, history: MemoryHistory, offset: number, size: number, declared: string): string {
+function guessed(history: MemoryHistory, offset: number, size: number, declared: string): string {
   if (declared && !/^b\d/.test(declared)) return declared;
   let known = guesses.get(history);
   if (!known) guesses.set(history, (known = new Map()));
-  if (!known.has(offset)) known.set(offset, history.accessedAs(offset, size, (step) => typeAccessed(run.site(step).opcode)));
+  if (!known.has(offset)) known.set(offset, history.accessedAs(offset, size, typeAccessed));
   return known.get(offset) || declared || "b32";
 }
 

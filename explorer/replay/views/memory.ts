@@ -3,7 +3,7 @@
 import { byId, h } from "../../src/page/dom.js";
 import { IN_FLIGHT, UNWRITTEN, type Access, type MemoryHistory } from "../recording/memory.js";
 import { hex, wordAt } from "../recording/values.js";
-import { Board, hatching, MONO, SANS } from "../session/canvas.js";
+import { Board, hatching, mixed, MONO, SANS } from "../session/canvas.js";
 import { agent, grouped, lineText, memoryName } from "../session/names.js";
 import type { Place, Session } from "../session/session.js";
 import { boxOf, cellAt, GUTTER, LEVELS, tileOf, tilesOf, TITLE, type Tile } from "./map.js";
@@ -35,7 +35,7 @@ export class MemoryView {
     byId("memory-pick").replaceChildren(
       ...head.memories.map((_, number) => h("option", { value: number }, memoryName(head, number))),
     );
-    byId("memory-type").replaceChildren(...TYPES.map((type) => h("option", { value: type }, type)));
+    byId("memory-type").replaceChildren(...TYPES.map((type) => h("option", { value: type }, type === "auto" ? "own type" : `as ${type}`)));
     this.listen();
     session.listen(() => this.draw());
   }
@@ -104,15 +104,15 @@ export class MemoryView {
   // ── drawing ───────────────────────────────────────────────────────────────
 
   private settle(): void {
-    const { run, memory, step } = this.session;
+    const { memory, step } = this.session;
     const as = byId<HTMLSelectElement>("memory-type").value;
     const width = this.board.width;
     if (this.level < 0) {
-      const spelled = tilesOf(run, this.history, width, 3, as);
+      const spelled = tilesOf(this.history, width, 3, as);
       this.level = spelled.tall < 3.2 * this.board.height ? 3 : 0;
     }
     const key = [memory, width, this.level, as].join();
-    if (key !== this.key) ({ tiles: this.tiles, tall: this.tall } = tilesOf(run, this.history, width, this.level, as));
+    if (key !== this.key) ({ tiles: this.tiles, tall: this.tall } = tilesOf(this.history, width, this.level, as));
     this.key = key;
     const moment = `${memory} ${step}`;
     if (moment === this.moment) return;
@@ -211,7 +211,7 @@ export class MemoryView {
         to.fillStyle = (state & EARLY ? this.warned : this.hatched)!;
         to.fillRect(x, y, tile.wide - gap, tile.high - gap);
       }
-      if (tile.wide < 30 || (state & 3) === UNWRITTEN) continue;
+      if (tile.wide < 30 || !this.history.known(at)) continue;
       const text = values.text(tile.type, ...this.wordsAt(at, tile.each));
       const short = shortened(to, text, tile.wide - 5);
       if ((state & 3) === IN_FLIGHT) {
@@ -273,14 +273,14 @@ export class MemoryView {
     let most = 0;
     const every = Math.max(1, Math.floor(tile.size / tile.each / 4096));
     for (let at = tile.offset; at < tile.offset + tile.size; at += tile.each * every) {
-      if ((this.states[at] & 3) === UNWRITTEN) continue;
+      if (!this.history.known(at)) continue;
       const value = Math.abs(values.number(tile.type, ...this.wordsAt(at, tile.each)));
       if (value > most && value < Infinity) most = value;
     }
     const scale = (colour: string) => Array.from({ length: 17 }, (_, at) => mixed(colour, theme.page, 0.08 + (0.92 * at) / 16));
     const [above, below] = [scale(theme.lanes[0]), scale(theme.lanes[4])];
     return (at) => {
-      if ((this.stateOf(at, tile.each) & 3) === UNWRITTEN) return empty;
+      if (!this.history.known(at)) return empty;
       const value = values.number(tile.type, ...this.wordsAt(at, tile.each));
       if (!Number.isFinite(value)) return mixed(theme.warning, theme.page, 0.6);
       const share = most ? Math.min(16, Math.round(16 * Math.sqrt(Math.abs(value) / most))) : 0;
@@ -294,12 +294,9 @@ export class MemoryView {
       const tile = tileOf(this.tiles, offset);
       if (!tile) return;
       const cells = Math.max(1, Math.ceil(Math.min(size, tile.offset + tile.size - offset) / tile.each));
-      const { x, y } = boxOf(tile, offset);
       to.strokeStyle = colour;
       to.lineWidth = width;
-      const rows = Math.ceil(cells / tile.across);
-      const wide = rows > 1 ? tile.across : cells;
-      to.strokeRect((rows > 1 ? GUTTER : x) - 1, y - this.board.top - 1, wide * tile.wide + 1, rows * tile.high + 1);
+      to.stroke(outline(tile, Math.floor((offset - tile.offset) / tile.each), cells, this.board.top));
     };
     if (problem?.memory === memory) frame(problem.offset, problem.size, theme.warning, 2.5);
     if (at?.memory === memory) frame(at.offset, 1, theme.accent, 3);
@@ -309,7 +306,7 @@ export class MemoryView {
   private drawLegend(): void {
     const key = (name: string, words: string) => h("li", {}, h("span", { class: `key ${name}` }), words);
     const lists: Record<Colouring, HTMLElement[]> = {
-      state: [key("empty", "unwritten"), key("hatch", "in flight"), key("written", "written"), key("read", "read now"), key("wrote", "written now"), key("early", "read too early")],
+      state: [key("empty", "unwritten"), key("hatch", "in flight"), key("written", "written"), key("read", "read now"), key("wrote", "written now"), key("early", "too early")],
       values: [key("below", "below 0"), key("above", "above 0"), key("wrong", "inf, nan"), key("hatch", "in flight")],
       writer: [key("empty", "unwritten"), key("unit", "by a copy or unit"), key("warps", "by a warp; shades are lanes")],
     };
@@ -342,20 +339,19 @@ export class MemoryView {
     const { step, values } = session;
     const tile = tileOf(this.tiles, offset);
     if (!tile) return [];
-    const state = this.stateOf(offset, tile.each) & 3;
     const index = (offset - tile.offset) / tile.each;
     const words = this.wordsAt(offset, tile.each);
     const raw = [...history.bytes.subarray(offset, offset + tile.each)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
-    const value = state === UNWRITTEN ? "never written" : values.text(tile.type, ...words);
+    const value = !history.known(offset) ? "never written" : values.text(tile.type, ...words);
     const head = h("p", { class: "what" }, h("code", {}, `${tile.name}[${index}]`), " = ", h("b", { id: "byte-value" }, value), h("span", { class: "hint" }, ` ${tile.type}, bytes ${raw} at 0x${offset.toString(16)}`));
-    const rows = [this.writerRow(offset, state), ...this.flyingRows(offset), ...this.readerRows(offset, step)];
+    const rows = [this.writerRow(offset), ...this.flyingRows(offset), ...this.readerRows(offset, step)];
     return [head, h("dl", { class: "who" }, ...rows.flat())];
   }
 
-  private writerRow(offset: number, state: number): HTMLElement[] {
+  private writerRow(offset: number): HTMLElement[] {
     const { run } = this.session;
     const access = this.history.wrote(offset);
-    if (!access) return row("written by", state === UNWRITTEN ? "nobody yet" : "nobody: it was there before the launch");
+    if (!access) return row("written by", this.history.known(offset) ? "nobody: it was there before the first step" : "nobody yet");
     const { unit } = access;
     const more = unit >= 0 ? `, issued at step ${grouped(run.head.units[unit].issued)}` : "";
     return row("written by", ...this.told1(access), more);
@@ -393,9 +389,23 @@ function row(name: string, ...said: (Node | string)[]): HTMLElement[] {
   return [h("dt", {}, name), h("dd", {}, ...said)];
 }
 
-/** A share of one colour in another; both are #rrggbb. */
-export function mixed(one: string, other: string, share: number): string {
-  const part = (colour: string, at: number) => parseInt(colour.slice(1 + 2 * at, 3 + 2 * at), 16);
-  const parts = [0, 1, 2].map((at) => Math.round(part(one, at) * share + part(other, at) * (1 - share)));
-  return `rgb(${parts.join(" ")})`;
+/** Around some cells of a tile, which may begin and end within a row. */
+function outline(tile: Tile, first: number, count: number, scrolled: number): Path2D {
+  const { across, wide, high, top } = tile;
+  const [x, y] = [(cell: number) => GUTTER + cell * wide - 1, (row: number) => top + row * high - scrolled - 1];
+  const last = first + count - 1;
+  const [row, end] = [Math.floor(first / across), Math.floor(last / across)];
+  const [from, until] = [first % across, (last % across) + 1];
+  const path = new Path2D();
+  if (row === end) {
+    path.rect(x(from), y(row), (until - from) * wide + 1, high + 1);
+    return path;
+  }
+  const corners: [number, number][] = [
+    [x(from), y(row)], [x(across) + 1, y(row)], [x(across) + 1, y(end)], [x(until), y(end)],
+    [x(until), y(end + 1)], [x(0), y(end + 1)], [x(0), y(row + 1)], [x(from), y(row + 1)],
+  ];
+  for (const [at, [left, down]] of corners.entries()) at ? path.lineTo(left, down) : path.moveTo(left, down);
+  path.closePath();
+  return path;
 }

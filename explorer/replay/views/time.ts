@@ -3,10 +3,10 @@
 
 import { byId } from "../../src/page/dom.js";
 import { upTo } from "../recording/lists.js";
-import { Board, hatching, MONO, SANS } from "../session/canvas.js";
+import { Board, hatching, mixed, MONO, SANS } from "../session/canvas.js";
 import { grouped, HUES, kindOf, lineText, warpName, type Kind } from "../session/names.js";
 import type { Session } from "../session/session.js";
-import { endOf, HEIGHTS, tracksOf, type Track } from "./tracks.js";
+import { endOf, HEIGHTS, tracksOf, unitLabel, type Track } from "./tracks.js";
 
 const OVERVIEW = 22;
 const RULER = 20;
@@ -141,7 +141,7 @@ export class Time {
 
   private colour(kind: number): string {
     const [hue, shade] = HUES[ORDER[kind]];
-    return this.session.theme.lanes[hue * 4 + shade];
+    return this.session.hues[hue * 4 + shade];
   }
 
   private drawGrid(to: CanvasRenderingContext2D): void {
@@ -207,7 +207,7 @@ export class Time {
   }
 
   private drawSteps(to: CanvasRenderingContext2D, warp: number, y: number, tall: number): void {
-    const { theme, run } = this.session;
+    const { onHue, run } = this.session;
     const { site } = run.columns;
     const gap = this.scale > 6 ? 1 : 0.5;
     const written = this.scale >= 44;
@@ -221,7 +221,7 @@ export class Time {
       to.fill();
       if (!written) continue;
       const { opcode } = run.head.sites[site[step]];
-      to.fillStyle = theme.ink;
+      to.fillStyle = onHue;
       to.fillText(shortened(to, opcode, this.scale - 6), x + this.scale / 2, y + tall / 2 + 0.5);
     }
   }
@@ -250,9 +250,10 @@ export class Time {
 
   /** Under way: hatched.  Done and not waited for: a thin line. */
   private drawUnits(to: CanvasRenderingContext2D, track: Track & { kind: "units" }, y: number, tall: number): void {
-    const { theme, run, step } = this.session;
-    const colour = theme.lanes[8];
-    const hatched = hatching(to, theme.dark ? theme.lanes[8] : "#2f8a72", 4);
+    const { theme, run, step, hues } = this.session;
+    const colour = hues[track.matrix ? 16 : 8];
+    const strong = theme.dark ? colour : mixed(colour, theme.ink, 0.65);
+    const hatched = hatching(to, strong, 4);
     const until = this.first + this.room / this.scale;
     for (const [, unit] of track.units) {
       if (unit.issued > until || endOf(unit) < this.first) continue;
@@ -266,7 +267,7 @@ export class Time {
       to.globalAlpha = 1;
       to.fillStyle = hatched;
       to.fillRect(left, y + 1, width, tall - 2);
-      to.strokeStyle = flying ? theme.accent : theme.dark ? theme.lanes[8] : "#2f8a72";
+      to.strokeStyle = flying ? theme.accent : strong;
       to.lineWidth = flying ? 2 : 1;
       to.strokeRect(left + 0.5, y + 1.5, width - 1, tall - 3);
       if (unit.waited > unit.done && unit.done >= 0) {
@@ -274,7 +275,7 @@ export class Time {
         to.fillRect(right, y + tall / 2 - 1, this.x(unit.waited + 0.5) - right, 2);
         to.fillRect(this.x(unit.waited + 0.5) - 1, y + 3, 2, tall - 6);
       }
-      if (width > 60) this.label(to, `${unit.name}, ${grouped(unit.bytes)} B`, left, width, y + tall / 2);
+      if (width > 60) this.label(to, unitLabel(run.head, unit), left, width, y + tall / 2);
     }
   }
 
@@ -295,38 +296,38 @@ export class Time {
   }
 
   private drawPhases(to: CanvasRenderingContext2D, barrier: number, y: number, tall: number): void {
-    const { theme, run } = this.session;
+    const { theme, run, hues } = this.session;
     const phases = run.head.barriers[barrier].phases!;
     const until = this.first + this.room / this.scale;
     for (let at = 0; at < phases.length; at++) {
-      const [step, phase, pending] = phases[at];
+      const [step, phase, pending, bytes] = phases[at];
       const end = phases[at + 1]?.[0] ?? run.count;
       if (end < this.first || step > until) continue;
       const [left, right] = [this.x(Math.max(step, this.first - 9) + 0.5), this.x(Math.min(end, until + 9) + 0.5)];
-      to.fillStyle = theme.lanes[phase % 2 ? 13 : 15];
+      to.fillStyle = hues[phase % 2 ? 13 : 15];
       to.fillRect(left, y + 2, Math.max(1, right - left), tall - 4);
       to.fillStyle = theme.hair;
       to.fillRect(left, y, 1.5, tall);
-      if (right - left > 70) this.plain(to, `phase ${phase}, ${pending} pending`, left, right, y + tall / 2);
+      if (right - left > 70) this.plain(to, `phase ${phase}, ${awaited(pending, bytes)}`, left, right, y + tall / 2);
       else if (right - left > 16) this.plain(to, String(phase), left, right, y + tall / 2);
     }
   }
 
-  private plain(to: CanvasRenderingContext2D, text: string, left: number, right: number, y: number): void {
+  private plain(to: CanvasRenderingContext2D, text: string, left: number, right: number, y: number, colour = this.session.onHue): void {
     const from = Math.max(left, this.gutter) + 5;
     to.font = `11px ${SANS}`;
     to.textAlign = "left";
-    to.fillStyle = this.session.theme.ink;
+    to.fillStyle = colour;
     if (right - from > 10) to.fillText(shortened(to, text, right - from - 2), from, y + 0.5);
   }
 
   private drawUses(to: CanvasRenderingContext2D, barrier: number, y: number, tall: number): void {
-    const { theme, run } = this.session;
+    const { theme, run, hues } = this.session;
     const uses = run.head.barriers[barrier].uses ?? [];
     for (const [step, warps] of uses) {
       const x = this.x(step + 0.5);
       if (x < this.gutter - 8 || x > this.board.width + 8) continue;
-      to.fillStyle = theme.lanes[12];
+      to.fillStyle = hues[12];
       to.strokeStyle = theme.frame;
       to.lineWidth = 1;
       to.beginPath();
@@ -337,7 +338,7 @@ export class Time {
       to.closePath();
       to.fill();
       to.stroke();
-      if (this.scale * 8 > 60) this.plain(to, `${warps.length} warps`, x + 6, x + 70, y + tall / 2);
+      if (this.scale * 8 > 60) this.plain(to, `${warps.length} warps`, x + 6, x + 70, y + tall / 2, theme.ink);
     }
   }
 
@@ -400,6 +401,8 @@ export class Time {
     to.font = `600 12px ${MONO}`;
     const wide = to.measureText(text).width + 14;
     const left = Math.max(this.gutter + 2, Math.min(this.board.width - wide - 4, x));
+    // Without room beside the access, below it.
+    if (left < x) y += HEIGHTS.warp + 4;
     to.fillStyle = theme.page;
     to.strokeStyle = theme.warning;
     to.lineWidth = 1.5;
@@ -511,6 +514,7 @@ export class Time {
     to.globalAlpha = 1;
     to.fillRect(x - 0.75, TOP - 2, 1.5, this.board.height - TOP + 2);
     const text = grouped(step);
+    if (this.session.problem) to.fillStyle = theme.warning;
     to.font = `600 11px ${SANS}`;
     const wide = to.measureText(text).width + 12;
     const left = Math.max(this.gutter, Math.min(this.board.width - wide - 2, x - wide / 2));
@@ -636,7 +640,7 @@ export class Time {
     }
     if (track.kind === "mbarrier") {
       const phase = head.barriers[track.barrier].phases!.findLast(([at]) => at <= step);
-      return phase ? [track.name, `phase ${phase[1]}, ${phase[2]} pending, since step ${grouped(phase[0])}`] : null;
+      return phase ? [track.name, `phase ${phase[1]}, waits for ${awaited(phase[2], phase[3])}, since step ${grouped(phase[0])}`] : null;
     }
     if (track.kind === "barrier") {
       const uses = head.barriers[track.barrier].uses ?? [];
@@ -646,6 +650,9 @@ export class Time {
     return null;
   }
 }
+
+const awaited = (arrivals: number, bytes = 0): string =>
+  `${arrivals} arrival${arrivals === 1 ? "" : "s"}${bytes ? `, ${grouped(bytes)} B` : ""}`;
 
 /** As much of a text as there is room for. */
 export function shortened(to: CanvasRenderingContext2D, text: string, room: number): string {

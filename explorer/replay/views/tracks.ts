@@ -1,12 +1,12 @@
 // The rows of the time: warps, pieces of asynchronous work, mbarriers, barriers.
 
 import type { Head, Unit } from "../recording/head.js";
-import { blockOf, severalBlocks, warpName } from "../session/names.js";
+import { blockOf, grouped, severalBlocks, warpName } from "../session/names.js";
 
 export type Track =
   | { kind: "title"; name: string }
   | { kind: "warp"; name: string; warp: number }
-  | { kind: "units"; name: string; units: [number: number, unit: Unit][] }
+  | { kind: "units"; name: string; matrix: boolean; units: [number: number, unit: Unit][] }
   | { kind: "mbarrier"; name: string; barrier: number }
   | { kind: "barrier"; name: string; barrier: number };
 
@@ -52,13 +52,23 @@ function unitTracks(head: Head): Track[] {
       (rows[row] ??= []).push(each);
       ends[row] = Math.max(ends[row] ?? 0, endOf(each[1]));
     }
-    return rows.map((found, at): Track => ({ kind: "units", name: at ? "" : name, units: found }));
+    return rows.map((found, at): Track => ({ kind: "units", name: at ? "" : name, matrix: /mma/.test(name), units: found }));
   });
 }
 
 /** When the work is over: done, and waited for. */
 export function endOf({ done, waited }: Unit): number {
   return done < 0 ? Infinity : Math.max(done, waited);
+}
+
+/** Where the bytes go, or what is multiplied; the row says which kind it is. */
+export function unitLabel(head: Head, { kind, name, bytes, writes }: Unit): string {
+  if (!writes.length) return name.startsWith(kind) ? name.slice(kind.length + 1) || name : name;
+  const [memory, offset] = writes.reduce((least, each) => (each[1] < least[1] ? each : least));
+  const { variables, name: whole } = head.memories[memory];
+  const found = variables.find(([, begin, size]) => offset >= begin && offset < begin + size);
+  const past = found && offset > found[1] ? `+${offset - found[1]}` : "";
+  return `${grouped(bytes)} B to ${found ? found[0] + past : whole}`;
 }
 
 function barrierTracks({ barriers }: Head): Track[] {

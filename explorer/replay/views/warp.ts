@@ -7,7 +7,7 @@ import { isFloat, typeWritten } from "../recording/values.js";
 import { activeLanes, grouped, lanesText, lineText, warpName } from "../session/names.js";
 import { Rows } from "../session/rows.js";
 import type { Session } from "../session/session.js";
-import { mixed } from "./memory.js";
+import { mixed } from "../session/canvas.js";
 
 const HEIGHT = 24;
 
@@ -111,15 +111,20 @@ export class WarpView {
   }
 
   private typeOf(register: Register, held: Held): string {
-    return typeWritten(this.session.run.site(held.step), register);
+    return held.step < 0 ? register.type : typeWritten(this.session.run.site(held.step), register);
   }
 
   text(register: Register, held: Held, lane: number, type = this.typeOf(register, held)): string {
     const { words } = this.session.run.columns;
     if (register.type === "pred") return (words[held.at] >>> lane) & 1 ? "true" : "false";
     const each = wordsOf(register) / 32;
-    const own = words.subarray(held.at + lane * each, held.at + (lane + 1) * each);
-    return this.session.values.text(type, own[0], ...own.subarray(1));
+    if (each < 4) {
+      const own = words.subarray(held.at + lane * each, held.at + (lane + 1) * each);
+      return this.session.values.text(type, own[0], ...own.subarray(1));
+    }
+    // Of 128 bits, the lower halves of all lanes come first.
+    const [low, high] = [held.at + 2 * lane, held.at + 64 + 2 * lane];
+    return this.session.values.text(type, words[low], words[low + 1], words[high], words[high + 1]);
   }
 
   private row(item: Item): HTMLElement {
@@ -181,10 +186,11 @@ export class WarpView {
       const wrong = isFloat(type) && /nan|inf/.test(text);
       return h("span", { class: `${each === lane ? "this" : ""}${wrong ? " wrong" : ""}`, title: `lane ${each}: ${text}` }, h("small", { style: `background:${theme.lanes[each]}` }, String(each)), text);
     });
-    const wide = Math.max(...cells.map((cell) => cell.textContent!.length)) > 14;
+    const letters = Math.max(...cells.map((cell) => cell.textContent!.length)) - 2;
+    const wide = letters > 14 ? "grid wide" : letters > 9 ? "grid middle" : "grid";
     box.replaceChildren(
-      h("p", {}, h("code", {}, register.name), h("span", { class: "hint" }, ` ${type}, by lane; written at `), h("button", { type: "button", class: "go", onclick: () => this.session.go(held.step) }, `step ${grouped(held.step)}`)),
-      h("div", { class: wide ? "grid wide" : "grid" }, ...cells),
+      h("p", {}, h("code", {}, register.name), h("span", { class: "hint" }, ` ${type}, by lane; written ${held.step < 0 ? "before the first step" : "at "}`), held.step < 0 ? "" : h("button", { type: "button", class: "go", onclick: () => this.session.go(held.step) }, `step ${grouped(held.step)}`)),
+      h("div", { class: wide }, ...cells),
     );
   }
 }

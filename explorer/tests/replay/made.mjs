@@ -113,7 +113,7 @@ const COLUMNS = {
   site: "u32", warp: "u16", lanes: "u32", at: "u32", words: "u32",
   w_step: "u32", w_memory: "u16", w_offset: "u32", w_size: "u16", w_lane: "u16", w_unit: "i32", w_at: "u32", bytes: "u8",
   r_step: "u32", r_memory: "u16", r_offset: "u32", r_size: "u16", r_lane: "u16", r_unit: "i32",
-  initial: "u8", defined: "u8",
+  initial: "u8", defined: "u8", i_warp: "u16", i_register: "u32", i_at: "u32",
 };
 const ALL = 0xffffffff;
 const LANES = Array.from({ length: 32 }, (_, lane) => lane);
@@ -236,7 +236,7 @@ export function make(tiles = 5, kept = Math.min(tiles, 8)) {
     made.step(1, TRY, [0]);
     made.step(1, AGAIN);
     made.step(0, ARRIVE);
-    made.phases[stage].push([made.now, (tile >> 1) + 1, 32]);
+    made.phases[stage].push([made.now, (tile >> 1) + 1, 32, 0]);
     made.write(SHARED, FULL + 8 * stage, [tile & 255, 0, 0, 0, 32, 0, 0, 0], 0);
     made.step(0, SKIP);
     made.step(1, TRY, [ALL]);
@@ -247,7 +247,8 @@ export function make(tiles = 5, kept = Math.min(tiles, 8)) {
       made.problems.push({
         number: 1, code: "read-before-arrival",
         words: "warp 1 reads shared memory that cp.async may still be writing: nothing waits for the copy.",
-        steps: [made.units.at(-1).issued, read], memory: SHARED, offset: 0, size: 512, missing: "cp.async.wait_group 0",
+        hint: "Wait for the copy before arriving.",
+        steps: [made.units.at(-1).issued, read], units: [made.units.length - 1, -1], memory: SHARED, offset: 0, size: 512, missing: "cp.async.wait_group 0",
       });
     }
     for (const warp of [0, 1]) made.step(warp, BAR);
@@ -271,7 +272,7 @@ function packed(made, tiles) {
   }
   const head = {
     kernel: "scale", target: "sm_90a", schedule: "lazy", grid: [1, 1, 1], block: [64, 1, 1], cluster: null,
-    left_out: "", files: Object.entries(LINES).map(([name, text]) => ({ name, text })),
+    left_out: "", files: ["scale.ptx", "scale.cu"].map((name) => ({ name, text: LINES[name] })),
     sites: SITES, registers: REGISTERS,
     warps: [0, 1].map((warp) => ({ block: 0, warp, threads: 32 })),
     memories: [
@@ -282,7 +283,7 @@ function packed(made, tiles) {
     units: made.units,
     barriers: [
       ...made.phases.map((phases, at) => ({ kind: "mbarrier", name: `full[${at}]`, memory: SHARED, offset: FULL + 8 * at, phases })),
-      { kind: "bar.sync", name: "bar.sync 0", uses: made.uses },
+      { kind: "bar.sync", name: "barrier 0", block: 0, uses: made.uses },
     ],
     problems: made.problems,
     columns,
