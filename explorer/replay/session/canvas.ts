@@ -1,7 +1,13 @@
 // A canvas in a box that scrolls: it stays where it is, and draws what is seen.
 
+import type { Theme } from "../../src/drawing/palette.js";
+
 export class Board {
   readonly canvas = document.createElement("canvas");
+  // To ask the box each time would make the browser lay the page out each time.
+  width = 0;
+  height = 0;
+  top = 0;
   private spacer = document.createElement("div");
 
   constructor(
@@ -15,20 +21,25 @@ export class Board {
     this.spacer.className = "board";
     this.spacer.append(this.canvas);
     box.append(this.spacer);
-    box.addEventListener("scroll", draw, { passive: true });
-    new ResizeObserver(draw).observe(box);
+    box.addEventListener("scroll", () => this.moved(draw), { passive: true });
+    new ResizeObserver(() => this.resized(draw)).observe(box);
+    this.resized(() => undefined);
   }
 
-  get width(): number {
-    return this.box.clientWidth;
+  private resized(draw: () => void): void {
+    [this.width, this.height] = [this.box.clientWidth, this.box.clientHeight];
+    this.top = this.box.scrollTop;
+    draw();
   }
 
-  get height(): number {
-    return this.box.clientHeight;
+  private moved(draw: () => void): void {
+    this.top = this.box.scrollTop;
+    draw();
   }
 
-  get top(): number {
-    return this.box.scrollTop;
+  scrollTo(top: number): void {
+    this.box.scrollTop = top;
+    this.top = this.box.scrollTop;
   }
 
   /** A clean canvas as large as the box; ``tall`` is what can be scrolled through. */
@@ -60,8 +71,13 @@ export class Board {
 export const SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 export const MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
 
+const patterns = new Map<string, CanvasPattern>();
+
 /** Slanting lines: what is under way. */
 export function hatching(to: CanvasRenderingContext2D, colour: string, gap = 6): CanvasPattern {
+  const key = `${colour} ${gap}`;
+  const known = patterns.get(key);
+  if (known) return known;
   const tile = document.createElement("canvas");
   tile.width = tile.height = gap * 2;
   const paint = tile.getContext("2d")!;
@@ -74,6 +90,7 @@ export function hatching(to: CanvasRenderingContext2D, colour: string, gap = 6):
     paint.stroke();
   }
   const pattern = to.createPattern(tile, "repeat")!;
+  patterns.set(key, pattern);
   return pattern;
 }
 
@@ -82,4 +99,17 @@ export function mixed(one: string, other: string, share: number): string {
   const part = (colour: string, at: number) => parseInt(colour.slice(1 + 2 * at, 3 + 2 * at), 16);
   const parts = [0, 1, 2].map((at) => Math.round(part(one, at) * share + part(other, at) * (1 - share)));
   return `#${parts.map((each) => each.toString(16).padStart(2, "0")).join("")}`;
+}
+
+const inks = new Map<string, boolean>();
+
+/** The text that reads well on a colour: the page's ink, or the page itself. */
+export function inkOn(colour: string, { dark, ink, page }: Theme): string {
+  let light = inks.get(colour);
+  if (light === undefined) {
+    const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
+    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.2;
+    inks.set(colour, light);
+  }
+  return light === dark ? page : ink;
 }

@@ -3,6 +3,9 @@
 export class Rows {
   private inner = document.createElement("div");
   private from = 0;
+  // Asking the box each time would make the browser lay the page out.
+  private top = 0;
+  private seen = 0;
 
   constructor(
     readonly box: HTMLElement,
@@ -14,12 +17,21 @@ export class Rows {
     box.append(this.inner);
     this.resize(count);
     box.addEventListener("scroll", () => this.moved(), { passive: true });
-    new ResizeObserver(() => this.show()).observe(box);
+    new ResizeObserver(() => {
+      this.seen = this.box.clientHeight;
+      this.show();
+    }).observe(box);
+    this.seen = box.clientHeight;
   }
 
   private moved(): void {
-    const first = Math.floor(this.box.scrollTop / this.height);
-    if (Math.abs(first - this.from) >= 1) this.show();
+    this.top = this.box.scrollTop;
+    if (Math.floor(this.top / this.height) !== this.from) this.show();
+  }
+
+  scrollTo(top: number): void {
+    this.box.scrollTop = top;
+    this.top = this.box.scrollTop;
   }
 
   resize(count: number): void {
@@ -28,9 +40,9 @@ export class Rows {
   }
 
   show(): void {
-    const first = Math.floor(this.box.scrollTop / this.height);
+    const first = Math.floor(this.top / this.height);
     this.from = first;
-    const seen = Math.ceil(this.box.clientHeight / this.height) + 1;
+    const seen = Math.ceil(this.seen / this.height) + 1;
     const rows: HTMLElement[] = [];
     for (let at = Math.max(0, first - 4); at < Math.min(this.count, first + seen + 4); at++) {
       const row = this.row(at);
@@ -42,9 +54,9 @@ export class Rows {
 
   /** Scroll as little as needed, and in the middle if it is far. */
   reveal(index: number): void {
-    const { box, height } = this;
-    const [top, seen] = [index * height, box.clientHeight];
-    if (top >= box.scrollTop + height && top + 2 * height <= box.scrollTop + seen) return;
-    box.scrollTop = Math.max(0, top - seen * 0.4);
+    const { seen, height } = this;
+    const top = index * height;
+    if (top >= this.top + height && top + 2 * height <= this.top + seen) return;
+    this.scrollTo(Math.max(0, top - seen * 0.4));
   }
 }

@@ -29,6 +29,8 @@ export class Session {
   /** The colours of lanes for what stands on the page, and of text on them. */
   hues: string[] = [];
   onHue = "";
+  /** Colours of the style sheet, read once: to ask for them lays the page out. */
+  signals = { soft: "", read: "", wrote: "" };
   private views: (() => void)[] = [];
   private waiting = false;
 
@@ -50,6 +52,9 @@ export class Session {
     const { page } = this.theme;
     this.hues = this.shared.lanes.light.map((hue) => (dark ? mixed(hue, page, 0.82) : hue));
     this.onHue = dark ? page : this.theme.ink;
+    const style = getComputedStyle(document.documentElement);
+    const named = (name: string) => style.getPropertyValue(`--${name}`).trim();
+    this.signals = { soft: named("soft"), read: named("element"), wrote: named("register") };
   }
 
   // ── drawing ───────────────────────────────────────────────────────────────

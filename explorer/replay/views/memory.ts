@@ -3,7 +3,7 @@
 import { byId, h } from "../../src/page/dom.js";
 import { IN_FLIGHT, UNWRITTEN, type Access, type MemoryHistory } from "../recording/memory.js";
 import { hex, wordAt } from "../recording/values.js";
-import { Board, hatching, mixed, MONO, SANS } from "../session/canvas.js";
+import { Board, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
 import { agent, grouped, lineText, memoryName } from "../session/names.js";
 import type { Place, Session } from "../session/session.js";
 import { boxOf, cellAt, GUTTER, LEVELS, tileOf, tilesOf, TITLE, type Tile } from "./map.js";
@@ -15,6 +15,7 @@ const TYPES = ["auto", "f32", "f16", "bf16", "e4m3", "e5m2", "tf32", "f64", "s32
 const READ = 8;
 const WROTE = 16;
 const EARLY = 32;
+const LETTER = 11.5 * 0.602; // of the monospaced font of values
 
 export class MemoryView {
   private board: Board;
@@ -54,7 +55,7 @@ export class MemoryView {
     const pick = byId<HTMLSelectElement>("memory-pick");
     pick.addEventListener("change", () => {
       this.level = -1;
-      this.board.box.scrollTop = 0;
+      this.board.scrollTo(0);
       session.update({ memory: Number(pick.value), at: null });
     });
     for (const id of ["memory-type", "memory-colour"]) byId(id).addEventListener("change", () => this.draw());
@@ -165,8 +166,8 @@ export class MemoryView {
     const tile = target < 0 ? null : tileOf(this.tiles, target);
     if (!tile) return;
     const { y } = boxOf(tile, target);
-    const { box, top, height } = this.board;
-    if (y < top + TITLE || y > top + height - 40) box.scrollTop = Math.max(0, y - height / 3);
+    const { top, height } = this.board;
+    if (y < top + TITLE || y > top + height - 40) this.board.scrollTo(Math.max(0, y - height / 3));
   }
 
   private drawTile(to: CanvasRenderingContext2D, tile: Tile): void {
@@ -205,7 +206,8 @@ export class MemoryView {
       if (at >= tile.offset + tile.size) return;
       const x = GUTTER + column * tile.wide;
       const state = this.stateOf(at, tile.each);
-      to.fillStyle = paint(at);
+      const ground = paint(at);
+      to.fillStyle = ground;
       to.fillRect(x, y, tile.wide - gap, tile.high - gap);
       if ((state & 3) === IN_FLIGHT) {
         to.fillStyle = (state & EARLY ? this.warned : this.hatched)!;
@@ -213,15 +215,16 @@ export class MemoryView {
       }
       if (tile.wide < 30 || !this.history.known(at)) continue;
       const text = values.text(tile.type, ...this.wordsAt(at, tile.each));
-      const short = shortened(to, text, tile.wide - 5);
+      const letters = Math.floor((tile.wide - 5) / LETTER);
+      const short = text.length <= letters ? text : `${text.slice(0, Math.max(0, letters - 1))}…`;
       if ((state & 3) === IN_FLIGHT) {
         to.fillStyle = theme.page;
         to.globalAlpha = 0.85;
         to.fillRect(x + 2, y + 3, tile.wide - gap - 4, tile.high - gap - 6);
         to.globalAlpha = 1;
       }
-      const loud = this.colouring === "state" && state & (READ | WROTE) && (state & 3) !== IN_FLIGHT;
-      to.fillStyle = loud ? theme.page : state & EARLY ? theme.warning : theme.ink;
+      const flying = (state & 3) === IN_FLIGHT;
+      to.fillStyle = state & EARLY ? theme.warning : flying ? theme.ink : inkOn(ground, theme);
       to.fillText(short, x + tile.wide / 2, y + tile.high / 2 + 0.5);
     }
   }
@@ -242,13 +245,12 @@ export class MemoryView {
 
   /** The colour of each cell of a tile. */
   private painter(tile: Tile): (at: number) => string {
-    const style = getComputedStyle(document.documentElement);
-    const named = (name: string) => style.getPropertyValue(name).trim();
-    const { theme } = this.session;
+    const { theme, signals } = this.session;
     const empty = mixed(theme.band, theme.page, 0.55);
     if (this.colouring === "writer") return (at) => this.writerColour(at, empty);
     if (this.colouring === "values") return this.heat(tile, empty);
-    const [soft, read, wrote, early] = [named("--soft"), named("--element"), named("--register"), mixed(theme.warning, theme.page, 0.2)];
+    const { soft, read, wrote } = signals;
+    const early = mixed(theme.warning, theme.page, 0.2);
     return (at) => {
       const state = this.stateOf(at, tile.each);
       if (state & EARLY) return early;
@@ -259,17 +261,17 @@ export class MemoryView {
   }
 
   private writerColour(at: number, empty: string): string {
-    const { theme, run } = this.session;
+    const { theme, run, hues } = this.session;
     const write = this.history.writer[at];
     if (write < 0) return (this.states[at] & 3) === UNWRITTEN ? empty : theme.lanes[31];
     const { w_unit, w_step, w_lane } = run.columns;
-    if (w_unit[write] >= 0) return theme.lanes[8];
-    return theme.lanes[((run.columns.warp[w_step[write]] * 4) % 28) + (w_lane[write] % 4)];
+    if (w_unit[write] >= 0) return hues[8];
+    return hues[((run.columns.warp[w_step[write]] * 4) % 28) + (w_lane[write] % 4)];
   }
 
   /** Below zero orange, above it blue, by magnitude; what is no number is a warning. */
   private heat(tile: Tile, empty: string): (at: number) => string {
-    const { theme, values } = this.session;
+    const { theme, values, hues } = this.session;
     let most = 0;
     const every = Math.max(1, Math.floor(tile.size / tile.each / 4096));
     for (let at = tile.offset; at < tile.offset + tile.size; at += tile.each * every) {
@@ -278,7 +280,7 @@ export class MemoryView {
       if (value > most && value < Infinity) most = value;
     }
     const scale = (colour: string) => Array.from({ length: 17 }, (_, at) => mixed(colour, theme.page, 0.08 + (0.92 * at) / 16));
-    const [above, below] = [scale(theme.lanes[0]), scale(theme.lanes[4])];
+    const [above, below] = [scale(hues[0]), scale(hues[4])];
     return (at) => {
       if (!this.history.known(at)) return empty;
       const value = values.number(tile.type, ...this.wordsAt(at, tile.each));
@@ -304,7 +306,7 @@ export class MemoryView {
   }
 
   private drawLegend(): void {
-    const key = (name: string, words: string) => h("li", {}, h("span", { class: `key ${name}` }), words);
+    const key = (name: string, words: string) => h("li", {}, h("span", { class: `key k-${name}` }), words);
     const lists: Record<Colouring, HTMLElement[]> = {
       state: [key("empty", "unwritten"), key("hatch", "in flight"), key("written", "written"), key("read", "read now"), key("wrote", "written now"), key("early", "too early")],
       values: [key("below", "below 0"), key("above", "above 0"), key("wrong", "inf, nan"), key("hatch", "in flight")],

@@ -31,6 +31,7 @@ class Pane {
   private most = 1;
   private shown = -1;
   private digits = 3;
+  private key = "";
   file = "";
 
   constructor(
@@ -51,7 +52,7 @@ class Pane {
     this.digits = Math.max(2, String(this.lines.length).length);
     this.box.style.setProperty("--digits", `${this.digits}ch`);
     this.rows.resize(this.lines.length);
-    this.box.scrollTop = 0;
+    this.rows.scrollTo(0);
     this.shown = -1;
   }
 
@@ -59,6 +60,10 @@ class Pane {
     const line = this.lineAt(this.session.run.lastOf(this.session.warp, this.session.step));
     if (line > 0 && line !== this.shown) this.rows.reveal(line - 1);
     this.shown = line;
+    const { line: chosen, breaks, problem } = this.session;
+    const key = [this.file, line, chosen?.file, chosen?.line, problem?.number, ...breaks.map((each) => `${each.file}:${each.line}`)].join();
+    if (key === this.key) return;
+    this.key = key;
     this.rows.show();
   }
 

@@ -32,7 +32,7 @@ export class Time {
   /** The problem that was drawn last. */
   private drawn = -1;
   private strip: { key: string; picture: HTMLCanvasElement } | null = null;
-  private hover: Spot | null = null;
+  private kept = { key: "", picture: document.createElement("canvas") };
 
   constructor(private session: Session) {
     const { run } = session;
@@ -116,10 +116,36 @@ export class Time {
   // ── drawing ───────────────────────────────────────────────────────────────
 
   draw(): void {
-    if (!this.board.width) return;
-    this.settle();
     const { session, board } = this;
+    if (!board.width) return;
+    this.settle();
     const to = board.begin(this.tall + TOP + 6);
+    to.drawImage(this.layer(), 0, 0, board.width, board.height);
+    to.save();
+    to.beginPath();
+    to.rect(0, TOP, board.width, board.height - TOP);
+    to.clip();
+    this.drawMine(to);
+    this.drawMarks(to);
+    this.drawProblem(to);
+    to.restore();
+    this.drawOverview(to);
+    this.drawCursor(to, session.step);
+  }
+
+  /** What does not change with the step is kept until one moves or zooms. */
+  private layer(): HTMLCanvasElement {
+    const { board, session } = this;
+    const { width, height } = board.canvas;
+    const key = [this.first, this.scale, width, height, board.top, session.theme.dark].join();
+    if (key === this.kept.key) return this.kept.picture;
+    this.kept.key = key;
+    const { picture } = this.kept;
+    [picture.width, picture.height] = [width, height];
+    const to = picture.getContext("2d")!;
+    const sharp = width / board.width;
+    to.setTransform(sharp, 0, 0, sharp, 0, 0);
+    to.textBaseline = "middle";
     to.save();
     to.beginPath();
     to.rect(0, TOP, board.width, board.height - TOP);
@@ -130,13 +156,38 @@ export class Time {
       if (y + HEIGHTS[track.kind] < TOP || y > board.height) return;
       this.drawTrack(to, track, y);
     });
-    this.drawMarks(to);
-    this.drawProblem(to);
     to.restore();
     this.drawRuler(to);
-    this.drawOverview(to);
-    this.drawCursor(to, session.step);
-    board.canvas.style.cursor = this.hover ? "pointer" : "grab";
+    return picture;
+  }
+
+  /** The warp that is looked at, and the work that is under way at this step. */
+  private drawMine(to: CanvasRenderingContext2D): void {
+    const { theme, warp, step, run } = this.session;
+    this.tracks.forEach((track, at) => {
+      const [y, tall] = [TOP + this.tops[at] - this.board.top, HEIGHTS[track.kind]];
+      if (track.kind === "warp" && track.warp === warp) {
+        to.fillStyle = theme.page;
+        to.fillRect(0, y - 1, this.gutter - 2, tall + 2);
+        to.fillStyle = theme.accent;
+        to.globalAlpha = 0.13;
+        to.fillRect(0, y - 1, this.board.width, tall + 2);
+        to.globalAlpha = 1;
+        to.font = `600 12px ${SANS}`;
+        to.textAlign = "left";
+        to.fillText(shortened(to, track.name, this.gutter - 16), 10, y + tall / 2 + 0.5);
+      }
+      if (track.kind !== "units") return;
+      to.strokeStyle = theme.accent;
+      to.lineWidth = 2;
+      for (const [, unit] of track.units) {
+        if (unit.issued > step) break;
+        const end = unit.done < 0 ? run.count : unit.done;
+        if (end <= step) continue;
+        const left = Math.max(this.gutter, this.x(unit.issued + 0.5));
+        to.strokeRect(left + 0.5, y + 1.5, Math.max(1, this.x(end + 0.5) - left - 1), tall - 3);
+      }
+    });
   }
 
   private colour(kind: number): string {
@@ -163,15 +214,8 @@ export class Time {
   }
 
   private drawTrack(to: CanvasRenderingContext2D, track: Track, y: number): void {
-    const { theme, warp } = this.session;
+    const { theme } = this.session;
     const tall = HEIGHTS[track.kind];
-    const mine = track.kind === "warp" && track.warp === warp;
-    if (mine) {
-      to.fillStyle = theme.accent;
-      to.globalAlpha = 0.12;
-      to.fillRect(0, y - 1, this.board.width, tall + 2);
-      to.globalAlpha = 1;
-    }
     to.save();
     to.beginPath();
     to.rect(this.gutter, y - 1, this.board.width - this.gutter, tall + 2);
@@ -181,8 +225,8 @@ export class Time {
     else if (track.kind === "mbarrier") this.drawPhases(to, track.barrier, y, tall);
     else if (track.kind === "barrier") this.drawUses(to, track.barrier, y, tall);
     to.restore();
-    to.font = `${mine ? 600 : 400} 12px ${track.kind === "mbarrier" || track.kind === "units" ? MONO : SANS}`;
-    to.fillStyle = mine ? theme.accent : track.kind === "warp" ? theme.ink : theme.faint;
+    to.font = `12px ${track.kind === "mbarrier" || track.kind === "units" ? MONO : SANS}`;
+    to.fillStyle = track.kind === "warp" ? theme.ink : theme.faint;
     to.textAlign = "left";
     const room = this.gutter - 16;
     to.fillText(shortened(to, track.name, room), 10, y + tall / 2 + 0.5);
@@ -250,25 +294,31 @@ export class Time {
 
   /** Under way: hatched.  Done and not waited for: a thin line. */
   private drawUnits(to: CanvasRenderingContext2D, track: Track & { kind: "units" }, y: number, tall: number): void {
-    const { theme, run, step, hues } = this.session;
+    const { theme, run, hues } = this.session;
     const colour = hues[track.matrix ? 16 : 8];
     const strong = theme.dark ? colour : mixed(colour, theme.ink, 0.65);
     const hatched = hatching(to, strong, 4);
     const until = this.first + this.room / this.scale;
+    let drawn = -1;
     for (const [, unit] of track.units) {
       if (unit.issued > until || endOf(unit) < this.first) continue;
+      // Of many in one pixel, one is enough.
+      const pixel = Math.floor(this.x(Math.max(unit.issued, unit.waited)));
+      if (pixel === drawn) continue;
+      drawn = pixel;
       const end = unit.done < 0 ? run.count : unit.done;
       const [left, right] = [this.x(Math.max(unit.issued, this.first - 5) + 0.5), this.x(Math.min(end, until + 5) + 0.5)];
       const width = Math.max(2, right - left);
-      const flying = unit.issued <= step && step < end;
       to.globalAlpha = 0.3;
       to.fillStyle = colour;
       to.fillRect(left, y + 1, width, tall - 2);
       to.globalAlpha = 1;
-      to.fillStyle = hatched;
-      to.fillRect(left, y + 1, width, tall - 2);
-      to.strokeStyle = flying ? theme.accent : strong;
-      to.lineWidth = flying ? 2 : 1;
+      if (width > 5) {
+        to.fillStyle = hatched;
+        to.fillRect(left, y + 1, width, tall - 2);
+      }
+      to.strokeStyle = strong;
+      to.lineWidth = 1;
       to.strokeRect(left + 0.5, y + 1.5, width - 1, tall - 3);
       if (unit.waited > unit.done && unit.done >= 0) {
         to.fillStyle = theme.hair;
@@ -299,10 +349,14 @@ export class Time {
     const { theme, run, hues } = this.session;
     const phases = run.head.barriers[barrier].phases!;
     const until = this.first + this.room / this.scale;
+    let drawn = -1;
     for (let at = 0; at < phases.length; at++) {
       const [step, phase, pending, bytes] = phases[at];
       const end = phases[at + 1]?.[0] ?? run.count;
       if (end < this.first || step > until) continue;
+      const pixel = Math.floor(this.x(end));
+      if (pixel === drawn) continue;
+      drawn = pixel;
       const [left, right] = [this.x(Math.max(step, this.first - 9) + 0.5), this.x(Math.min(end, until + 9) + 0.5)];
       to.fillStyle = hues[phase % 2 ? 13 : 15];
       to.fillRect(left, y + 2, Math.max(1, right - left), tall - 4);
@@ -324,10 +378,17 @@ export class Time {
   private drawUses(to: CanvasRenderingContext2D, barrier: number, y: number, tall: number): void {
     const { theme, run, hues } = this.session;
     const uses = run.head.barriers[barrier].uses ?? [];
+    let last = -Infinity;
     for (const [step, warps] of uses) {
       const x = this.x(step + 0.5);
-      if (x < this.gutter - 8 || x > this.board.width + 8) continue;
+      if (x < this.gutter - 8 || x > this.board.width + 8 || x < last + 1) continue;
       to.fillStyle = hues[12];
+      if (x < last + 8) {
+        to.fillRect(x - 0.5, y + 3, 1, tall - 6);
+        last = x;
+        continue;
+      }
+      last = x;
       to.strokeStyle = theme.frame;
       to.lineWidth = 1;
       to.beginPath();
@@ -553,7 +614,6 @@ export class Time {
       if (held.zone !== "tracks") this.scrub(point.x, held.zone);
       else if (held.moved) {
         this.first = held.first - (point.x - held.x) / this.scale;
-        this.hover = null;
         this.draw();
       }
     });
@@ -606,7 +666,6 @@ export class Time {
   }
 
   private point(spot: Spot | null, event?: PointerEvent): void {
-    this.hover = spot;
     this.board.canvas.style.cursor = spot ? "pointer" : "default";
     const box = byId("tip");
     const said = spot && event ? this.said(spot) : null;

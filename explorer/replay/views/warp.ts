@@ -150,22 +150,27 @@ export class WarpView {
 
   /** The 32 lanes as a strip: who has the same value has the same colour. */
   private strip(register: Register, held: Held, type: string): HTMLElement {
-    const { theme, run, values } = this.session;
+    const { theme, hues, run, values } = this.session;
     const { words } = run.columns;
     const each = wordsOf(register) / 32;
-    const canvas = h("canvas", { width: 32, height: 1, "aria-hidden": "true", class: "strip" });
-    const to = canvas.getContext("2d")!;
     const number = (lane: number) =>
       register.type === "pred" ? (words[held.at] >>> lane) & 1 : values.number(type, words[held.at + lane * each], each > 1 ? words[held.at + lane * each + 1] : 0);
     const all = Array.from({ length: 32 }, (_, lane) => number(lane));
     const known = all.filter(Number.isFinite);
     const [least, most] = [Math.min(...known), Math.max(...known)];
+    const stops: string[] = [];
+    let last = "";
     all.forEach((value, lane) => {
       const share = most > least ? (value - least) / (most - least) : register.type === "pred" ? value : 0.35;
-      to.fillStyle = Number.isFinite(value) ? mixed(theme.lanes[0], theme.page, 0.15 + 0.85 * share) : theme.warning;
-      to.fillRect(lane, 0, 1, 1);
+      const colour = Number.isFinite(value) ? mixed(hues[0], theme.page, 0.15 + 0.85 * share) : theme.warning;
+      if (colour === last) return;
+      const at = `${lane * 3.125}%`;
+      if (last) stops.push(`${last} ${at}`);
+      stops.push(`${colour} ${at}`);
+      last = colour;
     });
-    return canvas;
+    stops.push(last);
+    return h("span", { class: "strip", style: `background:linear-gradient(90deg,${stops.join()})` });
   }
 
   /** All lanes of the register that was clicked, else of the first that was written. */
