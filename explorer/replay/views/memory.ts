@@ -39,6 +39,17 @@ export class MemoryView {
     byId("memory-type").replaceChildren(...TYPES.map((type) => h("option", { value: type }, type === "auto" ? "own type" : `as ${type}`)));
     this.listen();
     session.listen(() => this.draw());
+    // For tests: where an element is drawn.
+    Object.assign(this.board.box, { pointOf: (offset: number) => this.pointOf(offset) });
+  }
+
+  private pointOf(offset: number): { x: number; y: number } | null {
+    const tile = tileOf(this.tiles, offset);
+    if (!tile) return null;
+    const { left, top } = this.board.canvas.getBoundingClientRect();
+    const { x, y } = boxOf(tile, offset);
+    this.board.scrollTo(Math.max(0, y - this.board.height / 2));
+    return { x: left + x + tile.wide / 2, y: top + y - this.board.top + tile.high / 2 };
   }
 
   private get history(): MemoryHistory {
