@@ -1,0 +1,149 @@
+"""The steps of a recording by warp, by line and by call: where a debugger can go.
+
+A moment is a number: moment 7 is before step 7, after steps 0 to 6.  The last moment is
+after the last step.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fragmenta.replay.parts import Site
+    from fragmenta.replay.recorded import Replay
+
+Steps = NDArray[np.int64]
+
+
+def after(steps: Steps, moment: int) -> int | None:
+    """The first of sorted steps that is not before a moment.
+
+    >>> after(np.array([2, 5]), 3), after(np.array([2, 5]), 6)
+    (5, None)
+    """
+    at = int(np.searchsorted(steps, moment))
+    return int(steps[at]) if at < len(steps) else None
+
+
+def before(steps: Steps, moment: int) -> int | None:
+    """The last of sorted steps before a moment.
+
+    >>> before(np.array([2, 5]), 5), before(np.array([2, 5]), 2)
+    (2, None)
+    """
+    at = int(np.searchsorted(steps, moment))
+    return int(steps[at - 1]) if at else None
+
+
+def place(site: Site) -> tuple[str, int]:
+    """The line of an instruction: of the source, or of the PTX if that is all."""
+    return (site.file, site.line) if site.file else ("", site.ptx_line)
+
+
+class Frame(NamedTuple):
+    """A function that is under way, and the step at which it is."""
+
+    step: int
+    site: Site
+
+
+class Moments:
+    """Where a recording can stop."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+        self.sites = np.asarray(replay.steps.site, np.int64)
+        self.warps = np.asarray(replay.steps.warp, np.int64)
+        self._by_warp: dict[int, Steps] = {}
+
+    def __len__(self) -> int:
+        return len(self.sites)
+
+    def of_warp(self, warp: int) -> Steps:
+        """The steps of a warp."""
+        if warp not in self._by_warp:
+            self._by_warp[warp] = np.flatnonzero(self.warps == warp)
+        return self._by_warp[warp]
+
+    def site(self, step: int) -> Site:
+        """The instruction of a step."""
+        return self.replay.sites[int(self.sites[step])]
+
+    @cached_property
+    def lines(self) -> dict[tuple[str, int], int]:
+        """The number of each line that has instructions."""
+        every = dict.fromkeys(map(place, self.replay.sites))
+        return {line: number for number, line in enumerate(every)}
+
+    @cached_property
+    def line_of_site(self) -> Steps:
+        """The number of the line of each site."""
+        found = [self.lines[place(each)] for each in self.replay.sites]
+        return np.array(found, np.int64)
+
+    @cached_property
+    def entries(self) -> NDArray[np.bool_]:
+        """The steps at which a warp comes to a line, also to the same one again."""
+        order = np.argsort(self.warps, kind="stable")
+        sites = self.sites[order]
+        index = np.array([each.index for each in self.replay.sites], np.int64)[sites]
+        line, warp = self.line_of_site[sites], self.warps[order]
+        new = np.ones(len(order), bool)
+        new[1:] = warp[1:] != warp[:-1]
+        new[1:] |= line[1:] != line[:-1]
+        new[1:] |= index[1:] <= index[:-1]  # a loop
+        found = np.empty(len(order), bool)
+        found[order] = new
+        return found
+
+    def of_sites(self, sites: list[int], entered: bool = False) -> Steps:
+        """The steps at some instructions; ``entered`` when a warp comes to the line."""
+        chosen = np.zeros(len(self.replay.sites), bool)
+        chosen[sites] = True
+        found = chosen[self.sites]
+        return np.flatnonzero(found & self.entries if entered else found)
+
+    # ── calls ───────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _functions(self) -> NDArray[np.int64]:
+        names = [each.function for each in self.replay.sites]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return np.array([numbers[name] for name in names], np.int64)
+
+    def _changes(self, warp: int, until: int) -> tuple[Steps, Steps]:
+        """The steps of a warp before a moment, and which are in another function."""
+        steps = self.of_warp(warp)
+        steps = steps[: int(np.searchsorted(steps, until))]
+        inside = self._functions[self.sites[steps]]
+        return steps, np.flatnonzero(inside[1:] != inside[:-1]) + 1
+
+    def frames(self, warp: int, step: int) -> list[Frame]:
+        """The functions that are under way at a step of a warp, innermost first."""
+        steps, changes = self._changes(warp, step + 1)
+        stack = [Frame(int(steps[0]), self.site(int(steps[0])))] if len(steps) else []
+        for at in changes.tolist():
+            new = int(steps[at])
+            stack[-1] = Frame(int(steps[at - 1]), self.site(int(steps[at - 1])))
+            names = [each.site.function for each in stack]
+            name = self.site(new).function
+            if name in names:
+                del stack[names.index(name) :]
+            stack.append(Frame(new, self.site(new)))
+        if stack:
+            stack[-1] = Frame(step, self.site(step))
+        return stack[::-1]
+
+    def outside(self, warp: int, step: int, back: bool = False) -> int | None:
+        """The next step of a warp in a function that called this one."""
+        callers = {each.site.function for each in self.frames(warp, step)[1:]}
+        steps = self.of_warp(warp)
+        here = int(np.searchsorted(steps, step))
+        rest = steps[:here][::-1] if back else steps[here + 1 :]
+        names = np.array([each.function in callers for each in self.replay.sites])
+        found = np.flatnonzero(names[self.sites[rest]])
+        return int(rest[found[0]]) if len(found) else None

@@ -1,0 +1,192 @@
+"""Places that people name: lines of files, instructions, functions, bytes of memory."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from fragmenta.debugging.moments import Steps
+from fragmenta.errors import BadCall, nearest, one_of, shortened
+from fragmenta.ptx.module import Instruction, demangled
+from fragmenta.ptx.reading.file import parse
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.module import Function
+    from fragmenta.debugging.records import Problem, Unit
+    from fragmenta.replay.parts import Site
+    from fragmenta.replay.recorded import Replay
+
+MOST_LISTED = 6
+
+
+class Spot(NamedTuple):
+    """Where to stop: instructions, and how the place is called."""
+
+    kind: Literal["line", "ptx", "function"]
+    text: str
+    sites: list[int]
+    file: str
+    line: int
+
+
+class Lines:
+    """The files of a recording, and the instructions of their lines."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+
+    @cached_property
+    def files(self) -> list[str]:
+        """The PTX, then the sources."""
+        return list(dict.fromkeys([self.ptx_name, *self.sources]))
+
+    @property
+    def ptx_name(self) -> str:
+        """What the file of the PTX is called."""
+        return self.replay.ptx_file
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """The files that the PTX was compiled from."""
+        return list(dict.fromkeys(e.file for e in self.replay.sites if e.file))
+
+    def text(self, file: str) -> list[str]:
+        """The lines of a file; none if it was not recorded."""
+        return self.replay.lines(file)
+
+    def number(self, file: str) -> int:
+        """A number for a file, from 1."""
+        return self.files.index(file) + 1
+
+    def by_number(self, number: int) -> str:
+        """The file of a number."""
+        if not 1 <= number <= len(self.files):
+            raise BadCall(f"files are 1 to {len(self.files)}; given {number}")
+        return self.files[number - 1]
+
+    def line_in(self, file: str, site: Site) -> int:
+        """The line of an instruction in a file; 0 if it is of another file."""
+        if file == self.ptx_name:
+            return site.ptx_line
+        return site.line if site.file == file else 0
+
+    # ── places in words ─────────────────────────────────────────────────────
+
+    def spot(self, text: str, here: Site | None) -> Spot:
+        """A place as people write it: FILE:LINE, LINE, ptx:LINE, a name."""
+        found = re.fullmatch(r"(?:(.*):)?\s*(\d{1,9})", text.strip(), re.DOTALL)
+        if found is None:
+            return self._named(text.strip())
+        file = self._file(found[1], here)
+        return self._line(file, int(found[2]))
+
+    def _file(self, text: str | None, here: Site | None) -> str:
+        """The file that a name means: its end is enough."""
+        if text is None:
+            return here.file if here and here.file else self.ptx_name
+        if text == "ptx":
+            return self.ptx_name
+        plain = text.replace("\\", "/")
+        for fits in (
+            lambda each: each == plain,
+            lambda each: each.endswith(f"/{plain}") or plain.endswith(f"/{each}"),
+            lambda each: each.rpartition("/")[2] == plain.rpartition("/")[2],
+        ):
+            found = [each for each in self.files if fits(each)]
+            if found:
+                return found[0]
+        have = [each.rpartition("/")[2] for each in self.files]
+        listed = one_of(have[:MOST_LISTED], "and")
+        raise BadCall(f"no file {text:.60}{nearest(text, have)}; there are {listed}")
+
+    def _line(self, file: str, line: int) -> Spot:
+        """The instructions of a line, or of the next one that has some."""
+        ptx = file == self.ptx_name
+        lines = {
+            number: self.line_in(file, each)
+            for number, each in enumerate(self.replay.sites)
+        }
+        later = [each for each in lines.values() if each >= line]
+        if not later:
+            last = max(lines.values())
+            raise BadCall(
+                f"{file.rpartition('/')[2]} has no instruction at line {line} or "
+                f"behind it; the last one is at line {last}"
+            )
+        chosen = min(later)
+        sites = [number for number, each in lines.items() if each == chosen]
+        name = f"{file.rpartition('/')[2]}:{chosen}"
+        return Spot("ptx" if ptx else "line", name, sites, file, chosen)
+
+    def _named(self, text: str) -> Spot:
+        """A function by its name, or an instruction by its opcode."""
+        sites = self.replay.sites
+        first = [
+            number
+            for number, each in enumerate(sites)
+            if each.function == text and each.index == 0
+        ]
+        found = first or [
+            number
+            for number, each in enumerate(sites)
+            if f"{each.opcode}.".startswith(f"{text}.")
+        ]
+        if not found or not text:
+            names = {each.function for each in sites}
+            opcodes = {each.opcode for each in sites}
+            words = sorted({*names, *opcodes, *(e.split(".")[0] for e in opcodes)})
+            raise BadCall(
+                f"no function or instruction {shortened(text, 40)}"
+                f"{nearest(text, words)}; a place is FILE:LINE, LINE, ptx:LINE, a "
+                "function or an opcode such as mma"
+            )
+        site = sites[found[0]]
+        file = site.file or self.ptx_name
+        return Spot("function", text, found, file, self.line_in(file, site))
+
+    # ── the PTX ─────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        module = parse("\n".join(self.text(self.ptx_name)), self.ptx_name)
+        return {demangled(name): each for name, each in module.functions.items()}
+
+    def instruction(self, site: Site) -> Instruction:
+        """An instruction with its operands, read from the PTX."""
+        function = self._functions.get(site.function)
+        if function is None or site.index >= len(function.instructions):
+            raise BadCall(f"the PTX of {site.function} was not recorded")
+        return function.instructions[site.index]
+
+
+class Span(NamedTuple):
+    """Some bytes of a memory."""
+
+    memory: int
+    offset: int
+    size: int
+    text: str
+
+    def writes(self, replay: Replay) -> Steps:
+        """The steps at which one of the bytes is written."""
+        found = replay.columns
+        start = found["w_offset"].astype(np.int64)
+        meant = found["w_memory"] == self.memory
+        meant &= start < self.offset + self.size
+        meant &= start + found["w_size"] > self.offset
+        return np.unique(found["w_step"][meant].astype(np.int64))
+
+    def _overlaps(self, memory: int, offset: int, size: int) -> bool:
+        near = offset < self.offset + self.size and self.offset < offset + size
+        return memory == self.memory and near
+
+    def touched_by(self, unit: Unit) -> bool:
+        """Whether a unit writes one of the bytes."""
+        return any(self._overlaps(*each) for each in unit.writes)
+
+    def concerned(self, problem: Problem) -> bool:
+        """Whether a problem is about one of the bytes."""
+        return any(self._overlaps(*each) for each in problem.ranges)
