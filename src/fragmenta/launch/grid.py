@@ -189,7 +189,8 @@ class _Workers:
         self.launch, self.limit = launch, limit
         self.lock = threading.Lock()
         self.first, self.count = first, last - first
-        self.most = min(cores(), self.count)
+        # What is recorded has one order of steps.
+        self.most = 1 if launch.recorder is not None else min(cores(), self.count)
         self.queue = Queue(first, last)
         self._clones = Clones(launch, self.queue)
         self.contexts: list[Runner] = []

@@ -120,6 +120,12 @@ class Port:
     def done(self, what: Work | Mbarrier) -> None:
         """Work is done and about to write; or a phase of an mbarrier is over."""
 
+    def wrote(self, what: Work | Mbarrier) -> None:
+        """Work has written its results; or an mbarrier its bits, to shared memory.
+
+        Fast paths do not call this.
+        """
+
     def signal(self, work: Work, mbarrier: Mbarrier) -> None:
         """Work that is done signals an mbarrier."""
 
