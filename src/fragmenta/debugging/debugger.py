@@ -7,14 +7,14 @@ before it.  As the launch is recorded, every way leads backwards, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from fragmenta.debugging.expressions import Tree, evaluate, parse
-from fragmenta.debugging.moments import Frame, Moments, Steps, after, before, place
+from fragmenta.debugging.moments import Frame, Moments, Steps, after, before
 from fragmenta.debugging.nans import steps_with_nan
 from fragmenta.debugging.places import Lines, Span
 from fragmenta.debugging.records import Barrier, Problem, Unit, barriers, problems, units
@@ -52,8 +52,8 @@ class Breakpoint:
     condition_text: str = ""
     once: bool = False
     hits: int = 0
-    site: Site | None = field(default=None, repr=False)
-    line: int = 0
+    place: tuple[str, int] = ("", 0)
+    """File and line; empty for writes."""
 
     def next(self, moment: int, back: bool) -> int | None:
         """The moment at which it stops; a write is over when it does."""
@@ -93,6 +93,8 @@ class Debugger:
         self.breakpoints: dict[int, Breakpoint] = {}
         self.at_problems = True
         self.at_nan = False
+        self.level: int | None = None
+        """How many functions are around the line in view; None for the innermost."""
         self._numbered = 0
 
     # ── where it stands ─────────────────────────────────────────────────────
@@ -132,7 +134,8 @@ class Debugger:
 
     # ── going ───────────────────────────────────────────────────────────────
 
-    def _go(self, moment: int, stop: Stop) -> Stop:
+    def _go(self, moment: int, stop: Stop, level: int | None = None) -> Stop:
+        self.level = level
         self.moment = max(0, min(moment, len(self)))
         self.stop = stop
         return stop
@@ -147,57 +150,49 @@ class Debugger:
     def step(self, by: str = "line", back: bool = False, over: bool = False) -> Stop:
         """Let the warp in view run an instruction, or up to another line.
 
-        ``over`` does not stop in functions that are called.
+        ``over`` stops neither in functions that are called nor in inlined ones.
         """
         steps = self.moments.of_warp(self.warp)
         here = self.current()
-        if back:
-            return self._step_back(steps, by, over)
-        if here is None:
+        if here is None and not back:
             return self._end(back)
-        found = self._forward(steps, here, by)
-        if over and found is not None:
-            found = self._over(here, found, by)
-        if found is None:
-            return self._go(
-                int(steps[-1]) + 1, Stop("end", f"warp {self.warp} ends here")
-            )
-        return self._go(found, Stop("step"))
-
-    def _forward(self, steps: Steps, here: int, by: str) -> int | None:
+        level = None
         if by == "line":
-            steps = steps[self.moments.entries[steps]]
-        return after(steps, here + 1)
-
-    def _over(self, here: int, found: int, by: str) -> int | None:
-        """Leave functions that were called from here, and the rest of their line."""
-        steps, depth = self.moments.of_warp(self.warp), self._depth(here)
-        line, on = place(self.moments.site(here)), found
-        while self._depth(on) > depth:
-            out = self.moments.outside(self.warp, on)
-            if out is not None and by == "line":
-                if place(self.moments.site(out)) == line:
-                    out = self._forward(steps, out, by)
-            if out is None:
-                return None
-            on = out
-        return on
-
-    def _depth(self, step: int) -> int:
-        return len(self.moments.frames(self.warp, step))
-
-    def _step_back(self, steps: Steps, by: str, over: bool) -> Stop:
-        if by == "line":
-            steps = steps[self.moments.entries[steps]]
-        found, here = before(steps, self.moment), self.current()
+            level = self._level(here) if over else None
+            lines = self.lines.at_level(level)
+            steps = steps[self.moments.entries(lines, loops=not over)[steps]]
         if over and here is not None:
-            depth = self._depth(here)
-            while found is not None and self._depth(found) > depth:
-                out = self.moments.outside(self.warp, found, back=True)
-                found = None if out is None else before(steps, out + 1)
-        if found is None:
-            return self._end(True)
-        return self._go(found, Stop("step"))
+            steps = self._not_called(steps, here)
+        found = before(steps, self.moment) if back else after(steps, (here or 0) + 1)
+        if found is not None:
+            return self._go(found, Stop("step"), level)
+        every = self.moments.of_warp(self.warp)
+        if back:
+            words = f"warp {self.warp} begins here"
+            return self._go(int(every[0]), Stop("start", words))
+        return self._go(int(every[-1]) + 1, Stop("end", f"warp {self.warp} ends here"))
+
+    def _level(self, here: int | None) -> int:
+        """How many functions are inlined around the line in view."""
+        if here is None:
+            return 0
+        depth = len(self.lines.frames[int(self.moments.sites[here])]) - 1
+        return depth if self.level is None else min(self.level, depth)
+
+    def _not_called(self, steps: Steps, here: int) -> Steps:
+        """Steps that are not in functions that the one in view calls."""
+        frames = self.moments.frames(self.warp, here)
+        around = {each.site.function for each in frames}
+        fits = np.array([each.function in around for each in self.replay.sites])
+        return steps[fits[self.moments.sites[steps]]]
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The file and the line in view."""
+        step = self.current()
+        if step is None:
+            return None
+        return self.lines.frames[int(self.moments.sites[step])][self._level(step)]
 
     def finish(self, back: bool = False) -> Stop:
         """Run until the function in view has returned, or back to its call."""
@@ -242,7 +237,17 @@ class Debugger:
             which.hits += 1
             if which.once:
                 del self.breakpoints[which.number]
-        return self._arrive(at, stop)
+        self._arrive(at, stop)
+        if which is not None and which.kind == "line":
+            self._show(which.place)
+        return stop
+
+    def _show(self, place: tuple[str, int]) -> None:
+        """Take the function into view that a line is of."""
+        step = self.current()
+        if step is not None:
+            frames = self.lines.frames[int(self.moments.sites[step])]
+            self.level = frames.index(place) if place in frames else None
 
     def _arrive(self, at: int, stop: Stop) -> Stop:
         """Stand at a moment, with the warp in view that the stop is about."""
@@ -251,12 +256,16 @@ class Debugger:
             self.warp = int(self.moments.warps[step])
         return self._go(at, stop)
 
+    def _warp_of(self, step: int) -> int:
+        """The warp of a step; units write after the last step, too."""
+        return int(self.moments.warps[min(step, len(self) - 1)])
+
     def _hit(self, each: Breakpoint, moment: int, back: bool) -> int | None:
         """Where a breakpoint stops next, if its condition is true."""
         at = each.next(moment, back)
         while at is not None and each.condition is not None:
             step = at - 1 if each.kind == "write" and not back else at
-            names = Names(self.replay, at, int(self.moments.warps[step]))
+            names = Names(self.replay, min(at, len(self)), self._warp_of(step))
             value = evaluate(each.condition, names)
             if bool(np.any(value.data != 0)):
                 return at
@@ -346,7 +355,7 @@ class Debugger:
         spot = self.lines.spot(text, self.site)
         steps = self.moments.of_sites(spot.sites, spot.kind == "line")
         made = self._add(spot.kind, spot.text, steps, condition, once)
-        made.site, made.line = self.replay.sites[spot.sites[0]], spot.line
+        made.place = spot.file, spot.line
         return made
 
     def break_on_write(self, text: str, condition: str = "") -> Breakpoint:

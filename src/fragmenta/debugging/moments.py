@@ -39,11 +39,6 @@ def before(steps: Steps, moment: int) -> int | None:
     return int(steps[at - 1]) if at else None
 
 
-def place(site: Site) -> tuple[str, int]:
-    """The line of an instruction: of the source, or of the PTX if that is all."""
-    return (site.file, site.line) if site.file else ("", site.ptx_line)
-
-
 class Frame(NamedTuple):
     """A function that is under way, and the step at which it is."""
 
@@ -74,38 +69,38 @@ class Moments:
         return self.replay.sites[int(self.sites[step])]
 
     @cached_property
-    def lines(self) -> dict[tuple[str, int], int]:
-        """The number of each line that has instructions."""
-        every = dict.fromkeys(map(place, self.replay.sites))
-        return {line: number for number, line in enumerate(every)}
-
-    @cached_property
-    def line_of_site(self) -> Steps:
-        """The number of the line of each site."""
-        found = [self.lines[place(each)] for each in self.replay.sites]
-        return np.array(found, np.int64)
-
-    @cached_property
-    def entries(self) -> NDArray[np.bool_]:
-        """The steps at which a warp comes to a line, also to the same one again."""
+    def _order(self) -> tuple[Steps, NDArray[np.bool_], NDArray[np.bool_]]:
+        """All steps warp by warp; which are the first of a warp; which jump back."""
         order = np.argsort(self.warps, kind="stable")
-        sites = self.sites[order]
+        warp, sites = self.warps[order], self.sites[order]
         index = np.array([each.index for each in self.replay.sites], np.int64)[sites]
-        line, warp = self.line_of_site[sites], self.warps[order]
-        new = np.ones(len(order), bool)
-        new[1:] = warp[1:] != warp[:-1]
+        first, jumps = np.ones(len(order), bool), np.zeros(len(order), bool)
+        first[1:] = warp[1:] != warp[:-1]
+        jumps[1:] = index[1:] <= index[:-1]
+        return order, first, jumps
+
+    def entries(self, lines: Steps, loops: bool = True) -> NDArray[np.bool_]:
+        """The steps at which a warp comes to another line, or with a loop to it again.
+
+        ``lines`` has a number for each site: its line, or -1 if it has none.
+        """
+        order, first, jumps = self._order
+        line = lines[self.sites[order]]
+        new = first.copy()
         new[1:] |= line[1:] != line[:-1]
-        new[1:] |= index[1:] <= index[:-1]  # a loop
+        if loops:
+            new |= jumps
         found = np.empty(len(order), bool)
-        found[order] = new
+        found[order] = new & (line >= 0)
         return found
 
     def of_sites(self, sites: list[int], entered: bool = False) -> Steps:
-        """The steps at some instructions; ``entered`` when a warp comes to the line."""
-        chosen = np.zeros(len(self.replay.sites), bool)
-        chosen[sites] = True
-        found = chosen[self.sites]
-        return np.flatnonzero(found & self.entries if entered else found)
+        """The steps at some instructions; ``entered`` where a warp comes to them."""
+        chosen = np.full(len(self.replay.sites), -1, np.int64)
+        chosen[sites] = 1
+        if entered:
+            return np.flatnonzero(self.entries(chosen))
+        return np.flatnonzero(chosen[self.sites] > 0)
 
     # ── calls ───────────────────────────────────────────────────────────────
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.debugging.moments import Steps
 from fragmenta.errors import BadCall, nearest, one_of, shortened
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from fragmenta.replay.recorded import Replay
 
 MOST_LISTED = 6
+Place = tuple[str, int]
+"""A file and a line."""
 
 
 class Spot(NamedTuple):
@@ -37,6 +40,7 @@ class Lines:
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
+        self._levels: dict[int | None, NDArray[np.int64]] = {}
 
     @cached_property
     def files(self) -> list[str]:
@@ -67,11 +71,43 @@ class Lines:
             raise BadCall(f"files are 1 to {len(self.files)}; given {number}")
         return self.files[number - 1]
 
-    def line_in(self, file: str, site: Site) -> int:
-        """The line of an instruction in a file; 0 if it is of another file."""
+    # ── lines of instructions ───────────────────────────────────────────────
+
+    @cached_property
+    def frames(self) -> list[tuple[Place, ...]]:
+        """For each site the lines it is in: of the kernel, and of what was inlined."""
+        return [self._frames(each) for each in self.replay.sites]
+
+    def _frames(self, site: Site) -> tuple[Place, ...]:
+        if not site.file:
+            return ((self.ptx_name, site.ptx_line),)
+        function = self._functions.get(site.function)
+        source = function.instructions[site.index].source if function else None
+        if source is None:
+            return ((site.file, site.line),)
+        return tuple((each.file, each.line) for each in source.frames)
+
+    def at_level(self, level: int | None) -> NDArray[np.int64]:
+        """For each site a number for its line; -1 if a compiler gave it none.
+
+        With a level, it is the line of the function that so many others are around;
+        what is inlined there counts as its line.
+        """
+        if level not in self._levels:
+            known: dict[tuple[str, Place], int] = {}
+            found = []
+            for site, frames in zip(self.replay.sites, self.frames, strict=True):
+                place = frames[-1 if level is None else min(level, len(frames) - 1)]
+                key = site.function, place
+                found.append(known.setdefault(key, len(known)) if place[1] else -1)
+            self._levels[level] = np.array(found, np.int64)
+        return self._levels[level]
+
+    def line_in(self, file: str, site: int) -> int:
+        """The line of an instruction in a file, outermost; 0 if it is of another."""
         if file == self.ptx_name:
-            return site.ptx_line
-        return site.line if site.file == file else 0
+            return self.replay.sites[site].ptx_line
+        return next((line for of, line in self.frames[site] if of == file), 0)
 
     # ── places in words ─────────────────────────────────────────────────────
 
@@ -105,21 +141,22 @@ class Lines:
     def _line(self, file: str, line: int) -> Spot:
         """The instructions of a line, or of the next one that has some."""
         ptx = file == self.ptx_name
-        lines = {
-            number: self.line_in(file, each)
-            for number, each in enumerate(self.replay.sites)
-        }
-        later = [each for each in lines.values() if each >= line]
+        lines: dict[int, list[int]] = {}
+        for number, each in enumerate(self.replay.sites):
+            places = [(file, each.ptx_line)] if ptx else self.frames[number]
+            for of, found in dict.fromkeys(places):
+                if of == file:
+                    lines.setdefault(found, []).append(number)
+        later = [each for each in lines if each >= max(1, line)]
         if not later:
-            last = max(lines.values())
+            last = max(lines, default=0)
             raise BadCall(
                 f"{file.rpartition('/')[2]} has no instruction at line {line} or "
                 f"behind it; the last one is at line {last}"
             )
         chosen = min(later)
-        sites = [number for number, each in lines.items() if each == chosen]
         name = f"{file.rpartition('/')[2]}:{chosen}"
-        return Spot("ptx" if ptx else "line", name, sites, file, chosen)
+        return Spot("ptx" if ptx else "line", name, lines[chosen], file, chosen)
 
     def _named(self, text: str) -> Spot:
         """A function by its name, or an instruction by its opcode."""
@@ -145,7 +182,7 @@ class Lines:
             )
         site = sites[found[0]]
         file = site.file or self.ptx_name
-        return Spot("function", text, found, file, self.line_in(file, site))
+        return Spot("function", text, found, file, self.line_in(file, found[0]))
 
     # ── the PTX ─────────────────────────────────────────────────────────────
 
@@ -177,7 +214,8 @@ class Span(NamedTuple):
         meant = found["w_memory"] == self.memory
         meant &= start < self.offset + self.size
         meant &= start + found["w_size"] > self.offset
-        return np.unique(found["w_step"][meant].astype(np.int64))
+        steps = np.unique(found["w_step"][meant].astype(np.int64))
+        return steps[steps < len(replay)]  # a unit may write after the last step
 
     def _overlaps(self, memory: int, offset: int, size: int) -> bool:
         near = offset < self.offset + self.size and self.offset < offset + size

@@ -200,7 +200,16 @@ def _function(replay: Replay, moment: int, warp: int) -> str:
 
 
 def _known(kind: str) -> str:
-    """The type of a variable, if it can be shown."""
+    """The type of a variable, in PTX or in NumPy, as it is shown.
+
+    >>> _known("f32"), _known("int64"), _known("bfloat16"), _known("texref")
+    ('f32', 's64', 'bf16', 'b8')
+    """
+    plain = re.fullmatch(r"(uint|int|float|bfloat)(\d+)", kind)
+    if plain:
+        kind = {"uint": "u", "int": "s", "float": "f", "bfloat": "bf"}[plain[1]] + plain[2]
+    small = re.fullmatch(r"float8_(e[45]m[23])\w*", kind)
+    kind = small[1] if small else kind
     try:
         element(kind)
     except UnknownType:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fragmenta.debugging.debugger import Breakpoint, Debugger, Stop
-from fragmenta.debugging.moments import Frame
 from fragmenta.debugging.places import Span
 from fragmenta.debugging.printing import lanes_text
 from fragmenta.debugging.records import Unit
@@ -91,19 +90,24 @@ def stopped(stop: Stop) -> list[str]:
     return [] if stop.why in ("step", "goto") else stop.words.splitlines()
 
 
-def line_text(at: Debugger, site: Site) -> str:
-    """The line of the source, or nothing."""
-    if not site.file:
-        return ""
-    lines = at.lines.text(site.file)
-    return lines[site.line - 1].strip() if 0 < site.line <= len(lines) else ""
+def line_text(at: Debugger, place: tuple[str, int]) -> str:
+    """The text of a line, or nothing."""
+    lines = at.lines.text(place[0])
+    return lines[place[1] - 1].strip() if 0 < place[1] <= len(lines) else ""
 
 
-def spot(at: Debugger, site: Site) -> str:
-    """Where an instruction is, as short as it can be said."""
-    if site.file:
-        return f"{site.file.rpartition('/')[2]}:{site.line}"
-    return f"{at.lines.ptx_name.rpartition('/')[2]}:{site.ptx_line}"
+def place_text(place: tuple[str, int]) -> str:
+    """A file without folders, and a line.
+
+    >>> place_text(("src/gemm.cu", 31))
+    'gemm.cu:31'
+    """
+    return f"{place[0].rpartition('/')[2]}:{place[1]}"
+
+
+def spot(at: Debugger, step: int) -> str:
+    """Where a step is: in the source, or else in the PTX."""
+    return place_text(at.lines.frames[int(at.moments.sites[step])][-1])
 
 
 def where(at: Debugger) -> list[str]:
@@ -115,23 +119,26 @@ def where(at: Debugger) -> list[str]:
     site = at.moments.site(step)
     lanes = lanes_text(int(at.replay.steps.lanes[step]))
     waits = "" if step == at.moment else f", its next step is {step:,}"
-    lines = [f"{head}  {spot(at, site)}  {lanes}{waits}"]
-    if text := line_text(at, site):
-        lines.append(f"{site.line}\t{text}".expandtabs(8))
+    place = at.place
+    assert place is not None  # there is a step
+    lines = [f"{head}  {place_text(place)}  {lanes}{waits}"]
+    if site.file and (text := line_text(at, place)):
+        lines.append(f"{place[1]}\t{short(text, 68)}".expandtabs(8))
     lines.append(f"ptx {site.ptx_line}\t{short(site.text, 68)}".expandtabs(8))
     return lines
 
 
 def backtrace(at: Debugger) -> list[str]:
-    """The functions that are under way, innermost first."""
+    """The functions that are under way, innermost first; also those inlined."""
     found = at.frames()
     if not found:
         return [f"{warp_name(at.replay, at.warp)} has ended"]
-    return [f"#{number} {_frame(at, each)}" for number, each in enumerate(found)]
-
-
-def _frame(at: Debugger, frame: Frame) -> str:
-    return f"{frame.site.function} at {spot(at, frame.site)}, step {frame.step:,}"
+    texts = []
+    for frame in found:
+        *inner, own = at.lines.frames[int(at.moments.sites[frame.step])][::-1]
+        texts += [f"inlined, {place_text(each)}" for each in inner]
+        texts.append(f"{frame.site.function}, {place_text(own)}, step {frame.step:,}")
+    return [f"#{number} {each}" for number, each in enumerate(texts)]
 
 
 def listing(
@@ -145,11 +152,10 @@ def listing(
         file, line = before
     else:
         step = at.current()
-        site = at.moments.site(step if step is not None else len(at) - 1)
-        ptx = text == "ptx" or not site.file
-        file, line = (
-            (at.lines.ptx_name, site.ptx_line) if ptx else (site.file, site.line)
-        )
+        last = int(at.moments.of_warp(at.warp)[-1]) if step is None else step
+        own = at.place or at.lines.frames[int(at.moments.sites[last])][-1]
+        ptx = at.lines.ptx_name, at.moments.site(last).ptx_line
+        file, line = ptx if text == "ptx" else own
     every = at.lines.text(file)
     if not every:
         raise BadCall(f"the text of {file} was not recorded; list ptx shows the PTX")
@@ -162,9 +168,12 @@ def _numbered(
     at: Debugger, file: str, every: list[str], first: int, last: int
 ) -> list[str]:
     """Lines with their numbers; ``>`` is in view, ``*`` has a breakpoint."""
-    site = at.site
-    here = at.lines.line_in(file, site) if site else 0
-    stops = {at.lines.line_in(file, e.site) for e in at.breakpoints.values() if e.site}
+    step = at.current()
+    here = 0
+    if step is not None:
+        here = at.lines.line_in(file, int(at.moments.sites[step]))
+        here = at.place[1] if at.place and at.place[0] == file else here
+    stops = {e.place[1] for e in at.breakpoints.values() if e.place[0] == file}
     if first > last:
         return [f"{file} ends at line {len(every)}"]
     return [
@@ -197,7 +206,7 @@ def _access(at: Debugger, access: Access, verb: str) -> str:
     lane = "" if access.lane is None else f" lane {access.lane}"
     site = at.moments.site(access.step)
     return (
-        f"{when} {warp_name(at.replay, number)}{lane}, {spot(at, site)}: "
+        f"{when} {warp_name(at.replay, number)}{lane}, {spot(at, access.step)}: "
         f"{short(site.text, 60)}"
     )
 
@@ -220,7 +229,9 @@ def who(at: Debugger, text: str) -> list[str]:
             lines.append(f"  may still be written by {_unit_name(at, unit)}")
     follows = at.replay.next_write(before, *place)
     if follows is not None:
-        lines.append(f"  written next at step {follows:,}")
+        last = follows >= len(at)
+        when = "after the last step" if last else f"next at step {follows:,}"
+        lines.append(f"  written {when}")
     for each in at.problems:
         if span.concerned(each):
             lines.append(f"  problem {each.number}: {short(each.words, 100)}")
@@ -275,7 +286,7 @@ def _warps(at: Debugger, rest: str) -> list[str]:
             continue
         site = at.moments.site(step)
         lanes = lanes_text(int(at.replay.steps.lanes[step]))
-        lines.append(f"{name}  {spot(at, site)}  {lanes}  {short(site.text, 24)}")
+        lines.append(f"{name}  {spot(at, step)}  {lanes}  {short(site.text, 24)}")
     return most(lines)
 
 

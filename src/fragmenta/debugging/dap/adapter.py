@@ -221,8 +221,8 @@ class Adapter:
                 continue
             numbers.append(made.number)
             told: Fields = {"id": made.number, "verified": True}
-            if key[0] == "line" and made.line:
-                told["line"] = made.line - 1 + self._first_line
+            if key[0] == "line":
+                told["line"] = made.place[1] - 1 + self._first_line
             shown.append(told)
         self._set[key] = numbers
         return {"breakpoints": shown}

@@ -59,17 +59,15 @@ class Showing:
             found = at.moments.frames(warp, last)
         shown = []
         for depth, each in enumerate(found):
+            *inner, own = at.lines.frames[int(at.moments.sites[each.step])][::-1]
             name = each.site.function + (" (ended)" if ended else "")
-            if each.site.file:
-                shown.append(
-                    self._frame(warp, each, name, each.site.file, each.site.line)
-                )
-            if each.site.file == "" or depth == 0:
+            for place in inner:
+                shown.append(self._frame(warp, each, "inlined", *place))
+            shown.append(self._frame(warp, each, name, *own))
+            if depth == 0 and each.site.file:
                 text = told.short(each.site.text, 60)
-                ptx = self._frame(
-                    warp, each, text, at.lines.ptx_name, each.site.ptx_line
-                )
-                shown.append(ptx)
+                ptx = at.lines.ptx_name, each.site.ptx_line
+                shown.append(self._frame(warp, each, text, *ptx))
         return shown
 
     def _frame(
