@@ -15,8 +15,9 @@ import numpy as np
 
 from fragmenta.debugging.expressions import Tree, evaluate, parse
 from fragmenta.debugging.moments import Frame, Moments, Steps, after, before
-from fragmenta.debugging.nans import steps_with_nan
+from fragmenta.debugging.nans import nan_registers, steps_with_nan
 from fragmenta.debugging.places import Lines, Span
+from fragmenta.debugging.printing import lanes_text
 from fragmenta.debugging.records import Barrier, Problem, Unit, barriers, problems, units
 from fragmenta.debugging.scope import Names
 from fragmenta.debugging.values import Value
@@ -35,6 +36,8 @@ class Stop(NamedTuple):
 
     why: Why
     words: str = ""
+    title: str = ""
+    """The same in a few words, if there are many."""
     breakpoint: int = 0
     problem: int = 0
 
@@ -66,8 +69,9 @@ class Breakpoint:
 
 
 def _at_problem(problem: Problem) -> tuple[int, Stop]:
-    words = f"problem {problem.number}, {problem.code}: {problem.words}"
-    return problem.shows, Stop("problem", words, problem=problem.number)
+    title = f"problem {problem.number}, {problem.code}"
+    words = f"{title}: {problem.words}"
+    return problem.shows, Stop("problem", words, title, problem=problem.number)
 
 
 class Debugger:
@@ -158,7 +162,7 @@ class Debugger:
             return self._end(back)
         level = None
         if by == "line":
-            level = self._level(here) if over else None
+            level = self.level_of(here) if over else None
             lines = self.lines.at_level(level)
             steps = steps[self.moments.entries(lines, loops=not over)[steps]]
         if over and here is not None:
@@ -172,7 +176,7 @@ class Debugger:
             return self._go(int(every[0]), Stop("start", words))
         return self._go(int(every[-1]) + 1, Stop("end", f"warp {self.warp} ends here"))
 
-    def _level(self, here: int | None) -> int:
+    def level_of(self, here: int | None) -> int:
         """How many functions are inlined around the line in view."""
         if here is None:
             return 0
@@ -192,7 +196,7 @@ class Debugger:
         step = self.current()
         if step is None:
             return None
-        return self.lines.frames[int(self.moments.sites[step])][self._level(step)]
+        return self.lines.frames[int(self.moments.sites[step])][self.level_of(step)]
 
     def finish(self, back: bool = False) -> Stop:
         """Run until the function in view has returned, or back to its call."""
@@ -225,7 +229,7 @@ class Debugger:
             if at is not None:
                 why: Why = "write" if each.kind == "write" else "breakpoint"
                 words = f"breakpoint {each.number}, {each.text}"
-                found.append((at, Stop(why, words, each.number), each))
+                found.append((at, Stop(why, words, breakpoint=each.number), each))
         if self.at_problems:
             found += [(at, stop, None) for at, stop in self._problem(start, back)]
         if self.at_nan:
@@ -311,7 +315,7 @@ class Debugger:
                 else "the launch has no problems"
             )
         if number is None:
-            found = self._problem(self.moment, back)
+            found = self._problem(self._since("problem", back), back)
             if not found:
                 way = "before" if back else "after"
                 raise BadCall(f"there is no problem {way} step {self.moment:,}")
@@ -330,19 +334,27 @@ class Debugger:
     def _nan(self, moment: int, back: bool) -> list[tuple[int, Stop]]:
         steps = self.nan_steps
         at = before(steps, moment) if back else after(steps, moment + 1)
-        words = "the next instruction gives NaN"
-        return [] if at is None else [(at, Stop("nan", words))]
+        return [] if at is None else [(at, Stop("nan", self._born(at)))]
+
+    def _born(self, step: int) -> str:
+        """Which registers an instruction gives NaN, and in which lanes."""
+        found = nan_registers(self.replay, step)
+        texts = [f"{name} in {lanes_text(mask)}" for name, mask in found]
+        return f"the next instruction gives NaN: {one_of(texts, 'and')}"
 
     def nan(self, back: bool = False) -> Stop:
         """Go to the next instruction that gives NaN."""
         if not len(self.nan_steps):
             raise BadCall("no recorded instruction gives NaN")
-        first = self.moment == 0 and not back
-        found = self._nan(-1 if first else self.moment, back)
+        found = self._nan(self._since("nan", back), back)
         if not found:
             way = "before" if back else "after"
-            raise BadCall(f"no instruction gives NaN {way} step {self.moment}")
+            raise BadCall(f"no instruction gives NaN {way} step {self.moment:,}")
         return self._arrive(*found[0])
+
+    def _since(self, why: Why, back: bool) -> int:
+        """The moment to search from: the one in view counts if it is no such stop."""
+        return self.moment if back or self.stop.why == why else self.moment - 1
 
     # ── breakpoints ─────────────────────────────────────────────────────────
 

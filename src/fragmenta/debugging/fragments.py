@@ -176,12 +176,13 @@ def fragment_lines(at: Debugger, rest: list[str], width: int) -> list[str]:
     ]
     if lane is not None:
         return lines + _one_lane(found, name, part, every[int(lane)])
-    labels = [f"lane {number}" for number in range(32)]
-    for label, elements in zip(labels, every, strict=True):
-        texts = [f"{_index(place)}={shown}" for place, shown in elements]
-        rows = grid([label] * len(texts), texts, width)
-        lines += [rows[0], *(" " * len(label) + row[len(label) :] for row in rows[1:])]
-    return lines
+    cells = [[f"{_index(place)}={shown}" for place, shown in row] for row in every]
+    widest = max(len(text) for row in cells for text in row)
+    for number, row in enumerate(cells):
+        label = f"lane {number:>2}"
+        rows = grid([label] * len(row), [f"{text:<{widest}}" for text in row], width)
+        lines += [rows[0], *(" " * len(label) + each[len(label) :] for each in rows[1:])]
+    return [each.rstrip() for each in lines]
 
 
 def _index(place: tuple[int, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -64,18 +65,40 @@ def _gives_nan(
     replay: Replay, site: Site, kind: Float, steps: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Which of the steps of an instruction give NaN in a lane that is active."""
+    given = np.zeros(len(steps), bool)
+    for _, found in _by_register(replay, site, kind, steps):
+        given |= found.any(axis=1)
+    return given
+
+
+def _by_register(
+    replay: Replay, site: Site, kind: Float, steps: NDArray[np.int64]
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """For each register that is given: its name, and where it is NaN."""
     columns = replay.columns
     start = columns["at"][steps].astype(np.int64)
     lanes = columns["lanes"][steps][:, None] >> np.arange(32, dtype=np.uint32) & 1
-    given = np.zeros(len(steps), bool)
     for number in site.writes:
         register = replay.registers[number]
         width = register.words
         if register.bits >= kind.bits and register.bits in (16, 32, 64):
             words = columns["words"][start[:, None] + np.arange(width)]
-            given |= (_nan(words, kind, register.bits) & lanes.astype(bool)).any(axis=1)
+            yield register.name, _nan(words, kind, register.bits) & lanes.astype(bool)
         start = start + width
-    return given
+
+
+def nan_registers(replay: Replay, step: int) -> list[tuple[str, int]]:
+    """The registers that a step gives NaN, and a mask of the lanes of each."""
+    site = replay.sites[int(replay.steps.site[step])]
+    kind = result_float(site)
+    if kind is None:
+        return []
+    every = _by_register(replay, site, kind, np.array([step]))
+    return [
+        (name, int(np.packbits(found[0], bitorder="little").view(np.uint32)[0]))
+        for name, found in every
+        if found.any()
+    ]
 
 
 def _nan(words: NDArray[np.uint32], kind: Float, bits: int) -> NDArray[np.bool_]:

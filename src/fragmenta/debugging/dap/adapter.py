@@ -237,7 +237,7 @@ class Adapter:
             "allThreadsStopped": True,
         }
         if stop.words:
-            body["description"] = stop.words.splitlines()[0]
+            body["description"] = stop.title or stop.words
             body["text"] = stop.words
         if stop.breakpoint:
             body["hitBreakpointIds"] = [stop.breakpoint]

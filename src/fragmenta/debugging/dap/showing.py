@@ -59,7 +59,10 @@ class Showing:
             found = at.moments.frames(warp, last)
         shown = []
         for depth, each in enumerate(found):
-            *inner, own = at.lines.frames[int(at.moments.sites[each.step])][::-1]
+            places = at.lines.frames[int(at.moments.sites[each.step])]
+            if depth == 0 and warp == at.warp and not ended:  # as deep as is in view
+                places = places[: at.level_of(each.step) + 1]
+            *inner, own = reversed(places)
             name = each.site.function + (" (ended)" if ended else "")
             for place in inner:
                 shown.append(self._frame(warp, each, "inlined", *place))
@@ -117,7 +120,7 @@ class Showing:
 
     def scopes(self, frame: int) -> list[Fields]:
         """What there is to see in a frame."""
-        names = self.names(frame)
+        at, names = self.debugger, self.names(frame)
         registers = names.registers()
         plain = {k: v for k, v in registers.items() if v.type != "pred"}
         predicates = {k: v for k, v in registers.items() if v.type == "pred"}
@@ -127,8 +130,9 @@ class Showing:
             ("Special registers", "", self._values(names.specials()), False),
         ]
         for area in names.memories():
-            found.append((area.memory, "", self._memory(names, area), True))
-        at = self.debugger
+            kind = at.replay.memories[area.number].kind
+            name = area.memory if kind in area.memory else f"{kind} {area.memory}"
+            found.append((f"{name} memory", "", self._memory(names, area), True))
         found += [
             ("Units", "", self._texts(told.units(at)), False),
             ("Barriers", "", self._texts(told.barriers(at)), False),
