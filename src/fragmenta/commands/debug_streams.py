@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fragmenta.commands.output import complain, emit, write
 from fragmenta.debugging.dap import framing
 from fragmenta.debugging.dap.adapter import Adapter
-from fragmenta.debugging.terminal import COMMANDS, Terminal
 from fragmenta.errors import BadFile, Error
 
 if TYPE_CHECKING:
+    from fragmenta.debugging.terminal import Terminal
     from fragmenta.replay.recorded import Replay
 
 PROMPT = "(fragmenta) "
+MOST_COLUMNS = 120
 Record = Callable[[dict[str, Any]], "Replay"]
 
 
-def converse(terminal: Terminal, script: str | None) -> bool:
+def converse(replay: Replay, width: int, script: str | None) -> bool:
     """Carry out the commands of a script, of a pipe, or of a person.
 
     A script ends at the first error; then the answer is False.
     """
+    # An editor is answered before this is loaded.
+    from fragmenta.debugging.debugger import Debugger
+    from fragmenta.debugging.terminal import Terminal
+
+    terminal = Terminal(Debugger(replay), min(width, MOST_COLUMNS))
     person = sys.stdin is not None and sys.stdin.isatty()
     if person:
         _say(terminal.opening())
@@ -89,6 +93,8 @@ def _use_readline() -> None:
     except ImportError:  # it is not on every system
         return
 
+    from fragmenta.debugging.terminal import COMMANDS
+
     def complete(word: str, state: int) -> str | None:
         if readline.get_begidx():
             return None
@@ -139,6 +145,7 @@ def listen(port: int, record: Record) -> None:
         emit(f"listening at 127.0.0.1:{listening.getsockname()[1]}")
         sys.stdout.flush()
         connection, _ = listening.accept()
-        with connection, connection.makefile("rwb") as stream:
-            with contextlib.suppress(ConnectionError, BrokenPipeError):
-                serve(stream, stream, record)  # type: ignore[arg-type]
+        gone = contextlib.suppress(ConnectionError)
+        incoming, outgoing = connection.makefile("rb"), connection.makefile("wb")
+        with gone, connection, incoming, outgoing:
+            serve(incoming, outgoing, record)

@@ -18,7 +18,14 @@ from fragmenta.debugging.moments import Frame, Moments, Steps, after, before
 from fragmenta.debugging.nans import nan_registers, steps_with_nan
 from fragmenta.debugging.places import Lines, Span
 from fragmenta.debugging.printing import lanes_text
-from fragmenta.debugging.records import Barrier, Problem, Unit, barriers, problems, units
+from fragmenta.debugging.records import (
+    Barrier,
+    Problem,
+    Unit,
+    barriers,
+    problems,
+    units,
+)
 from fragmenta.debugging.scope import Names
 from fragmenta.debugging.values import Value
 from fragmenta.errors import BadCall, one_of
@@ -131,8 +138,8 @@ class Debugger:
         """Take another warp into view; the moment stays."""
         if not 0 <= warp < len(self.replay.warps):
             raise BadCall(
-                f"warps are 0 to {len(self.replay.warps) - 1}; given {warp}; info warps "
-                "lists them"
+                f"warps are 0 to {len(self.replay.warps) - 1}; given {warp}; info "
+                "warps lists them"
             )
         self.warp = warp
 
@@ -188,7 +195,8 @@ class Debugger:
         frames = self.moments.frames(self.warp, here)
         around = {each.site.function for each in frames}
         fits = np.array([each.function in around for each in self.replay.sites])
-        return steps[fits[self.moments.sites[steps]]]
+        chosen: Steps = steps[fits[self.moments.sites[steps]]]
+        return chosen
 
     @property
     def place(self) -> tuple[str, int] | None:
@@ -207,7 +215,9 @@ class Debugger:
         if found is None:
             every = self.moments.of_warp(self.warp)
             if back:
-                return self._go(int(every[0]), Stop("start", f"warp {self.warp} begins"))
+                return self._go(
+                    int(every[0]), Stop("start", f"warp {self.warp} begins")
+                )
             ends = Stop("end", f"warp {self.warp} ends here")
             return self._go(int(every[-1]) + 1, ends)
         return self._go(found, Stop("step"))
@@ -358,7 +368,9 @@ class Debugger:
 
     # ── breakpoints ─────────────────────────────────────────────────────────
 
-    def break_at(self, text: str, condition: str = "", once: bool = False) -> Breakpoint:
+    def break_at(
+        self, text: str, condition: str = "", once: bool = False
+    ) -> Breakpoint:
         """Stop at a line, an instruction or a function.
 
         ``FILE:LINE``, ``LINE`` of the file in view, ``ptx:LINE``, the name of a

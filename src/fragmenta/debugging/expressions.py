@@ -210,9 +210,8 @@ class _Reader:
 def parse(text: str) -> Tree:
     """The tree of an expression.
 
-    >>> parse("%r5[3] + 1")
-    Binary(sign='+', left=Index(of=Name(name='%r5'), first=Number(value=3), last=None), \
-right=Number(value=1))
+    >>> parse("%r5 + 1")
+    Binary(sign='+', left=Name(name='%r5'), right=Number(value=1))
     >>> parse("%r5 %")
     Traceback (most recent call last):
     fragmenta.errors.BadCall: '%r5 %': a register, a number or a name is missing at \
@@ -367,7 +366,7 @@ def _read(of: Area) -> Value:
     if not usable:
         raise ShapeError(f"{of.memory} has no whole {kind} at {of.start:#x}")
     data = np.ascontiguousarray(content[:usable]).view(one.dtype)
-    data = data.reshape(-1, one.count) if one.count > 1 else data
+    data = data.reshape(-1, one.side) if one.side > 1 else data
     least = _least(states[:usable].reshape(-1, one.size))
     if of.at is not None:
         return Value(data, kind, of.at.lanes, None, least)
@@ -426,7 +425,7 @@ def _divided(left: NDArray[np.generic], right: NDArray[np.generic]) -> object:
     """The quotient; of integers without the fraction, as in C."""
     if left.dtype == right.dtype == object:
         return np.frompyfunc(_quotient, 2, 1)(left, right)
-    return left / right
+    return operator.truediv(left, right)
 
 
 def _quotient(left: int, right: int) -> int:

@@ -23,6 +23,11 @@ from fragmenta.registers.fragment import Fragment
 if TYPE_CHECKING:
     from fragmenta.debugging.debugger import Debugger
 
+
+Elements = list[tuple[tuple[int, ...], str]]
+"""Elements of a lane: place in the matrix, and value."""
+
+
 class Product(NamedTuple):
     """An instruction that multiplies, and the step that ran it."""
 
@@ -35,9 +40,7 @@ class Product(NamedTuple):
 def last_product(at: Debugger) -> Product:
     """The last product that the warp in view has run."""
     sites = [
-        number
-        for number, each in enumerate(at.replay.sites)
-        if multiplies(each.opcode)
+        number for number, each in enumerate(at.replay.sites) if multiplies(each.opcode)
     ]
     if not sites:
         raise BadCall("the kernel has no mma, wmma or wgmma among its steps")
@@ -82,8 +85,7 @@ def _operands(op: Op, found: Instruction) -> dict[str, tuple[Operand, ...]]:
     return {
         name: _items(operand)
         for name, operand in zip(names, given, strict=False)
-        if name in op.fragments
-        and len(_items(operand)) == op.fragments[name].registers
+        if name in op.fragments and len(_items(operand)) == op.fragments[name].registers
     }
 
 
@@ -116,17 +118,19 @@ def words(at: Debugger, found: Product, which: str) -> NDArray[np.generic]:
     return np.stack(columns, axis=-1)
 
 
-def _bits(values: NDArray[np.generic], kind: np.dtype[np.generic]) -> NDArray[np.generic]:
+def _bits(
+    values: NDArray[np.generic], kind: np.dtype[np.generic]
+) -> NDArray[np.generic]:
     """The bits of a register in each lane, as a word."""
     found = np.ascontiguousarray(values)
     if found.ndim > 1:
         found = found.reshape(len(found), -1)
-    return found.view(np.uint8).reshape(32, -1)[:, : kind.itemsize].copy().view(kind)[:, 0]
+    return (
+        found.view(np.uint8).reshape(32, -1)[:, : kind.itemsize].copy().view(kind)[:, 0]
+    )
 
 
-def values(
-    part: Fragment, held: NDArray[np.generic], warp: int
-) -> list[list[tuple[tuple[int, ...], str]]]:
+def values(part: Fragment, held: NDArray[np.generic], warp: int) -> list[Elements]:
     """For each lane its elements: place in the matrix and value, in register order."""
     bits = part.container.bits
     per = part.register_bits // bits
@@ -169,11 +173,9 @@ def fragment_lines(at: Debugger, rest: list[str], width: int) -> list[str]:
     warp = at.replay.warps[at.warp].warp % 4
     every = values(part, words(at, found, name), warp)
     shape = " x ".join(map(str, part.shape))
-    lines = [
-        str(found.op),
-        f"{name}: {shape} {part.dtype}, step {found.step:,}, "
-        f"warp {at.replay.warps[at.warp].warp}",
-    ]
+    number = at.replay.warps[at.warp].warp
+    head = f"{name}: {shape} {part.dtype}, step {found.step:,}, warp {number}"
+    lines = [str(found.op), head]
     if lane is not None:
         return lines + _one_lane(found, name, part, every[int(lane)])
     cells = [[f"{_index(place)}={shown}" for place, shown in row] for row in every]
@@ -181,7 +183,10 @@ def fragment_lines(at: Debugger, rest: list[str], width: int) -> list[str]:
     for number, row in enumerate(cells):
         label = f"lane {number:>2}"
         rows = grid([label] * len(row), [f"{text:<{widest}}" for text in row], width)
-        lines += [rows[0], *(" " * len(label) + each[len(label) :] for each in rows[1:])]
+        lines += [
+            rows[0],
+            *(" " * len(label) + each[len(label) :] for each in rows[1:]),
+        ]
     return [each.rstrip() for each in lines]
 
 
@@ -190,7 +195,10 @@ def _index(place: tuple[int, ...]) -> str:
 
 
 def _one_lane(
-    found: Product, name: str, part: Fragment, elements: list[tuple[tuple[int, ...], str]]
+    found: Product,
+    name: str,
+    part: Fragment,
+    elements: list[tuple[tuple[int, ...], str]],
 ) -> list[str]:
     """The registers of a lane, one in a line, with what each of them holds."""
     per = max(1, len(elements) // part.registers)

@@ -110,4 +110,5 @@ def _nan(words: NDArray[np.uint32], kind: Float, bits: int) -> NDArray[np.bool_]
     if bits == 16:  # a word for each lane, of which the lower half counts
         parts = parts[..., :1]
     magnitude = parts & parts.dtype.type((1 << kind.bits - 1) - 1)
-    return (magnitude > parts.dtype.type(kind.infinity)).any(axis=-1)
+    found: NDArray[np.bool_] = (magnitude > kind.infinity).any(axis=-1)
+    return found

@@ -15,8 +15,8 @@ from fragmenta.ptx.module import Instruction, demangled
 from fragmenta.ptx.reading.file import parse
 
 if TYPE_CHECKING:
-    from fragmenta.ptx.module import Function
     from fragmenta.debugging.records import Problem, Unit
+    from fragmenta.ptx.module import Function
     from fragmenta.replay.parts import Site
     from fragmenta.replay.recorded import Replay
 
@@ -126,15 +126,15 @@ class Lines:
         if text == "ptx":
             return self.ptx_name
         plain = text.replace("\\", "/")
-        for fits in (
-            lambda each: each == plain,
-            lambda each: each.endswith(f"/{plain}") or plain.endswith(f"/{each}"),
-            lambda each: each.rpartition("/")[2] == plain.rpartition("/")[2],
-        ):
-            found = [each for each in self.files if fits(each)]
-            if found:
-                return found[0]
         have = [each.rpartition("/")[2] for each in self.files]
+        found = [
+            *(each for each in self.files if each == plain),
+            *(each for each in self.files if f"/{each}".endswith(f"/{plain}")),
+            *(each for each in self.files if f"/{plain}".endswith(f"/{each}")),
+            *(f for f, name in zip(self.files, have, strict=True) if name == plain),
+        ]
+        if found:
+            return found[0]
         listed = one_of(have[:MOST_LISTED], "and")
         raise BadCall(f"no file {text:.60}{nearest(text, have)}; there are {listed}")
 

@@ -84,15 +84,17 @@ def barriers(replay: Replay) -> list[Barrier]:
         kind = "mbarrier " if each["kind"] == "mbarrier" else ""
         block = f" of block {each['block']}" if many and "block" in each else ""
         events = [
-            *((step, _phase(phase, rest)) for step, phase, *rest in each.get("phases", ())),
+            *(
+                (step, _phase(phase, rest))
+                for step, phase, *rest in each.get("phases", ())
+            ),
             *((step, _passed(warps)) for step, warps in each.get("passes", ())),
         ]
         found.append(Barrier(f"{kind}{each['name']}{block}", tuple(sorted(events))))
     return found
 
 
-def _phase(phase: int, rest: list[int]) -> str:
-    pending, *more = rest
+def _phase(phase: int, pending: int, *more: int) -> str:
     wanted = f", {more[0]:,} bytes to come" if more and more[0] else ""
     return f"phase {phase}, {pending} to arrive{wanted}"
 

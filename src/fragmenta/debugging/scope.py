@@ -107,7 +107,9 @@ class Names:
 
     def variables(self, of: Area) -> list[str]:
         """The variables of a memory."""
-        return [name for name, each in self._variables().items() if each.number == of.number]
+        return [
+            name for name, each in self._variables().items() if each.number == of.number
+        ]
 
     def _variables(self) -> dict[str, Area]:
         """All variables by name; an array is called as its memory."""
@@ -186,7 +188,9 @@ class Names:
             f"{each.memory} from {each.base:#x} to {each.base + each.size - 1:#x}"
             for each in self.memories()
         ]
-        raise BadCall(f"nothing is at address {address:#x}; there is {one_of(have, 'and')}")
+        raise BadCall(
+            f"nothing is at address {address:#x}; there is {one_of(have, 'and')}"
+        )
 
     def _one(self, of: Area, offset: int) -> Area:
         return Area(of.memory, of.read, 1, offset, single=True, number=of.number)
@@ -207,7 +211,9 @@ def _known(kind: str) -> str:
     """
     plain = re.fullmatch(r"(uint|int|float|bfloat)(\d+)", kind)
     if plain:
-        kind = {"uint": "u", "int": "s", "float": "f", "bfloat": "bf"}[plain[1]] + plain[2]
+        kind = {"uint": "u", "int": "s", "float": "f", "bfloat": "bf"}[
+            plain[1]
+        ] + plain[2]
     small = re.fullmatch(r"float8_(e[45]m[23])\w*", kind)
     kind = small[1] if small else kind
     try:

@@ -93,66 +93,66 @@ class Terminal:
                 break
         return self._moved(stop)
 
-    def step(self, rest: str) -> Lines:
+    def _step(self, rest: str) -> Lines:
         at = self.debugger
         return self._times(rest, lambda: at.step("line"))
 
-    def stepi(self, rest: str) -> Lines:
+    def _stepi(self, rest: str) -> Lines:
         at = self.debugger
         return self._times(rest, lambda: at.step("instruction"))
 
-    def next(self, rest: str) -> Lines:
+    def _next(self, rest: str) -> Lines:
         at = self.debugger
         return self._times(rest, lambda: at.step("line", over=True))
 
-    def back(self, rest: str) -> Lines:
+    def _back(self, rest: str) -> Lines:
         at = self.debugger
         return self._times(rest, lambda: at.step("line", back=True))
 
-    def backi(self, rest: str) -> Lines:
+    def _backi(self, rest: str) -> Lines:
         at = self.debugger
         return self._times(rest, lambda: at.step("instruction", back=True))
 
-    def back_next(self, rest: str) -> Lines:
+    def _back_next(self, rest: str) -> Lines:
         at = self.debugger
         return self._times(rest, lambda: at.step("line", back=True, over=True))
 
-    def go_on(self, rest: str) -> Lines:
-        return self._times(rest, lambda: self.debugger.run())
+    def _go_on(self, rest: str) -> Lines:
+        return self._times(rest, self.debugger.run)
 
-    def reverse(self, rest: str) -> Lines:
+    def _reverse(self, rest: str) -> Lines:
         return self._times(rest, lambda: self.debugger.run(back=True))
 
-    def finish(self, rest: str) -> Lines:
+    def _finish(self, rest: str) -> Lines:
         nothing(rest, "finish")
         return self._moved(self.debugger.finish())
 
-    def goto(self, rest: str) -> Lines:
+    def _goto(self, rest: str) -> Lines:
         if rest in ("start", "end"):
             return self._moved(
                 self.debugger.goto(0 if rest == "start" else len(self.debugger))
             )
         return self._moved(self.debugger.goto(number(rest, "goto STEP")))
 
-    def problem(self, rest: str) -> Lines:
+    def _problem(self, rest: str) -> Lines:
         if rest == "back":
             return self._moved(self.debugger.problem(back=True))
         which = number(rest, "problem [NUMBER|back]") if rest else None
         return self._moved(self.debugger.problem(which))
 
-    def nan(self, rest: str) -> Lines:
+    def _nan(self, rest: str) -> Lines:
         if rest not in ("", "back"):
             raise BadCall(f"nan takes nothing, or back; given {shortened(rest, 40)}")
         return self._moved(self.debugger.nan(back=rest == "back"))
 
-    def warp(self, rest: str) -> Lines:
+    def _warp(self, rest: str) -> Lines:
         if rest:
             self.debugger.look_at(number(rest, "warp NUMBER"))
         return self._where()
 
     # ── breakpoints ─────────────────────────────────────────────────────────
 
-    def set_break(self, rest: str, once: bool = False) -> Lines:
+    def _set_break(self, rest: str, once: bool = False) -> Lines:
         where, condition = with_condition(rest)
         found = re.fullmatch(r"when\s+(.+)", where)
         at = self.debugger
@@ -162,14 +162,14 @@ class Terminal:
             made = at.break_at(where, condition, once)
         return told.breakpoint_lines(made)
 
-    def temporary(self, rest: str) -> Lines:
-        return self.set_break(rest, once=True)
+    def _temporary(self, rest: str) -> Lines:
+        return self._set_break(rest, once=True)
 
-    def watch(self, rest: str) -> Lines:
+    def _watch(self, rest: str) -> Lines:
         where, condition = with_condition(rest)
         return told.breakpoint_lines(self.debugger.break_on_write(where, condition))
 
-    def delete(self, rest: str) -> Lines:
+    def _delete(self, rest: str) -> Lines:
         numbers = rest.split() or [str(each) for each in self.debugger.breakpoints]
         for each in numbers:
             self.debugger.delete(number(each, "delete [NUMBER...]"))
@@ -177,7 +177,7 @@ class Terminal:
 
     # ── looking ─────────────────────────────────────────────────────────────
 
-    def print(self, rest: str) -> Lines:
+    def _print(self, rest: str) -> Lines:
         form = re.match(r"/(\w+)\s*", rest)
         text = rest[form.end() :] if form else rest
         if not text:
@@ -190,37 +190,37 @@ class Terminal:
             value = reinterpreted(value, kind)
         return shown(text, value, self.width)
 
-    def display(self, rest: str) -> Lines:
+    def _display(self, rest: str) -> Lines:
         if not rest:
             return list(self._watched)
         lines = shown(rest, self.debugger.evaluate(rest), self.width)
         self._watched.append(rest)
         return lines
 
-    def undisplay(self, rest: str) -> Lines:
+    def _undisplay(self, rest: str) -> Lines:
         if rest and rest not in self._watched:
             have = one_of(self._watched, "and") or "nothing"
             raise BadCall(f"{rest} is not displayed; displayed is {have}")
         self._watched = [each for each in self._watched if rest and each != rest]
         return []
 
-    def fragment(self, rest: str) -> Lines:
+    def _fragment(self, rest: str) -> Lines:
         return fragment_lines(self.debugger, rest.split(), self.width)
 
-    def who(self, rest: str) -> Lines:
+    def _who(self, rest: str) -> Lines:
         if not rest:
             raise BadCall("who PLACE, such as who 0x400 or who tile[3]")
         return told.who(self.debugger, rest)
 
-    def list(self, rest: str) -> Lines:
+    def _list(self, rest: str) -> Lines:
         lines, self._listed = told.listing(self.debugger, rest, self._listed)
         return lines
 
-    def backtrace(self, rest: str) -> Lines:
+    def _backtrace(self, rest: str) -> Lines:
         nothing(rest, "backtrace")
         return told.backtrace(self.debugger)
 
-    def info(self, rest: str) -> Lines:
+    def _info(self, rest: str) -> Lines:
         word, _, more = rest.partition(" ")
         if not word:
             raise BadCall(f"info takes {one_of(told.INFO)}")
@@ -228,9 +228,9 @@ class Terminal:
             self.debugger, more.strip()
         )
 
-    def help(self, rest: str) -> Lines:
+    def _help(self, rest: str) -> Lines:
         if rest:
-            found = COMMANDS[meant(rest.split()[0])]
+            found = COMMANDS[meant(rest.split(maxsplit=1)[0])]
             return [found.usage, f"  {found.does}"]
         short = {name: letter for letter, name in SHORT.items()}
         return [
@@ -239,7 +239,7 @@ class Terminal:
             for name, each in COMMANDS.items()
         ] + ["", "A command may be shortened. An empty line repeats the last one."]
 
-    def quit(self, rest: str) -> Lines:
+    def _quit(self, rest: str) -> Lines:
         nothing(rest, "quit")
         self.ended = True
         return []
@@ -293,7 +293,9 @@ def chosen(word: str, every: Lines, what: str) -> str:
         return found[0]
     if found:
         raise BadCall(f"{what} {word} may be {one_of(found)}")
-    raise BadCall(f"no {what} {word:.40}{nearest(word, every)}; there are {one_of(every, 'and')}")
+    raise BadCall(
+        f"no {what} {word:.40}{nearest(word, every)}; there are {one_of(every, 'and')}"
+    )
 
 
 def meant(word: str) -> str:
@@ -317,45 +319,49 @@ def meant(word: str) -> str:
 
 
 COMMANDS = {
-    "step": Command("step [N]", "to the warp's next line", Terminal.step),
-    "stepi": Command("stepi [N]", "to its next instruction", Terminal.stepi),
-    "next": Command("next [N]", "as step, over calls", Terminal.next),
-    "finish": Command("finish", "until the function returns", Terminal.finish),
-    "back": Command("back [N]", "to the line before", Terminal.back),
-    "backi": Command("backi [N]", "to the instruction before", Terminal.backi),
-    "back-next": Command("back-next [N]", "as back, over calls", Terminal.back_next),
-    "continue": Command("continue [N]", "to a breakpoint or problem", Terminal.go_on),
+    "step": Command("step [N]", "to the warp's next line", Terminal._step),
+    "stepi": Command("stepi [N]", "to its next instruction", Terminal._stepi),
+    "next": Command("next [N]", "as step, over calls", Terminal._next),
+    "finish": Command("finish", "until the function returns", Terminal._finish),
+    "back": Command("back [N]", "to the line before", Terminal._back),
+    "backi": Command("backi [N]", "to the instruction before", Terminal._backi),
+    "back-next": Command("back-next [N]", "as back, over calls", Terminal._back_next),
+    "continue": Command("continue [N]", "to a breakpoint or problem", Terminal._go_on),
     "reverse-continue": Command(
-        "reverse-continue [N]", "the same, backwards", Terminal.reverse
+        "reverse-continue [N]", "the same, backwards", Terminal._reverse
     ),
-    "goto": Command("goto STEP|start|end", "to a step", Terminal.goto),
+    "goto": Command("goto STEP|start|end", "to a step", Terminal._goto),
     "problem": Command(
-        "problem [NUMBER|back]", "to the next problem, or to one", Terminal.problem
+        "problem [NUMBER|back]", "to the next problem, or to one", Terminal._problem
     ),
-    "nan": Command("nan [back]", "to the next that gives NaN", Terminal.nan),
-    "warp": Command("warp [NUMBER]", "look at another warp", Terminal.warp),
+    "nan": Command("nan [back]", "to the next that gives NaN", Terminal._nan),
+    "warp": Command("warp [NUMBER]", "look at another warp", Terminal._warp),
     "break": Command(
         "break WHERE [if EXPR]",
         "stop at FILE:LINE, ptx:LINE, OPCODE, when PLACE",
-        Terminal.set_break,
+        Terminal._set_break,
     ),
-    "tbreak": Command("tbreak WHERE [if EXPR]", "the same, once", Terminal.temporary),
-    "watch": Command("watch PLACE [if EXPR]", "stop when it is written", Terminal.watch),
-    "delete": Command("delete [NUMBER...]", "forget breakpoints", Terminal.delete),
+    "tbreak": Command("tbreak WHERE [if EXPR]", "the same, once", Terminal._temporary),
+    "watch": Command(
+        "watch PLACE [if EXPR]", "stop when it is written", Terminal._watch
+    ),
+    "delete": Command("delete [NUMBER...]", "forget breakpoints", Terminal._delete),
     "print": Command(
-        "print[/TYPE] EXPR", "%r5, %r5[3], shared[0:16] as f16", Terminal.print
+        "print[/TYPE] EXPR", "%r5, %r5[3], shared[0:16] as f16", Terminal._print
     ),
-    "display": Command("display [EXPR]", "print it at every stop", Terminal.display),
-    "undisplay": Command("undisplay [EXPR]", "no more", Terminal.undisplay),
+    "display": Command("display [EXPR]", "print it at every stop", Terminal._display),
+    "undisplay": Command("undisplay [EXPR]", "no more", Terminal._undisplay),
     "fragment": Command(
-        "fragment [A|B|C|D] [LANE]", "operands of the last mma, wgmma", Terminal.fragment
+        "fragment [A|B|C|D] [LANE]",
+        "operands of the last mma, wgmma",
+        Terminal._fragment,
     ),
-    "who": Command("who PLACE", "who wrote and read a byte", Terminal.who),
-    "list": Command("list [WHERE]", "source around here", Terminal.list),
-    "backtrace": Command("backtrace", "the functions under way", Terminal.backtrace),
-    "info": Command("info WHAT", f"{one_of(told.INFO)}", Terminal.info),
-    "help": Command("help [COMMAND]", "this", Terminal.help),
-    "quit": Command("quit", "end", Terminal.quit),
+    "who": Command("who PLACE", "who wrote and read a byte", Terminal._who),
+    "list": Command("list [WHERE]", "source around here", Terminal._list),
+    "backtrace": Command("backtrace", "the functions under way", Terminal._backtrace),
+    "info": Command("info WHAT", f"{one_of(told.INFO)}", Terminal._info),
+    "help": Command("help [COMMAND]", "this", Terminal._help),
+    "quit": Command("quit", "end", Terminal._quit),
 }
 SHORT = {
     "s": "step",

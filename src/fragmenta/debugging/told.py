@@ -15,7 +15,7 @@ from fragmenta.debugging.records import Unit
 from fragmenta.errors import BadCall
 
 if TYPE_CHECKING:
-    from fragmenta.replay.parts import Access, Site
+    from fragmenta.replay.parts import Access
     from fragmenta.replay.recorded import Replay
 
 AROUND = 5
@@ -27,9 +27,9 @@ MOST_LISTED = 40
 
 
 def short(text: str, most: int) -> str:
-    """A text in one line, cut to fit.
+    r"""A text in one line, cut to fit.
 
-    >>> short("add.f32  %f1,\\n %f2, %f3;", 12)
+    >>> short("add.f32  %f1,\n %f2, %f3;", 12)
     'add.f32 %f1…'
     """
     plain = " ".join(text.split())
@@ -78,11 +78,9 @@ def summary(at: Debugger) -> list[str]:
     """The launch that is recorded."""
     of = at.replay
     problems = counted(len(at.problems), "problem")
-    lines = [
-        f"{of.kernel}, {of.target}, schedule {of.schedule}: "
-        f"{counted(len(of), 'step')} of {counted(len(of.warps), 'warp')}, {problems}"
-    ]
-    return [*lines, of.left_out] if of.left_out else lines
+    steps = f"{counted(len(of), 'step')} of {counted(len(of.warps), 'warp')}"
+    line = f"{of.kernel}, {of.target}, schedule {of.schedule}: {steps}, {problems}"
+    return [line, of.left_out] if of.left_out else [line]
 
 
 def stopped(stop: Stop) -> list[str]:
@@ -255,15 +253,13 @@ def _unit_name(at: Debugger, unit: Unit) -> str:
 
 def units(at: Debugger) -> list[tuple[str, str]]:
     """Asynchronous work that was issued, and its state."""
-    return [
-        (
-            f"{unit.number} {unit.kind}",
-            f"{unit.state(at.moment)}, {unit.bytes:,} bytes, issued at step "
-            f"{unit.issued:,}",
-        )
-        for unit in at.units
-        if unit.issued < at.moment
-    ]
+    issued = [each for each in at.units if each.issued < at.moment]
+    return [(f"{each.number} {each.kind}", _unit_text(at, each)) for each in issued]
+
+
+def _unit_text(at: Debugger, unit: Unit) -> str:
+    state = unit.state(at.moment)
+    return f"{state}, {unit.bytes:,} bytes, issued at step {unit.issued:,}"
 
 
 def barriers(at: Debugger) -> list[tuple[str, str]]:

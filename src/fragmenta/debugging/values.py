@@ -37,19 +37,20 @@ class Element(NamedTuple):
     """How a type is stored: NumPy's type, and how many of them side by side."""
 
     dtype: np.dtype[np.generic]
-    count: int
+    side: int
+    """How many of them a value has side by side."""
 
     @property
     def size(self) -> int:
         """Its bytes."""
-        return self.dtype.itemsize * self.count
+        return self.dtype.itemsize * self.side
 
 
 @cache
 def element(name: str) -> Element:
     """How a type is stored.
 
-    >>> element("f16x2").size, element("s64").dtype, element("b128").count
+    >>> element("f16x2").size, element("s64").dtype, element("b128").side
     (4, dtype('int64'), 2)
     """
     base, _, times = name.partition("x")
@@ -144,7 +145,9 @@ def reinterpreted(given: Value, kind: str) -> Value:
     items = data.reshape(max(1, len(given.lanes)), -1).view(np.uint8)
     have = items.shape[1]
     if have % wanted.size:
-        raise UnknownType(f"{kind} has {wanted.size} bytes, what it is read from {have}")
+        raise UnknownType(
+            f"{kind} has {wanted.size} bytes, what it is read from {have}"
+        )
     found = items.view(wanted.dtype)
     count = found.shape[1]
     shape = (len(given.lanes),) if given.lanes else ()

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fragmenta.debugging.dap.framing import Message
-from fragmenta.debugging.dap.showing import Fields, Showing, summary
-from fragmenta.debugging.debugger import Breakpoint, Debugger, Stop
 from fragmenta.debugging.expressions import area, evaluate
-from fragmenta.debugging.terminal import Terminal
-from fragmenta.debugging.terminal import meant as command_meant
 from fragmenta.errors import BadCall, Error, nearest, one_of
 
 if TYPE_CHECKING:
+    from fragmenta.debugging.dap.showing import Showing
+    from fragmenta.debugging.debugger import Breakpoint, Debugger, Stop
     from fragmenta.replay.recorded import Replay
+
+Fields = dict[str, Any]
 
 CAPABILITIES = {
     "supportsConfigurationDoneRequest": True,
@@ -34,7 +34,11 @@ CAPABILITIES = {
     "supportsTerminateRequest": True,
     "supportsDelayedStackTraceLoading": True,
     "exceptionBreakpointFilters": [
-        {"filter": "problems", "label": "Problems: races, missing waits", "default": True},
+        {
+            "filter": "problems",
+            "label": "Problems: races, missing waits",
+            "default": True,
+        },
         {"filter": "nan", "label": "NaN", "default": False},
     ],
 }
@@ -80,18 +84,24 @@ class Adapter:
             "command": command,
         }
         try:
-            body = self._answer(command, given if isinstance(given, dict) else {}, events)
+            body = self._answer(
+                command, given if isinstance(given, dict) else {}, events
+            )
             if body is not None:
                 answer["body"] = body
         except (Error, MemoryError) as why:
             text = str(why) or type(why).__name__
             answer["success"], answer["message"] = False, text
-            answer["body"] = {"error": {"id": 1, "format": _plain(text), "showUser": True}}
+            answer["body"] = {
+                "error": {"id": 1, "format": _plain(text), "showUser": True}
+            }
         for each in (answer, *events):
             self._sequence += 1
             yield {"seq": self._sequence, **each}
 
-    def _answer(self, command: str, given: Fields, events: list[Message]) -> Fields | None:
+    def _answer(
+        self, command: str, given: Fields, events: list[Message]
+    ) -> Fields | None:
         name = "_on_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", command).lower()
         handler = getattr(self, name, None)
         if handler is None or not re.fullmatch(r"[A-Za-z]+", command):
@@ -114,6 +124,10 @@ class Adapter:
         if self._debugger is not None:
             raise BadCall("one launch is recorded already")
         replay = self._record(given)
+        # Editors wait for their first answer, so this is loaded behind it.
+        from fragmenta.debugging.dap.showing import Showing
+        from fragmenta.debugging.debugger import Debugger
+
         self._debugger = Debugger(replay)
         self._showing = Showing(self._debugger)
         self._entry = bool(given.get("stopOnEntry", False))
@@ -187,7 +201,9 @@ class Adapter:
 
     def _on_set_data_breakpoints(self, given: Fields, events: list[Message]) -> Fields:
         def make(each: Fields) -> Breakpoint:
-            return self._at.break_on_write(_text(each, "dataId"), _text(each, "condition"))
+            return self._at.break_on_write(
+                _text(each, "dataId"), _text(each, "condition")
+            )
 
         return self._replaced(("write", ""), _list(given, "breakpoints"), make)
 
@@ -278,7 +294,8 @@ class Adapter:
 
     def _on_pause(self, given: Fields, events: list[Message]) -> None:
         self._chosen(given)
-        self._stopped(Stop("end", "a recording stands still"), events)
+        stop = self._at.stop._replace(why="end", words="a recording stands still")
+        self._stopped(stop._replace(title="", breakpoint=0), events)
 
     # ── looking ─────────────────────────────────────────────────────────────
 
@@ -304,14 +321,17 @@ class Adapter:
 
     def _on_evaluate(self, given: Fields, events: list[Message]) -> Fields:
         text = _text(given, "expression").strip()
-        if given.get("context") == "repl" and (lines := self._console(text)) is not None:
+        if (
+            given.get("context") == "repl"
+            and (lines := self._console(text)) is not None
+        ):
             return {"result": "\n".join(lines), "variablesReference": 0}
         frame = _number(given, "frameId", 0) or None
         names = self._shown.names(frame)
         value = evaluate(text, names)
         shown = self._shown.variable(text, value)
         found = {
-            "result": summary(value),
+            "result": shown["value"],
             "type": shown["type"],
             "variablesReference": shown["variablesReference"],
             "indexedVariables": shown.get("indexedVariables", 0),
@@ -323,9 +343,11 @@ class Adapter:
 
     def _console(self, text: str) -> list[str] | None:
         """What a command of the terminal says; None if it is an expression."""
+        from fragmenta.debugging.terminal import Terminal, meant
+
         word = re.match(r"[a-z]+", text)
         try:
-            name = command_meant(word[0]) if word else ""
+            name = meant(word[0]) if word else ""
         except Error:
             return None
         if name not in LOOKING or (word and text[word.end() :][:1] in ("[", "+")):

@@ -56,10 +56,10 @@ def _length(text: str) -> int:
 
 
 def framed(message: Message) -> bytes:
-    """A message as it is written.
+    r"""A message as it is written.
 
     >>> framed({"seq": 1})
-    b'Content-Length: 10\\r\\n\\r\\n{"seq": 1}'
+    b'Content-Length: 10\r\n\r\n{"seq": 1}'
     """
     content = json.dumps(message).encode()
     return b"Content-Length: %d\r\n\r\n%s" % (len(content), content)

@@ -64,8 +64,7 @@ class Showing:
                 places = places[: at.level_of(each.step) + 1]
             *inner, own = reversed(places)
             name = each.site.function + (" (ended)" if ended else "")
-            for place in inner:
-                shown.append(self._frame(warp, each, "inlined", *place))
+            shown += [self._frame(warp, each, "inlined", *place) for place in inner]
             shown.append(self._frame(warp, each, name, *own))
             if depth == 0 and each.site.file:
                 text = told.short(each.site.text, 60)
