@@ -105,6 +105,8 @@ def lane_parts(
     copies: list[Array] = []
     for piece in pieces:
         rows = piece.rows
+        if not len(rows):
+            continue
         order = np.argsort(rows[:, 1], kind="stable")
         kinds, starts = np.unique(rows[order, 1], return_index=True)
         ends = [*starts[1:].tolist(), len(order)]

@@ -48,7 +48,7 @@ def problems_of(
     made = []
     for number, each in enumerate(problems, 1):
         finding = _finding(each, found)
-        about = {} if finding is None else steps.about(finding)
+        about = steps.stopped() if finding is None else steps.about(finding)
         source = each.source
         made.append(
             {
@@ -60,9 +60,11 @@ def problems_of(
                 "ptx_line": each.line,
                 "file": source.file if source else "",
                 "line": source.line if source else 0,
-                "steps": [None, None],
-                "units": [None, None],
-                "memory": None,
+                "steps": [-1, -1],
+                "units": [-1, -1],
+                "memory": -1,
+                "offset": 0,
+                "size": 0,
                 **about,
             }
         )
@@ -93,7 +95,7 @@ def _missing(problem: dict[str, Any], replay: Replay) -> str:
     if named is not None:
         return named.group()
     for unit in problem["units"]:
-        if unit is not None and not replay.units[unit]["signals"]:
+        if unit >= 0 and not replay.units[unit]["signals"]:
             kind = replay.units[unit]["kind"]
             if kind in _WAITS:
                 return _WAITS[kind]
@@ -120,22 +122,30 @@ class _Steps:
         self.first = self.told.pieces[0].base if self.told.pieces else 0
         self.times = [time for time, _ in self.told.times]
 
+    def stopped(self) -> dict[str, Any]:
+        """The last step, if the launch was stopped there."""
+        return {"steps": [-1, len(self.replay) - 1]} if self.told.stopped else {}
+
     def about(self, finding: Finding) -> dict[str, Any]:
         """The steps, units and memory of a problem."""
         story = story_of(finding)
         if story is None or not isinstance(finding, Collision):
             place = self._block(finding.block)
-            step = None
-            if place is not None:
-                step = self._last(finding.site, place, finding.warp)
-            return {"steps": [step, None]}
+            if place is None:
+                return {}
+            return {"steps": [-1, self._last(finding.site, place, finding.warp)]}
         memory = self._memory(finding, story.cluster)
-        both = [self._access(each, memory, story.cluster) for each in (story.now, story.before)]
-        return {
+        both = [
+            self._access(each, memory, story.cluster)
+            for each in (story.before, story.now)
+        ]
+        found: dict[str, Any] = {
             "steps": [step for step, _ in both],
             "units": [unit for _, unit in both],
-            "memory": None if memory is None else list(memory),
         }
+        if memory is not None:
+            found |= dict(zip(("memory", "offset", "size"), memory, strict=True))
+        return found
 
     def _block(self, block: int) -> int | None:
         """The place of a block of the grid among those that are recorded."""
@@ -160,18 +170,18 @@ class _Steps:
 
     def _access(
         self, agent: Agent | None, memory: tuple[int, int, int] | None, cluster: int
-    ) -> tuple[int | None, int | None]:
-        """The step of an access, and the unit that made it, if one did."""
+    ) -> tuple[int, int]:
+        """The step of an access, and the unit that made it; -1 if it is not known."""
         if agent is None:
-            return None, None
+            return -1, -1
         members = self.shape.members(cluster)
         block = agent.block if agent.block >= 0 else members[agent.rank]
         place = self._block(block)
         if place is None:
-            return None, None
+            return -1, -1
         if agent.kind == "warp":
             warp = self._warp(place, agent.number)
-            return self._by_warp(agent, warp, memory), None
+            return self._by_warp(agent, warp, memory), -1
         return self._by_unit(agent)
 
     def _warp(self, place: int, number: int) -> int:
@@ -186,14 +196,14 @@ class _Steps:
 
     def _by_warp(
         self, agent: Agent, warp: int, memory: tuple[int, int, int] | None
-    ) -> int | None:
+    ) -> int:
         steps = self._executions(agent.site, warp)
         if memory is not None and steps.size:
             touched = self._touching(memory, agent.lane)
             steps = steps[np.isin(steps, touched)] if touched.size else steps
         later = steps[steps >= self._step_of(agent.time)]
         chosen = later if later.size else steps[-1:]
-        return int(chosen[0]) if chosen.size else None
+        return int(chosen[0]) if chosen.size else -1
 
     def _executions(self, site: int, warp: int) -> Array:
         steps = self.replay.steps_of_warp(warp)
@@ -216,18 +226,20 @@ class _Steps:
             found.append(of["step"][chosen])
         return np.unique(np.concatenate(found))
 
-    def _by_unit(self, agent: Agent) -> tuple[int | None, int | None]:
+    def _by_unit(self, agent: Agent) -> tuple[int, int]:
         own = self.sites[agent.site] if 0 <= agent.site < len(self.sites) else -1
         fits = [n for n, each in enumerate(self.replay.units) if each["site"] == own]
         if not fits:
-            return None, None
+            return -1, -1
         step = self._step_of(agent.time)
         chosen = min(fits, key=lambda n: abs(self.replay.units[n]["issued"] - step))
         return self.replay.units[chosen]["issued"], chosen
 
-    def _last(self, site: int, place: int, number: int) -> int | None:
-        warps = [place_number for place_number in self.told.warps]
-        if (place, number) not in warps:
-            return None
-        steps = self._executions(site, self._warp(place, number))
-        return int(steps[-1]) if steps.size else None
+    def _last(self, site: int, place: int, number: int) -> int:
+        """The last step of an instruction by a warp."""
+        if (place, number) not in self.told.warps:
+            return -1
+        warp = self._warp(place, number)
+        steps = self._executions(site, warp)
+        steps = steps if steps.size else self.replay.steps_of_warp(warp)
+        return int(steps[-1]) if steps.size else -1

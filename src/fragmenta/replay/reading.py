@@ -16,8 +16,9 @@ from fragmenta.replay.parts import COLUMNS, Array, Columns, Head
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.naming import plain
+from fragmenta.simt.program import register_bytes
 from fragmenta.tracing.code.effects import read, written
-from fragmenta.tracing.told import State, Stepped, Told, Where
+from fragmenta.tracing.told import Stepped, Told, Where
 
 TENSOR_BYTES = 128 * 512 * 4
 
@@ -112,7 +113,9 @@ class _Reading:
         for function in self.functions:
             recursive = function.name in self.about["recursive"]
             for index, each in enumerate(function.instructions):
-                text = lines[each.line - 1].strip() if 0 < each.line <= len(lines) else ""
+                text = (
+                    lines[each.line - 1].strip() if 0 < each.line <= len(lines) else ""
+                )
                 writes = written(function, index, recursive)
                 found.append(
                     {
@@ -142,7 +145,9 @@ class _Reading:
 
     def _files(self) -> list[dict[str, str]]:
         """The PTX, and the sources that can be read."""
-        found = [{"name": self.module.name or "PTX", "text": self.module.text}]
+        name = self.module.name or "kernel"
+        name = name if name.endswith(".ptx") else f"{name}.ptx"
+        found = [{"name": name, "text": self.module.text}]
         for name in dict.fromkeys(each["file"] for each in self.sites):
             try:
                 text = Path(name).read_text(errors="replace") if name else ""
@@ -179,7 +184,14 @@ class _Reading:
                 size_ = TENSOR_BYTES if kind == "tensor" else data.size
                 shared = self._variables(data.size) if kind == "shared" else []
                 name = f"{kind} memory of block {block}"
-                add(where, name=name, kind=kind, block=block, size=size_, variables=shared)
+                add(
+                    where,
+                    name=name,
+                    kind=kind,
+                    block=block,
+                    size=size_,
+                    variables=shared,
+                )
         return found
 
     def _variables(self, size: int) -> list[list[Any]]:
@@ -191,7 +203,8 @@ class _Reading:
             for (function, name), start in placed.inner.items()
         ]
         every += [
-            (self.module.variables[name], start) for name, start in placed.module.items()
+            (self.module.variables[name], start)
+            for name, start in placed.module.items()
         ]
         return [
             [
@@ -237,6 +250,11 @@ class _Reading:
         words = np.concatenate(
             [np.empty(0, np.uint32), *(each.words for each in pieces)]
         )
+        stopped = self._stopped()
+        if stopped is not None:
+            rows = np.concatenate([rows, stopped[0]])
+            at = np.append(at, words.size)
+            words = np.concatenate([words, *stopped[1]])
         site = rows[:, 0].astype(np.int64)
         at, words = self._widened(site, at, words)
         first = {
@@ -248,9 +266,24 @@ class _Reading:
         }
         return self._with_start(first)
 
-    def _widened(
-        self, site: Array, at: Array, words: Array
-    ) -> tuple[Array, Array]:
+    def _stopped(self) -> tuple[Array, list[Array]] | None:
+        """A last step, if an instruction stopped the launch: its registers stay."""
+        fault = self.told.fault
+        if fault is None or not 0 <= fault.site < len(self.stepped.of.compiled.places):
+            return None
+        name, index = self.stepped.of.compiled.places[fault.site]
+        row = np.array(
+            [[self._site_of(fault.site), fault.warp, fault.lanes, 0]], np.uint32
+        )
+        function = self.module.functions[name]
+        places = self.about["registers"][name]
+        found = []
+        for each in written(function, index, name in self.about["recursive"]):
+            size = register_bytes(each)
+            found.append(fault.memory[places[each.number] :][:size].view(np.uint32))
+        return row, found
+
+    def _widened(self, site: Array, at: Array, words: Array) -> tuple[Array, Array]:
         """Registers of 8 and 16 bits as words, one for each lane."""
         bits = [each["bits"] for each in self.registers]
         sizes = np.array(
@@ -310,10 +343,7 @@ class _Reading:
     # ── accesses ────────────────────────────────────────────────────────────
 
     def _accesses(self) -> tuple[list[Any], list[Any], list[Array]]:
-        shape, compiled = self.stepped.of.shape, self.stepped.of.compiled
-        ranks = shape.cluster_blocks
-        local = self._local_size()
-        del compiled
+        ranks, local = self.stepped.of.shape.cluster_blocks, self._local_size()
         places = columns.Places(self.numbers, self.told.warps, ranks, local)
         base = self.told.pieces[0].base if self.told.pieces else 0
         wrote, read_, copies = columns.lane_parts(
@@ -404,8 +434,6 @@ class _Reading:
                 found["w_size"][chosen].tolist(),
                 strict=True,
             )
-            later = waits.get(warp, np.empty(0, np.int64))
-            after = later[np.searchsorted(later, place) :]
             made.append(
                 {
                     "kind": "cp.async",
@@ -413,7 +441,7 @@ class _Reading:
                     "site": site,
                     "issued": place,
                     "done": place,
-                    "waited": int(after[0]) if after.size else -1,
+                    "waited": waits.get((warp, place), -1),
                     "warp": int(warp),
                     "lanes": int(lanes),
                     "bytes": int(found["w_size"][chosen].sum()),
@@ -424,16 +452,29 @@ class _Reading:
             )
         return made
 
-    def _waits(self, found: Columns) -> dict[int, Array]:
-        """The steps at which each warp waits for ``cp.async``."""
-        wanted = [
-            number
+    def _waits(self, found: Columns) -> dict[tuple[int, int], int]:
+        """When a warp waited for the ``cp.async`` of a step, by warp and step."""
+        groups = {
+            number: each
             for number, each in enumerate(self.sites)
-            if each["opcode"].startswith("cp.async.wait_")
-        ]
-        steps = np.flatnonzero(np.isin(found["site"], wanted))
-        warps = found["warp"][steps]
-        return {int(w): steps[warps == w] for w in np.unique(warps).tolist()}
+            if each["opcode"].startswith("cp.async.") and ".bulk" not in each["opcode"]
+        }
+        waited: dict[tuple[int, int], int] = {}
+        queues: dict[int, list[list[int]]] = {}
+        for step in np.flatnonzero(np.isin(found["site"], list(groups))).tolist():
+            warp = int(found["warp"][step])
+            queue = queues.setdefault(warp, [[]])
+            of = groups[int(found["site"][step])]
+            left = _groups_left(of["opcode"], of["text"])
+            if left is None and "commit_group" in of["opcode"]:
+                queue.append([])
+            elif left is None:
+                queue[-1].append(step)
+            else:
+                keep = max(len(queue) - 1 - left, 0) if left >= 0 else len(queue)
+                over, queues[warp] = queue[:keep], queue[keep:] or [[]]
+                waited |= {(warp, each): step for group in over for each in group}
+        return waited
 
     def _barriers(self, found: Columns) -> list[dict[str, Any]]:
         base = self.told.pieces[0].base if self.told.pieces else 0
@@ -460,8 +501,9 @@ class _Reading:
                 phases.append(told)
         rows = [*made.values(), *self._block_barriers(found)]
         if cluster:
-            passes = [[step, warps] for step, warps, _ in cluster]
-            rows.append({"kind": "cluster", "name": "cluster barrier", "passes": passes})
+            uses = [[step, warps] for step, warps, _ in cluster]
+            name = "barrier.cluster"
+            rows.append({"kind": name, "name": "barrier of the cluster", "uses": uses})
         return rows
 
     def _mbarrier(self, block: int, offset: int) -> dict[str, Any]:
@@ -503,12 +545,12 @@ class _Reading:
             row[own][1].append(warp)
         return [
             {
-                "kind": "bar",
+                "kind": "bar.sync",
                 "name": f"barrier {name}",
                 "block": self.told.blocks[block],
-                "passes": passes,
+                "uses": uses,
             }
-            for (block, name), passes in rows.items()
+            for (block, name), uses in rows.items()
         ]
 
 
@@ -517,11 +559,23 @@ def _width(bits: int) -> int:
     return 1 if bits == 1 else max(32, bits)
 
 
+def _groups_left(opcode: str, text: str) -> int | None:
+    """How many groups of ``cp.async`` a wait leaves out; -1: it is for all copies.
+
+    >>> _groups_left("cp.async.wait_group", "cp.async.wait_group 2;")
+    2
+    """
+    if "wait_all" in opcode:
+        return -1
+    if "wait_group" not in opcode:
+        return None
+    digits = "".join(each for each in text.rpartition(" ")[2] if each.isdigit())
+    return int(digits or 0)
+
+
 def _barrier_name(text: str) -> str:
     """The number of a barrier, or the register that has it."""
-    operands = text.rstrip(";").split(None, 1)
     words = [each for each in text.rstrip(";").split() if not each.startswith("@")]
-    del operands
     return words[1].rstrip(",") if len(words) > 1 else "0"
 
 
@@ -543,8 +597,3 @@ def left_out(told: Told) -> str:
             "wrote to global memory meanwhile is not shown"
         )
     return "; ".join(said)
-
-
-def state_of(told: Told) -> State | None:
-    """What memories held before the first step."""
-    return told.states[0] if told.states else None

@@ -70,7 +70,8 @@ class Replay:
         )
         self.left_out: str = head["left_out"]
         self.sites = [
-            Site(*(_plain(each[name]) for name in Site._fields)) for each in head["sites"]
+            Site(*(_plain(each[name]) for name in Site._fields))
+            for each in head["sites"]
         ]
         self.registers = [
             Register(*(each[name] for name in Register._fields))
@@ -333,7 +334,9 @@ class Replay:
 
     @cached_property
     def _by_warp(self) -> list[Array]:
-        return [np.flatnonzero(self.steps.warp == each) for each in range(len(self.warps))]
+        return [
+            np.flatnonzero(self.steps.warp == each) for each in range(len(self.warps))
+        ]
 
     def steps_of_warp(self, warp: int) -> Array:
         """The steps of a warp."""
@@ -356,7 +359,9 @@ class Replay:
         wanted = [
             number
             for number, each in enumerate(self.sites)
-            if (each.ptx_line == line if ptx else (each.file, each.line) == (file, line))
+            if (
+                each.ptx_line == line if ptx else (each.file, each.line) == (file, line)
+            )
         ]
         return np.flatnonzero(np.isin(self.steps.site, wanted))
 
@@ -365,14 +370,20 @@ class Replay:
         """For each instruction, a number that those of one line have in common."""
         known: dict[tuple[str, int], int] = {}
         return np.array(
-            [known.setdefault(self.place(each), len(known)) for each in range(len(self.sites))]
+            [
+                known.setdefault(self.place(each), len(known))
+                for each in range(len(self.sites))
+            ]
         )
 
     @cached_property
     def _is_event(self) -> Array:
         """For each instruction, whether it synchronises or uses another unit."""
         return np.array(
-            [each.opcode.split(".")[0] in EVENTS or ".async" in each.opcode for each in self.sites]
+            [
+                each.opcode.split(".")[0] in EVENTS or ".async" in each.opcode
+                for each in self.sites
+            ]
         )
 
     def next_step(
@@ -396,7 +407,7 @@ class Replay:
         mine = np.arange(len(self)) if warp is None else self.steps_of_warp(warp)
         chosen = mine[mine < step][::-1] if back else mine[mine > step]
         if by == "event":
-            wrong = {s for each in self.problems for s in each["steps"] if s is not None}
+            wrong = {step for each in self.problems for step in each["steps"]}
             events = self._is_event[self.steps.site[chosen]]
             chosen = chosen[events | np.isin(chosen, list(wrong))]
         elif by == "line" and chosen.size:

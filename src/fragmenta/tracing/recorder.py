@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
+from fragmenta.simt.layout import Status
 from fragmenta.tracing.log import Log, own_record
-from fragmenta.tracing.told import Bytes, Mark, Moved, State, Told, Unit, Where, Window
+from fragmenta.tracing.told import Bytes, Fault, Mark, Moved, State, Told, Unit, Where, Window
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_events import lane_queue
 from fragmenta.units.lane_copies import WarpCopy
@@ -73,8 +74,6 @@ class Recorder:
         """A cluster begins."""
         for block in cluster.blocks:
             block.context.point(layout.BLOCK_TRACE, 0)
-        if cluster is self._cluster:
-            self.close()
         if self._cluster is not None or not self._wanted(cluster):
             return
         self._tried += 1
@@ -90,9 +89,6 @@ class Recorder:
             self.told.blocks.append(member)
             self.told.warps += [(place, each.number) for each in block.warps]
         self.told.states.append(self._state(cluster, whole=True))
-
-    def end(self, cluster: Cluster) -> None:
-        """All threads of a cluster have ended; its work in flight may still write."""
 
     def _found(self) -> int:
         """How many problems are known by now."""
@@ -124,13 +120,25 @@ class Recorder:
 
     def result(self) -> Told:
         """The launch has ended, or was stopped: what was recorded."""
-        stopped = self._cluster is not None
+        stopped = self._cluster is not None and self._is_stopped(self._cluster)
+        self.told.stopped = stopped
         self.close()
         made = self._kept if self._kept is not None and not stopped else self.told
         if not made.states and self._kept is not None:
             made = self._kept
         made.others = self.machine.launch.shape.blocks > len(made.blocks)
         return made
+
+    def _is_stopped(self, cluster: Cluster) -> bool:
+        """Whether a cluster has not come to its end; its fault is noted."""
+        for block in cluster.blocks:
+            if block.context.status == Status.FAULT:
+                warp = block.warps[block.context.fault_warp]
+                words = warp.words
+                site, lanes = words[[layout.FAULT_ID >> 2, layout.ACTIVE >> 2]].tolist()
+                number, memory = self._number(warp), warp.memory.copy()
+                self.told.fault = Fault(int(site), number, int(lanes), memory)
+        return any(not block.ended for block in cluster.blocks)
 
     # ── pieces ──────────────────────────────────────────────────────────────
 
@@ -258,7 +266,14 @@ class Recorder:
             assert self._cluster is not None
             memory = self._cluster.blocks[of.rank].shared
             return [
-                _moved(now, ("shared", self._block_of(of.rank)), memory, of.starts, of.size, wrote)
+                _moved(
+                    now,
+                    ("shared", self._block_of(of.rank)),
+                    memory,
+                    of.starts,
+                    of.size,
+                    wrote,
+                )
             ]
         found, slots = [], of.starts >> layout.SLOT_BITS
         for slot in np.unique(slots).tolist():
@@ -418,9 +433,9 @@ class _Ears:
     def begin(self) -> None:
         self.recorder.begin(self.cluster)
 
-    def end(self, block: Block | None = None) -> None:
-        if block is None:
-            self.recorder.end(self.cluster)
+    def over(self) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.close()
 
     def issue(self, step: Step, work: Work) -> None:
         if self.recorder.hears(self.cluster):
@@ -443,5 +458,5 @@ class _Ears:
             self.recorder.changed(step, what)
 
 
-_HEARD = ("begin", "end", "issue", "wrote", "release", "acquire", "change")
+_HEARD = ("begin", "over", "issue", "wrote", "release", "acquire", "change")
 """The calls of a port that a recorder hears."""

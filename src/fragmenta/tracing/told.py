@@ -104,6 +104,17 @@ class Mark(NamedTuple):
     """-1 if it is not known."""
 
 
+class Fault(NamedTuple):
+    """An instruction that could not be executed."""
+
+    site: int
+    """A number of ``Compiled.places``."""
+    warp: int
+    lanes: int
+    memory: Bytes
+    """That of the warp, with its registers."""
+
+
 @dataclass
 class Told:
     """What was recorded of a launch."""
@@ -123,6 +134,10 @@ class Told:
     """The number of an event in its cluster, and the step at which it was."""
     total: int = 0
     """All steps of these blocks, also those that are not kept."""
+    fault: Fault | None = None
+    """The instruction that could not be executed, if one stopped the launch."""
+    stopped: bool = False
+    """Whether these blocks did not come to their end."""
     others: bool = False
     """Whether blocks ran that are not recorded."""
     wrong: bool = False

@@ -583,6 +583,7 @@ class Cluster(Record):
         self.port.end()
         for work in self.unfinished:
             work.finish()
+        self.port.over()
 
     def close(self) -> None:
         """Free everything: the launch has ended."""

@@ -112,6 +112,9 @@ class Port:
     def end(self, block: Block | None = None) -> None:
         """All threads of a block have ended; without one, all of the cluster."""
 
+    def over(self) -> None:
+        """The cluster has ended, and no work is in flight."""
+
     # ── work in flight ──────────────────────────────────────────────────────
 
     def issue(self, step: Step, work: Work) -> None:

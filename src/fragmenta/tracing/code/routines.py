@@ -68,11 +68,15 @@ def step(sizes: Sequence[int]) -> Routine:
     ) -> None:
         b, total = code.builder, sum(sizes)
         with _recorded(code, block, lanes) as (own, log):
-            steps, words = (field(code, log, each, I64) for each in (at.STEPS, at.WORDS))
+            steps, words = (
+                field(code, log, each, I64) for each in (at.STEPS, at.WORDS)
+            )
             room = field(code, log, at.STEP_ROOM, I64)[0]
             full = steps[0] >= room
             if total:
-                full = full | (words[0] + total > field(code, log, at.WORD_ROOM, I64)[0])
+                full = full | (
+                    words[0] + total > field(code, log, at.WORD_ROOM, I64)[0]
+                )
             _empty_if(code, log, full)
             row = _place(code, log, at.STEPS_AT, steps[0], 4 * at.STEP_WORDS)
             used = words[0]
@@ -114,13 +118,18 @@ def access(bits: Sequence[int], data: int) -> Routine:
         *given: Raw | Value,
     ) -> None:
         with _recorded(code, block, lanes) as (own, log):
-            rows, used = (field(code, log, each, I64) for each in (at.ACCESSES, at.DATA))
+            rows, used = (
+                field(code, log, each, I64) for each in (at.ACCESSES, at.DATA)
+            )
             most, room = (
-                field(code, log, each, I64)[0] for each in (at.ACCESS_ROOM, at.DATA_ROOM)
+                field(code, log, each, I64)[0]
+                for each in (at.ACCESS_ROOM, at.DATA_ROOM)
             )
             full = (rows[0] > most - at.LEAST_ROWS) | (used[0] > room - at.LEAST_WORDS)
             _empty_if(code, log, full & (pending == 0))
-            time = field(code, log, at.BASE, I64)[0] + field(code, log, at.STEPS, I64)[0]
+            time = (
+                field(code, log, at.BASE, I64)[0] + field(code, log, at.STEPS, I64)[0]
+            )
             row = _place(code, log, at.ACCESSES_AT, rows[0], 4 * at.ROW_WORDS)
             number = _number(code, warp, own)
             _put(
