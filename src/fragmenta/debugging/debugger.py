@@ -84,12 +84,26 @@ def _at_problem(problem: Problem) -> tuple[int, Stop]:
 class Debugger:
     """Moves about a recording, and looks at it.
 
-    >>> from fragmenta.debugging.examples import recorded
-    >>> at = Debugger(recorded())
-    >>> at.stop.why, at.moment
-    ('start', 0)
-    >>> at.step("instruction").why
-    'step'
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry twice(.param .u64 data) {
+    ...     .reg .b32 %r<3>; .reg .b64 %rd<2>;
+    ...     ld.param.u64 %rd1, [data];
+    ...     ld.global.u32 %r1, [%rd1];
+    ...     add.s32 %r2, %r1, %r1;
+    ...     st.global.u32 [%rd1], %r2;
+    ...     ret;
+    ... }''').kernels["twice"]
+    >>> result = kernel.launch(1, 1, [np.uint32([21])], replay=True)
+    >>> at = Debugger(result.replay())
+    >>> at.break_at("add").text, at.run().why, at.moment
+    ('add', 'breakpoint', 2)
+    >>> at.step("instruction").why, at.evaluate("%r2[0] - 1").texts
+    ('step', ['41'])
+    >>> at.run(back=True).why, at.moment
+    ('breakpoint', 2)
     """
 
     def __init__(self, replay: Replay) -> None:
@@ -167,13 +181,16 @@ class Debugger:
         here = self.current()
         if here is None and not back:
             return self._end(back)
-        level = None
-        if by == "line":
-            level = self.level_of(here) if over else None
-            lines = self.lines.at_level(level)
-            steps = steps[self.moments.entries(lines, loops=not over)[steps]]
-        if over and here is not None:
-            steps = self._not_called(steps, here)
+        level = self.level_of(here) if over and by == "line" else None
+        lines = self.lines.at_level(level)
+        if over and by == "line":
+            steps = self.moments.outer_entries(steps, lines, self._around(here))
+        elif over:
+            around = self._around(here)
+            fits = np.array([each.function in around for each in self.replay.sites])
+            steps = steps[fits[self.moments.sites[steps]]]
+        elif by == "line":
+            steps = steps[self.moments.entries(lines)[steps]]
         found = before(steps, self.moment) if back else after(steps, (here or 0) + 1)
         if found is not None:
             return self._go(found, Stop("step"), level)
@@ -190,13 +207,10 @@ class Debugger:
         depth = len(self.lines.frames[int(self.moments.sites[here])]) - 1
         return depth if self.level is None else min(self.level, depth)
 
-    def _not_called(self, steps: Steps, here: int) -> Steps:
-        """Steps that are not in functions that the one in view calls."""
-        frames = self.moments.frames(self.warp, here)
-        around = {each.site.function for each in frames}
-        fits = np.array([each.function in around for each in self.replay.sites])
-        chosen: Steps = steps[fits[self.moments.sites[steps]]]
-        return chosen
+    def _around(self, here: int | None) -> set[str]:
+        """The functions that are under way."""
+        step = int(self.moments.of_warp(self.warp)[-1]) if here is None else here
+        return {e.site.function for e in self.moments.frames(self.warp, step)}
 
     @property
     def place(self) -> tuple[str, int] | None:

@@ -303,6 +303,8 @@ def _as(of: Value | Area, kind: str) -> Value | Area:
 def _indexed(of: Value | Area, start: Value, end: int | None) -> Value | Area:
     if not isinstance(of, Area):
         return _lanes(of, whole(start, "a lane"), end)
+    if of.at is not None:
+        return _lanes(_read(of), whole(start, "a lane"), end)
     if of.single:
         raise BadCall(f"{of.memory} has one index")
     if not start.lanes:
@@ -332,9 +334,11 @@ def _lanes(of: Value, first: int, end: int | None) -> Value:
             f"lanes are 0 to {len(of.lanes) - 1}; given {first}"
             + ("" if end is None else f":{end}")
         )
+    states = None if of.states is None else of.states[first:last]
     if end is None:
-        return Value(np.asarray(of.data[first]), of.type)
-    return Value(of.data[first:last], of.type, of.lanes[first:last])
+        return Value(np.asarray(of.data[first]), of.type, states=states)
+    lanes = of.lanes[first:last]
+    return Value(of.data[first:last], of.type, lanes, states=states)
 
 
 def _part(of: Area, first: int, end: int | None) -> Area:

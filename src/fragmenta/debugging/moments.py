@@ -79,20 +79,30 @@ class Moments:
         jumps[1:] = index[1:] <= index[:-1]
         return order, first, jumps
 
-    def entries(self, lines: Steps, loops: bool = True) -> NDArray[np.bool_]:
+    @cached_property
+    def _returns(self) -> NDArray[np.bool_]:
+        """Steps that are the second half of a call: what it returns arrives."""
+        opcodes = [each.opcode.partition(".")[0] for each in self.replay.sites]
+        order, first, _ = self._order
+        sites = self.sites[order]
+        calls = np.array([each == "call" for each in opcodes])[sites]
+        ends = np.array([each == "ret" for each in opcodes])[sites]
+        found = np.zeros(len(order), bool)
+        found[order[1:]] = calls[1:] & ends[:-1] & ~first[1:]
+        return found
+
+    def entries(self, lines: Steps) -> NDArray[np.bool_]:
         """The steps at which a warp comes to another line, or with a loop to it again.
 
         ``lines`` has a number for each site: its line, or -1 if it has none.
         """
         order, first, jumps = self._order
         line = lines[self.sites[order]]
-        new = first.copy()
+        new = first | jumps
         new[1:] |= line[1:] != line[:-1]
-        if loops:
-            new |= jumps
         found = np.empty(len(order), bool)
         found[order] = new & (line >= 0)
-        return found
+        return found & ~self._returns
 
     def of_sites(self, sites: list[int], entered: bool = False) -> Steps:
         """The steps at some instructions; ``entered`` where a warp comes to them."""
@@ -100,7 +110,20 @@ class Moments:
         chosen[sites] = 1
         if entered:
             return np.flatnonzero(self.entries(chosen))
-        return np.flatnonzero(chosen[self.sites] > 0)
+        return np.flatnonzero((chosen[self.sites] > 0) & ~self._returns)
+
+    def outer_entries(self, steps: Steps, lines: Steps, inside: set[str]) -> Steps:
+        """Steps at which a warp comes to another line of some functions.
+
+        What these functions call is passed over.
+        """
+        fits = np.array([each.function in inside for each in self.replay.sites])
+        mine: Steps = steps[fits[self.sites[steps]]]
+        line = lines[self.sites[mine]]
+        new = np.ones(len(mine), bool)
+        new[1:] = line[1:] != line[:-1]
+        found: Steps = mine[new & (line >= 0)]
+        return found
 
     # ── calls ───────────────────────────────────────────────────────────────
 

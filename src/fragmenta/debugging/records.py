@@ -88,7 +88,7 @@ def barriers(replay: Replay) -> list[Barrier]:
                 (step, _phase(phase, rest))
                 for step, phase, *rest in each.get("phases", ())
             ),
-            *((step, _passed(warps)) for step, warps in each.get("passes", ())),
+            *((step, _passed(warps)) for step, warps in each.get("uses", ())),
         ]
         found.append(Barrier(f"{kind}{each['name']}{block}", tuple(sorted(events))))
     return found
@@ -109,9 +109,9 @@ def problems(replay: Replay) -> list[Problem]:
 
 
 def _problem(each: dict[str, Any]) -> Problem:
-    steps = tuple(step for step in each["steps"] if step is not None)
-    memory = each["memory"]
-    ranges = () if memory is None else ((memory[0], memory[1], memory[2]),)
+    steps = tuple(step for step in each["steps"] if step >= 0)
+    place = each["memory"], each["offset"], each["size"]
+    ranges = (place,) if place[0] >= 0 else ()
     return Problem(
         each["number"],
         each["code"],

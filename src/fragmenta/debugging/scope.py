@@ -172,8 +172,8 @@ class Names:
             raise BadCall(f"{text}: a place is the same for all lanes; add [LANE]")
         name = self.memory_name(found)
         size = max(1, found.size)
-        end = f":{found.start + size:#x}" if size > 1 else ""
-        return Span(found.number, found.start, size, f"{name}[{found.start:#x}{end}]")
+        end = f"-{found.start + size - 1:#x}" if size > 1 else ""
+        return Span(found.number, found.start, size, f"{name} {found.start:#x}{end}")
 
     def _at_address(self, address: int) -> Area:
         """The byte at an address, as registers hold it."""

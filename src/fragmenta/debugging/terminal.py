@@ -31,12 +31,8 @@ class Command(NamedTuple):
 
 class Terminal:
     """A debugger that is used by lines of text.
-
-    >>> from fragmenta.debugging.examples import recorded
-    >>> terminal = Terminal(Debugger(recorded()))
-    >>> terminal.do("frobnicate")
-    Traceback (most recent call last):
-    fragmenta.errors.BadCall: no command frobnicate; help lists the commands
+    ``do`` carries out a line and returns what is told; an error says what is wrong
+    with the line.
     """
 
     def __init__(self, debugger: Debugger, width: int = WIDTH) -> None:
