@@ -80,7 +80,7 @@ class Moments:
         return order, first, jumps
 
     @cached_property
-    def _returns(self) -> NDArray[np.bool_]:
+    def returns(self) -> NDArray[np.bool_]:
         """Steps that are the second half of a call: what it returns arrives."""
         opcodes = [each.opcode.partition(".")[0] for each in self.replay.sites]
         order, first, _ = self._order
@@ -102,7 +102,7 @@ class Moments:
         new[1:] |= line[1:] != line[:-1]
         found = np.empty(len(order), bool)
         found[order] = new & (line >= 0)
-        return found & ~self._returns
+        return found & ~self.returns
 
     def of_sites(self, sites: list[int], entered: bool = False) -> Steps:
         """The steps at some instructions; ``entered`` where a warp comes to them."""
@@ -110,7 +110,7 @@ class Moments:
         chosen[sites] = 1
         if entered:
             return np.flatnonzero(self.entries(chosen))
-        return np.flatnonzero((chosen[self.sites] > 0) & ~self._returns)
+        return np.flatnonzero((chosen[self.sites] > 0) & ~self.returns)
 
     def outer_entries(self, steps: Steps, lines: Steps, inside: set[str]) -> Steps:
         """Steps at which a warp comes to another line of some functions.

@@ -83,13 +83,8 @@ def barriers(replay: Replay) -> list[Barrier]:
     for each in replay.barriers:
         kind = "mbarrier " if each["kind"] == "mbarrier" else ""
         block = f" of block {each['block']}" if many and "block" in each else ""
-        events = [
-            *(
-                (step, _phase(phase, rest))
-                for step, phase, *rest in each.get("phases", ())
-            ),
-            *((step, _passed(warps)) for step, warps in each.get("uses", ())),
-        ]
+        events = [(step, _phase(*rest)) for step, *rest in each.get("phases", ())]
+        events += [(step, _passed(warps)) for step, warps in each.get("uses", ())]
         found.append(Barrier(f"{kind}{each['name']}{block}", tuple(sorted(events))))
     return found
 

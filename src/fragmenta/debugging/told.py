@@ -121,8 +121,8 @@ def where(at: Debugger) -> list[str]:
     assert place is not None  # there is a step
     lines = [f"{head}  {place_text(place)}  {lanes}{waits}"]
     if site.file and (text := line_text(at, place)):
-        lines.append(f"{place[1]}\t{short(text, 68)}".expandtabs(8))
-    lines.append(f"ptx {site.ptx_line}\t{short(site.text, 68)}".expandtabs(8))
+        lines.append(f"{place[1]}\t{short(text, 64)}".expandtabs(8))
+    lines.append(f"ptx {site.ptx_line}\t{short(site.text, 64)}".expandtabs(8))
     return lines
 
 
@@ -153,7 +153,7 @@ def listing(
         last = int(at.moments.of_warp(at.warp)[-1]) if step is None else step
         own = at.place or at.lines.frames[int(at.moments.sites[last])][-1]
         ptx = at.lines.ptx_name, at.moments.site(last).ptx_line
-        file, line = ptx if text == "ptx" else own
+        file, line = ptx if text == "ptx" or not at.lines.text(own[0]) else own
     every = at.lines.text(file)
     if not every:
         raise BadCall(f"the text of {file} was not recorded; list ptx shows the PTX")

@@ -210,11 +210,13 @@ class Adapter:
     def _on_set_exception_breakpoints(
         self, given: Fields, events: list[Message]
     ) -> Fields:
-        chosen = [str(each) for each in given.get("filters") or ()]
+        chosen = given.get("filters") or []
+        if not isinstance(chosen, list):
+            raise BadCall(f"filters is a list; given {chosen!r:.40}")
         known = [each["filter"] for each in CAPABILITIES["exceptionBreakpointFilters"]]  # type: ignore[attr-defined]
         for each in chosen:
             if each not in known:
-                raise BadCall(f"no filter {each:.40}; there are {one_of(known, 'and')}")
+                raise BadCall(f"no filter {each!r:.40}; there are {one_of(known, 'and')}")
         self._at.at_problems = "problems" in chosen
         self._at.at_nan = "nan" in chosen
         return {"breakpoints": [{"verified": True} for _ in chosen]}
@@ -268,8 +270,7 @@ class Adapter:
         self, given: Fields, events: list[Message], back: bool, over: bool
     ) -> None:
         self._chosen(given)
-        single = given.get("granularity") == "instruction" or not self._at.lines.sources
-        by = "instruction" if single else "line"
+        by = "instruction" if given.get("granularity") == "instruction" else "line"
         self._stopped(self._at.step(by, back, over), events)
 
     def _on_next(self, given: Fields, events: list[Message]) -> None:
