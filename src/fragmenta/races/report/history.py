@@ -317,3 +317,5 @@ class Recorded(NamedTuple):
     problems: list[Finding]
     module: Callable[[], Module]
     compiled: Compiled
+    members: tuple[int, ...] = ()
+    """The numbers of its blocks in the grid, by rank."""

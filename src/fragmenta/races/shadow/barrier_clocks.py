@@ -305,7 +305,7 @@ def _renew(code: Code, block: Raw) -> None:
 
 
 def _renew_notes(code: Code, block: Raw, head: Head, number: Value) -> None:
-    """The log is that of the last block, or of the first in which something is wrong."""
+    """The log is that of the last block, or of the first that has a problem."""
     log = head.pointer(layout.HEAD_NOTES)
     table = head.pointer(layout.HEAD_PROBLEMS)
     fine = field(code, table, problem_table.USED, I32)[0] == 0
