@@ -146,7 +146,8 @@ class ProductAlgebra(Protocol):
     def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
         """Write the code that fills ``tiles.d2``; 1 if it did (I1 or I32).
 
-        0: no element of D has a second value, and ``d2`` is not filled.
+        0: no element of D has a second value, and ``d2`` is not filled.  Other bits are
+        for the algebra's own step.
         """
 
 

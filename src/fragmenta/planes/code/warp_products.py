@@ -65,8 +65,10 @@ def write_product(
     data: str,
     number: int,
     chain: tuple[int, int] = (0, 1),
-) -> None:
+) -> str:
     """Write the code that makes the second values of D, after the instruction.
+
+    It returns what the algebra's product returns.
 
     ``algebra`` is its name in the table of algebras of a launch.  ``second`` says where
     plane 0 of a register is, ``data`` is a pointer to the algebra's memory, ``number``
@@ -83,7 +85,7 @@ def write_product(
     for name in NAMES:
         table += _places(given[name], second)
     content = b"".join(each.to_bytes(8, "little", signed=True) for each in table)
-    writer.call(
+    return writer.call(
         CALL,
         *("ptr %warp", "ptr %constants", "ptr %stage", "ptr %functions"),
         "ptr %block",
@@ -91,6 +93,7 @@ def write_product(
         f"i64 {writer.data(content)}",
         f"ptr {data}",
         f"i64 {number}",
+        returns="i32",
     )
 
 
@@ -115,7 +118,7 @@ def _call(
     table: Value,
     data: Raw,
     site: Value,
-) -> None:
+) -> Value:
     """Call a function of the table of functions on the operands in the stage."""
     b = code.builder
     names = ("d", "a", "b", "c", "extra", "selectors")
@@ -126,10 +129,10 @@ def _call(
     there = b.gep(constants, [table.raw])
     index = field(code, block, layout.BLOCK_INDEX, I64)[0]
     last = [b.ptrtoint(data, I64), site.raw, index.raw]
-    b.call(b.load(place), [warp, there, *given, *last])
+    return Value(b, b.call(b.load(place), [warp, there, *given, *last]))
 
 
-CALL = routine("plane product", _call, [P, P, P, P, P, I64, I64, P, I64], None)
+CALL = routine("plane product", _call, [P, P, P, P, P, I64, I64, P, I64], I32)
 
 
 # ── what is called ──────────────────────────────────────────────────────────
