@@ -73,17 +73,9 @@ class Births:
             wide = convert(node, I64, signed=False)
             self.tiles.d2[place] = self.tiles.d2[place] | wide
 
-    def _second(self, has: Value, words: Memory, place: Value) -> Value:
-        """The node of an operand; 0 if it has none."""
-        found = self.code.variable(place.lift(0))
-        with self.code.when(has):
-            found.value = words[place] & 0xFFFFFFFF
-        value: Value = found.value
-        return value
-
     def _origin(self, here: Eight, lane: Value) -> _Origin:
         """The first of the worst products."""
-        code, tiles, sides = self.code, self.tiles, self.operands
+        code, sides = self.code, self.operands
         zero, none = lane.lift(0), code.variable(code.constant(0.0, F64)).value
         made = _Origin(
             *(code.variable(each) for each in (zero, zero, none, none, zero, zero))
@@ -104,9 +96,9 @@ class Births:
                 left = select(given, is_nan(a), ~((a - a) == 0.0))
                 made.operand.value = select(left, zero, _B)
                 with code.when(left):
-                    made.node.value = self._second(tiles.has_a, tiles.a2, own)
+                    made.node.value = sides.node("a", own)
                 with code.when(~left):
-                    made.node.value = self._second(tiles.has_b, tiles.b2, row)
+                    made.node.value = sides.node("b", row)
         return made
 
     def _node(
@@ -122,7 +114,7 @@ class Births:
         of_side = ~of_c & ((rank == _NAN) | ((rank == _INFINITE) & ~is_nan(d)))
         parent, operand = code.variable(zero), code.variable(zero)
         with code.when(of_c):
-            parent.value = self._second(tiles.has_c, tiles.c2, here.c + lane)
+            parent.value = self.operands.node("c", here.c + lane)
             operand.value = zero.lift(_C)
         with code.when(of_side):
             parent.value, operand.value = worst.node.value, worst.operand.value

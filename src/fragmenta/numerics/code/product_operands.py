@@ -21,6 +21,7 @@ from fragmenta.jit.trace import (
     Code,
     Memory,
     Value,
+    Variable,
     any_lane,
     bits_of,
     convert,
@@ -31,12 +32,14 @@ from fragmenta.jit.trace import (
     shift_unsigned,
     smaller,
 )
-from fragmenta.numerics.code.elements import special_exact
+from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
 from fragmenta.planes.code.products import Eight, Product, Tiles
 from fragmenta.registers.dtype import dtype
 
 _HIGH = 400
 """An exponent above those of all elements."""
+PLANES_OF_SCALES = 8
+"""Planes that make an f64 of the bits beside a scale."""
 _SPARE = 2
 """Bits between the largest sum of products and the power of two that splits them."""
 
@@ -59,6 +62,19 @@ class Side(NamedTuple):
     """The last bit of any element of each row or column, as f64."""
     second: Value
     """Whether the nearly exact elements are others."""
+    off: Memory
+    """If they are: the largest error of an element of each row or column."""
+    sources: Memory
+    """The site that it comes from, as second values name it."""
+
+
+class _Scales(NamedTuple):
+    """The second values of block scales."""
+
+    words: Memory
+    has: Value
+    off: Memory
+    """Their relative errors."""
 
 
 class Sum(NamedTuple):
@@ -71,10 +87,37 @@ class Sum(NamedTuple):
 class Operands:
     """A and B of one instruction."""
 
-    def __init__(self, code: Code, how: Product, tiles: Tiles) -> None:
-        self.code, self.how, self.tiles = code, how, tiles
-        self.a = self._side("a", tiles.has_a, tiles.a, tiles.a2)
-        self.b = self._side("b", tiles.has_b, tiles.b, tiles.b2)
+    def __init__(self, code: Code, how: Product, tiles: Tiles, own: Value) -> None:
+        """``own`` names the instruction, as second values do."""
+        self.code, self.how, self.tiles, self.own = code, how, tiles, own
+        self.a = self._side("a", self._has("a"), tiles.a, tiles.a2)
+        self.b = self._side("b", self._has("b"), tiles.b, tiles.b2)
+
+    def kind(self, name: str) -> str:
+        """The type of the elements of an operand."""
+        return str(getattr(self.how.model, name))
+
+    def _has(self, name: str) -> Value:
+        """Whether elements have second values.
+
+        Those of 4 bits in the middle of a byte were shifted there: they have none.
+        """
+        has: Value = getattr(self.tiles, f"has_{name}")
+        apart = dtype(self.kind(name)).bits == 4 and self.how.bits(name) == 8
+        return has.lift(0) if apart else has
+
+    def _narrow(self, name: str) -> bool:
+        """Whether a second value is an f32, without a node and without a source."""
+        return self.how.bits(name) * self.how.planes < 64
+
+    def node(self, name: str, place: Value) -> Value:
+        """The node of an element that is NaN or infinite; 0 if it has none."""
+        found = self.code.variable(place.lift(0))
+        if name == "c" or not self._narrow(name):
+            with self.code.when(getattr(self.tiles, f"has_{name}")):
+                found.value = getattr(self.tiles, f"{name}2")[place] & 0xFFFFFFFF
+        value: Value = found.value
+        return value
 
     def _side(self, name: str, has: Value, bits: Memory, words: Memory) -> Side:
         code, how = self.code, self.how
@@ -103,21 +146,28 @@ class Operands:
             with code.when(~has), code.loop(count, step=LANES) as place:
                 assert lower is not None
                 lower[place] = zero
-        made = Side(given, upper, lower, powers, given, upper, given, second.value != 0)
+        scales = self._exact_scales(name)
+        if scales is not None:
+            with code.when(scales.has & ~has), code.loop(count, step=LANES) as place:
+                upper[place] = given.lanes(place)
+            second.value = second.value | convert(scales.has, I32, signed=False)
+        rows = count // depth
+        off, sources = code.scratch(F64, rows), code.scratch(I64, rows)
+        last = second.value != 0
+        made = Side(
+            given, upper, lower, powers, given, upper, given, last, off, sources
+        )
         if how.model.scale:
-            self._scale(name, made, depth)
+            self._scale(name, made, depth, scales)
         tops = self._tops(given, count // depth // LANES, depth)
         exact = code.scratch(F64, count // depth)
         with code.when(made.second):
             found = self._tops(upper, count // depth // LANES, depth)
             with code.loop(count // depth, step=LANES) as place:
                 exact[place] = found.lanes(place)
+            self._blamed(name, made, depth, scales)
         lows = self._lows(name, powers, count // depth // LANES, depth)
         return made._replace(tops=tops, exact_tops=exact, lows=lows)
-
-    def kind(self, name: str) -> str:
-        """The type of the elements of an operand."""
-        return str(getattr(self.how.model, name))
 
     def _decoded(self, raw: Value, name: str) -> tuple[Value, Value]:
         """Elements as f64, and their exponents in a step."""
@@ -148,7 +198,10 @@ class Operands:
         word = words.lanes(place)
         held = upper.lanes(place) if cut else given.lanes(place)
         usual = (held - held) == 0.0
-        x = select(usual, float_of(word), special_exact(word))
+        if self._narrow("a" if words is self.tiles.a2 else "b"):
+            x = convert(float_of(convert(word, I32)), F64)
+        else:
+            x = select(usual, float_of(word), special_exact(word))
         x = select(word == 0, held, x * (-1.0 if negated else 1.0))
         upper[place] = x
         if lower is not None:
@@ -156,7 +209,22 @@ class Operands:
             rest = rest * (-1.0 if negated else 1.0)
             lower[place] = select((word != 0) & usual, rest, 0.0)
 
-    def _scale(self, name: str, side: Side, depth: int) -> None:
+    def _exact_scales(self, name: str) -> _Scales | None:
+        """The second values of block scales, if they are followed."""
+        tiles = self.tiles
+        words = tiles.scale_a2 if name == "a" else tiles.scale_b2
+        has = tiles.has_scale_a if name == "a" else tiles.has_scale_b
+        if words is None or has is None or self.how.planes < PLANES_OF_SCALES:
+            return None
+        return _Scales(words, has, self.code.scratch(F64, self._blocks(name) * LANES))
+
+    def _blocks(self, name: str) -> int:
+        """Blocks of eight scales."""
+        model = self.how.model
+        depth = model.stored if name == "a" else model.k
+        return self.how.sizes[name] // depth // LANES * model.scale_vec
+
+    def _scale(self, name: str, side: Side, depth: int, exact: _Scales | None) -> None:
         """Multiply elements by their block scales, exactly."""
         code, model = self.code, self.how.model
         scales = self.tiles.scale_a if name == "a" else self.tiles.scale_b
@@ -164,22 +232,73 @@ class Operands:
         values, exponents = SCALE_PARTS[model.scale or ""]
         table = code.table([float(each) for each in values], F64)
         shifts = code.table(exponents.tolist(), I32)
-        panels = self.how.sizes[name] // depth // LANES
         inner = depth // model.scale_vec
-        with code.loop(panels * model.scale_vec) as block:
+        with code.loop(self._blocks(name)) as block:
             raw = [
                 convert(scales[block * LANES + lane], I64, signed=False)
                 & dtype(model.scale or "").mask
                 for lane in range(LANES)
             ]
             by, shift = table.gather(raw), shifts.gather(raw)
+            nearly = code.variable(by)
+            if exact is not None:
+                exact.off[block * LANES] = by.lift(0.0)
+                with code.when(exact.has):
+                    word = exact.words.lanes(block * LANES)
+                    there = (word != 0) & ((by - by) == 0.0)
+                    scale = select(there, float_of(word), by)
+                    nearly.value = scale
+                    apart = abs(scale - by) / abs(scale)
+                    exact.off[block * LANES] = select(scale == by, 0.0, apart)
             with code.loop(inner) as row:
                 place = (block * inner + row) * LANES
                 side.given[place] = side.given.lanes(place) * by
                 power = side.powers.lanes(place)
                 side.powers[place] = select(power == ZERO, power, power + shift)
                 with code.when(side.second):
-                    side.upper[place] = side.upper.lanes(place) * by
+                    upper = side.upper.lanes(place)
+                    side.upper[place] = upper * nearly.value
+
+    def _blamed(
+        self, name: str, side: Side, depth: int, scales: _Scales | None
+    ) -> None:
+        """The largest error of each of eight rows or columns, and where it is from."""
+        code = self.code
+        zero = code.constant(0.0, F64).in_all_lanes()
+        with code.loop(self.how.sizes[name] // depth // LANES) as panel:
+            most, source = code.variable(zero), code.variable(bits_of(zero))
+            with code.loop(depth) as row:
+                place = (panel * depth + row) * LANES
+                exact = side.upper.lanes(place)
+                size = abs(exact - side.given.lanes(place))
+                found = self._source_of(name, place)
+                if scales is not None:
+                    vec = self.how.model.scale_vec
+                    block = (panel * vec + row // (depth // vec)) * LANES
+                    with code.when(scales.has):
+                        own = scales.words.lanes(block) & MOST_SOURCES
+                        more = abs(exact) * scales.off.lanes(block) > size * 0.5
+                        found.value = select(more, own, found.value)
+                larger_ = size > most.value
+                most.value = select(larger_, size, most.value)
+                source.value = select(larger_, found.value, source.value)
+            side.off[panel * LANES] = most.value
+            side.sources[panel * LANES] = source.value
+
+    def _source_of(self, name: str, place: Value) -> Variable:
+        """The sources of eight elements.
+
+        What the hardware cuts off itself, of tf32, comes from the product.
+        """
+        code = self.code
+        nobody = code.constant(0, I64).in_all_lanes()
+        own = self.own if self.kind(name) == "tf32" else nobody
+        found = code.variable(own)
+        if not self._narrow(name):
+            with code.when(self._has(name)):
+                words = getattr(self.tiles, f"{name}2").lanes(place)
+                found.value = select(words == 0, own, words & MOST_SOURCES)
+        return found
 
     def _tops(self, values: Memory, panels: int, depth: int) -> Memory:
         """The largest absolute value of each of eight rows or columns."""
@@ -283,6 +402,22 @@ class Operands:
                 low = select(side.second, low, low.lift(0.0))
                 rest.value = fma(low, other, rest.value)
         return Sum(found.upper, rest.value)
+
+    def source(self, here: Eight) -> Value:
+        """Where most of the error of A and B comes from, for eight elements."""
+        code, row = self.code, here.panel_a * LANES + here.lane
+        zero = code.constant(0.0, F64).in_all_lanes()
+        most, found = code.variable(zero), code.variable(bits_of(zero))
+        with code.when(self.b.second):
+            of_b = here.panel_b * LANES
+            most.value = self.b.off.lanes(of_b) * self.a.tops[row]
+            found.value = self.b.sources.lanes(of_b)
+        with code.when(self.a.second):
+            size = self.b.tops.lanes(here.panel_b * LANES) * self.a.off[row]
+            own = self.a.sources[row].in_all_lanes()
+            found.value = select(size > most.value, own, found.value)
+        value: Value = found.value
+        return value
 
     def _side_or_given(self, side: Side) -> Side:
         """A side whose nearly exact elements are taken if there are any."""

@@ -69,6 +69,8 @@ class NumericProducts:
     planes: int
     name: str = "numerics"
     most: int = 2
+    numbers: bool = True
+    """Second values are numbers: those of scales are wanted, and of fewer bits."""
     by_panel: bool = True
     """C and D of ``wgmma`` may be in memory panel by panel."""
 
@@ -88,17 +90,17 @@ class _Writer:
         self.head = memory_at(code, table[at.POINTER // 8], I64)
         table = memory_at(code, self.head[at.RECORDS // 8], I64)
         self.record = Record(code, table[tiles.site])
-        self.operands = Operands(code, how, tiles)
-        self.before = self.record["executions"]
         site = convert(tiles.site, I64)
         known = select(site < MOST_SOURCES, site + 1, 0)
+        self.own = known.in_all_lanes()
+        """Its site, as second values name it."""
+        self.operands = Operands(code, how, tiles, self.own)
+        self.before = self.record["executions"]
         own = site * sites.RECORD + (sites.HEAD + sites.AT["kept"])
         kept = memory_at(code, tiles.data, F64)[own // 8]
         self.keeps: Value = kept != 0.0
         place = site * sites.RECORD + (sites.HEAD + sites.AT["digest"])
         self.digest = memory_at(code, tiles.data + place, I64)
-        self.own = known.in_all_lanes()
-        """Its site, as second values name it."""
         depths = memory_at(code, self.head[at.DEPTHS // 8], I64)
         count = self.head[at.CHAINS // 8]
         self.place = select(tiles.chain < count, tiles.chain, count - 1)
@@ -145,7 +147,8 @@ class _Writer:
         old = (c - before.upper) - before.lower
         source = select(abs(error) >= abs(old), self.own, self._from_c(here))
         most = select(abs(error) >= abs(old), abs(error), abs(old))
-        source = select(abs(whole - error - old) > most, self._from_sides(here), source)
+        apart = abs(whole - error - old) > most
+        source = select(apart, self.operands.source(here), source)
         self._put(here, d, nearly, source)
         odd = ~((d - d) == 0.0)
         with code.when(any_lane(odd)):
@@ -195,17 +198,6 @@ class _Writer:
         found = code.variable(self.own.lift(0))
         with code.when(tiles.has_c):
             found.value = tiles.c2.lanes(here.c) & MOST_SOURCES
-        value: Value = found.value
-        return value
-
-    def _from_sides(self, here: Eight) -> Value:
-        """Where most of the error of the first element of A, or of B, comes from."""
-        code, tiles = self.code, self.tiles
-        found = code.variable(self.own.lift(0))
-        with code.when(self.operands.b.second):
-            found.value = tiles.b2.lanes(here.b) & MOST_SOURCES
-        with code.when(self.operands.a.second):
-            found.value = (tiles.a2[here.a] & MOST_SOURCES).in_all_lanes()
         value: Value = found.value
         return value
 

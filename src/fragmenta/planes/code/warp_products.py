@@ -9,8 +9,9 @@ a call of :func:`warp_product`, which is in the table of functions of the launch
             const int64 *selectors, int64 data, int64 site, int64 block)
 
 The table begins with two numbers: which accumulator it is, and how many a warp has.
-Then come the places in the warp of plane 0 of each register of A, B, C and D; -1 if a
-register has no planes.  Plane p is p times the bytes of the register further on.
+Then come the places in the warp of plane 0 of each register of A, B, C and D, and of
+those with block scales; -1 if a register has no planes.  Plane p is p times the bytes
+of the register further on.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from fragmenta.planes.code.gathering import (
     raw_bits,
     scales_of,
     scatter,
+    second_scales,
 )
 from fragmenta.planes.code.products import Product, ProductAlgebra, Tiles, product_model
 from fragmenta.ptx.module import Instruction, Operand, Register, Vector
@@ -84,6 +86,7 @@ def write_product(
     table = [*chain]
     for name in NAMES:
         table += _places(given[name], second)
+    table += _scales(op, instruction, second)
     content = b"".join(each.to_bytes(8, "little", signed=True) for each in table)
     return writer.call(
         CALL,
@@ -105,6 +108,22 @@ def _places(
     for each in items:
         found = second(each) if isinstance(each, Register) else None
         yield -1 if found is None else found.offset
+
+
+def _scales(
+    op: Op, instruction: Instruction, second: Callable[[Register], Written | None]
+) -> Iterable[int]:
+    """The same of the registers with the block scales of A and B."""
+    if not op.scale_vec:
+        return
+    rest = [
+        part
+        for each in instruction.operands[len(NAMES) :]
+        for part in (each.items if isinstance(each, Vector) else (each,))
+    ]
+    names = [each.name for each in op.operands[len(NAMES) :]]
+    for name in ("scale_a", "scale_b"):
+        yield from _places(rest[names.index(name)], second)
 
 
 def _call(
@@ -214,6 +233,15 @@ def _trace(
         block,
         number,
     )
+    if model.scale and getattr(algebra, "numbers", False):
+        both = [
+            second_scales(code, how, given, side, registers.scale(place))
+            for place, side in enumerate(sides.values())
+        ]
+        (of_a, has_a), (of_b, has_b) = both
+        tiles = tiles._replace(
+            scale_a2=of_a, scale_b2=of_b, has_scale_a=has_a, has_scale_b=has_b
+        )
     made = convert(algebra.product(code, how, tiles), I32, signed=False)
     registers.scattered(seconds["d"], made != 0)
     return made
@@ -228,6 +256,7 @@ class _Registers:
         for name in NAMES:
             self._first[name] = start
             start += how.op.fragment(name.upper()).registers
+        self._scales = start
 
     def _shape(self, name: str) -> tuple[Fragment, int]:
         """A fragment, and the words of one of its registers in all lanes."""
@@ -241,6 +270,20 @@ class _Registers:
         held = held_by(self._code, self._how, name, part.registers * size, items)
         read = partial(self._copy, name, out=False)
         return gather(self._code, self._how, name, held, read, goal)
+
+    def scale(self, place: int) -> Callable[[Value, Memory], None]:
+        """What copies a plane of the register with the scales of A, or of B."""
+
+        def read(plane: Value, held: Memory) -> None:
+            at = self._table[self._scales + place]
+            there = at >= 0
+            zero = self._code.constant(0, I32).in_all_lanes(LANES)
+            with self._code.when(there):
+                held[0] = self._warp.lanes((at >> 2) + plane * LANES, LANES)
+            with self._code.when(~there):
+                held[0] = zero
+
+        return read
 
     def scattered(self, source: Memory, made: Value) -> None:
         """Put second values into the planes of D, or clear them."""
