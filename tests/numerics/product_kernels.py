@@ -108,9 +108,9 @@ def multiplied(
 # ── tcgen05.mma ─────────────────────────────────────────────────────────────
 
 TENSOR_OPS = {
-    "f8f6f4": fm.tcgen05("m128n32k32", kind="f8f6f4", a="e4m3", d="f32"),
-    "mxf8": fm.tcgen05("m128n32k32", kind="mxf8f6f4", a="e4m3", d="f32"),
-    "nvfp4": fm.tcgen05("m128n32k64", kind="mxf4nvf4", a="e2m1", d="f32"),
+    "f8f6f4": fm.tcgen05("m128n16k32", kind="f8f6f4", a="e4m3", d="f32"),
+    "mxf8": fm.tcgen05("m128n16k32", kind="mxf8f6f4", a="e4m3", d="f32"),
+    "nvfp4": fm.tcgen05("m128n16k64", kind="mxf4nvf4", a="e2m1", d="f32"),
 }
 BYTES = 4096 + 1024
 """Bytes of A and B in shared memory; then come 512 of the scales of each."""
@@ -160,9 +160,9 @@ mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;
 @!%q bra OTHERS;
 tcgen05.fence::after_thread_sync;
 shl.b32 %r7, %w, 21; add.u32 %r7, %r7, %d;
-tcgen05.ld.sync.aligned.32x32b.x32.b32 {EVERY}, [%r7];
+tcgen05.ld.sync.aligned.32x32b.x16.b32 {EVERY}, [%r7];
 tcgen05.wait::ld.sync.aligned;
-ld.param.u64 %l8, [goal]; mul.wide.u32 %l9, %t, 128; add.u64 %l8, %l8, %l9;
+ld.param.u64 %l8, [goal]; mul.wide.u32 %l9, %t, 64; add.u64 %l8, %l8, %l9;
 STORED
 bar.sync 0;
 @%first bra LAST;
@@ -207,8 +207,8 @@ def _tensor_kernel(kind: str, a_word: int, b_word: int) -> Any:
     for value in (0, 1):
         products.append(f"setp.eq.u32 %p, 1, {value};")
         products.append(f"{mma} [%d], %l6, %l7, %r6,{more} %p;")
-    every = ", ".join(f"%c{each}" for each in range(32))
-    stored = "\n".join(f"st.global.b32 [%l8+{4 * i}], %c{i};" for i in range(32))
+    every = ", ".join(f"%c{each}" for each in range(16))
+    stored = "\n".join(f"st.global.b32 [%l8+{4 * i}], %c{i};" for i in range(16))
     text = TENSOR.replace("FILLED", filled).replace("PRODUCTS", "\n".join(products))
     where = fm.shared.Descriptor(BYTES, 0, 128, 0, family="tcgen05").encode()
     for name, word in (
@@ -265,7 +265,96 @@ def tensor_multiplied(
     if scale_a is not None:
         for first, matrix in ((0, scale_a), (512, scale_b)):
             scales[first : first + 512] = _in_blocks(matrix)
-    d = np.zeros((128, 32), np.float32)
+    d = np.zeros((128, 16), np.float32)
     made = _tensor_kernel(kind, *words)
     result = made.launch(1, 128, [numbers, scales, d], target="sm_100a", **options)
     return d, result
+
+
+# ── mma with block scales ───────────────────────────────────────────────────
+
+SCALED = fm.mma(
+    "m16n8k64", a="e2m1", d="f32", kind="mxf4nvf4", scale_vec="4X", stype="ue4m3"
+)
+MMA = """
+.version 8.8
+.target sm_120a
+.address_size 64
+.visible .entry k(.param .u64 numbers, .param .u64 scales, .param .u64 goal)
+{
+.reg .b8 %b<4>; .reg .b16 %h<2>; .reg .b32 %t, %r<8>; .reg .f32 %f<8>, %d<4>;
+.reg .b64 %l<4>;
+ld.param.u64 %l0, [numbers]; ld.param.u64 %l1, [scales]; ld.param.u64 %l2, [goal];
+mov.u32 %t, %tid.x;
+mul.wide.u32 %l3, %t, 192; add.u64 %l0, %l0, %l3;
+mul.wide.u32 %l3, %t, 32; add.u64 %l1, %l1, %l3;
+mul.wide.u32 %l3, %t, 16; add.u64 %l2, %l2, %l3;
+QUANTISED
+mov.f32 %d0, 0f00000000; mov.f32 %d1, %d0; mov.f32 %d2, %d0; mov.f32 %d3, %d0;
+MNEMONIC {%d0, %d1, %d2, %d3}, {%r0, %r1, %r2, %r3}, {%r4, %r5},
+    {%d0, %d1, %d2, %d3}, %r6, {0, 0}, %r7, {0, 0};
+st.global.v4.f32 [%l2], {%d0, %d1, %d2, %d3};
+ret;
+}
+"""
+
+
+def _four(of: str, first: int) -> str:
+    """Four f32 of memory."""
+    return f"ld.global.v4.f32 {{%f0, %f1, %f2, %f3}}, [{of}+{first}];"
+
+
+def _register(number: int) -> str:
+    """Eight elements of 4 bits."""
+    lines = []
+    for half in (0, 1):
+        lines.append(_four("%l0", 32 * number + 16 * half))
+        for pair in (0, 1):
+            low = 2 * pair
+            goal = f"%b{2 * half + pair}, %f{low + 1}, %f{low}"
+            lines.append(f"cvt.rn.satfinite.e2m1x2.f32 {goal};")
+    return "\n".join([*lines, f"mov.b32 %r{number}, {{%b0, %b1, %b2, %b3}};"])
+
+
+def _scale_register(place: int) -> str:
+    lines = [_four("%l1", 16 * place)]
+    lines += [
+        f"cvt.rn.satfinite.e4m3x2.f32 %h{i}, %f{2 * i + 1}, %f{2 * i};" for i in (0, 1)
+    ]
+    return "\n".join([*lines, f"mov.b32 %r{6 + place}, {{%h0, %h1}};"])
+
+
+@lru_cache(maxsize=1)
+def _scaled_kernel() -> Any:
+    made = [_register(each) for each in range(6)]
+    made += [_scale_register(each) for each in range(2)]
+    text = MMA.replace("QUANTISED", "\n".join(made)).replace("MNEMONIC", str(SCALED))
+    return ptx.parse(text).kernels["k"]
+
+
+def _in_registers(part: Any, matrix: Any, bits: int) -> NDArray[np.float32]:
+    """A matrix in the order of the registers of lanes: (32, elements)."""
+    numbers, found = np.arange(1, 1 + matrix.size).reshape(matrix.shape), 0
+    for shift in range(0, 12, 4):
+        codes = (numbers >> shift & 15).astype(np.uint8)
+        words = part.pack(part.dtype.decode(codes)).reshape(32, -1)
+        slots = words[:, :, None] >> np.arange(0, 32, bits, dtype=np.uint32)
+        found = found + ((slots & 15).reshape(32, -1).astype(np.int64) << shift)
+    flat = np.concatenate([[0], matrix.reshape(-1)])
+    return flat[found].astype(np.float32)
+
+
+def scaled_multiplied(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, **options: Any
+) -> tuple[NDArray[np.float32], Any]:
+    """The product of f32 matrices by ``mma``, quantised with scales by the kernel."""
+    op = SCALED
+    numbers = [_in_registers(op.a, a, 4), _in_registers(op.b, b, 4)]
+    scales = [
+        _in_registers(op.scale_a, scale_a, 8),
+        _in_registers(op.scale_b, scale_b, 8),
+    ]
+    d = np.zeros((32, 4), np.float32)
+    given = [np.concatenate(each, 1) for each in (numbers, scales)]
+    result = _scaled_kernel().launch(1, 32, [*given, d], target="sm_120a", **options)
+    return op.d.unpack(d.view(np.uint32)), result
