@@ -26,14 +26,7 @@ from fragmenta.numerics.products import (
     promotion,
 )
 from fragmenta.numerics.seconds import Seconds, kind_of
-from fragmenta.numerics.words import (
-    COUNTED,
-    PRODUCTS,
-    formula,
-    number,
-    operand_count,
-    product_words,
-)
+from fragmenta.numerics.words import COUNTED, event_words, number, operand_count
 from fragmenta.ptx.module import Instruction, Module, Source
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
@@ -236,9 +229,13 @@ class Moment(NamedTuple):
             if self.unwritten:
                 return "a word that nobody had written"
             return f"{value} is given to {self.instruction.opcode}"
-        made = formula(self.instruction, self.operands, self.value)
-        if self.instruction.opcode in PRODUCTS and self.kind == Birth.INVALID:
-            made = product_words(self.operands, self.operand)
+        made = event_words(
+            self.instruction,
+            self.operands,
+            self.value,
+            self.operand,
+            born=self.kind != Birth.PASSED,
+        )
         return {
             Birth.OVERFLOW: f"overflow: {made}",
             Birth.DIVISION: f"division by zero: {made}",
