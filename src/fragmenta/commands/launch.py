@@ -248,7 +248,6 @@ def launch(
                 "--cooperative": cooperative,
                 "--orders": orders,
                 "--counters": counters,
-                "--numerics": numerics,
                 "--timeline": timeline,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
@@ -258,6 +257,7 @@ def launch(
                 "watch": False if no_check else Watch(problems, strict),
                 "limits": Limits(seconds, memory, printed, limit),
                 "target": target,
+                "numerics": numerics,
                 **schedule_options(schedule, schedules),
             },
             as_json,
@@ -273,10 +273,7 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_files(timeline, save_schedule, no_check, force)
-    _check_isolated(
-        isolated,
-        {"--orders": orders, "--counters": counters, "--numerics": numerics},
-    )
+    _check_isolated(isolated, orders)
     check_card(card)
     sizes = sides(grid, "--grid"), block_of(found, block)
     watch = Watch("report" if timeline else problems, strict)
@@ -300,7 +297,17 @@ def launch(
             if isolated:
                 from fragmenta.commands.isolated import launch as ask
 
-                result, picture = ask(found, sizes, values, options, bool(timeline))
+                result, picture = ask(
+                    found,
+                    sizes,
+                    values,
+                    options,
+                    {
+                        "timeline": bool(timeline),
+                        "counters": counters,
+                        "numerics": numerics,
+                    },
+                )
             else:
                 result = found.launch(
                     *sizes,
@@ -358,11 +365,10 @@ def _launch_recorded(
     launch_recorded(words, refused, how, as_json)
 
 
-def _check_isolated(isolated: bool, alone: dict[str, bool]) -> None:
-    """Refuse options that a process of its own does not take."""
-    for name, given in alone.items():
-        if given and isolated:
-            raise BadCall(f"{name} cannot be combined with --isolated")
+def _check_isolated(isolated: bool, orders: bool) -> None:
+    """Refuse what a process of its own does not do."""
+    if isolated and orders:
+        raise BadCall("--orders cannot be combined with --isolated")
 
 
 def _check_files(

@@ -94,7 +94,10 @@ def blame(found: Numerics, output: Output, by: str, inputs: Mapping[str, Any]) -
     if by not in WAYS:
         raise BadCall(f"by is kind, line or instruction; given {by}{nearest(by, WAYS)}")
     if found.again is None:
-        raise BadCall("this launch cannot be run again; launch with numerics=True")
+        raise BadCall(
+            "blame runs a launch again, and this one ran in another process; use "
+            "kernel.launch(numerics=True) in this one"
+        )
     names = {_input(found, name): np.asarray(each) for name, each in inputs.items()}
     groups = _groups(found, by)
     error = output.seconds.error

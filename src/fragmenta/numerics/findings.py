@@ -34,7 +34,7 @@ def findings(found: Numerics) -> list[Problem]:
 
 
 def _text(found: Numerics, instruction: Instruction) -> str:
-    lines = found.module.text.splitlines() if found.module is not None else []
+    lines = found.text.splitlines()
     if 0 < instruction.line <= len(lines):
         return lines[instruction.line - 1].strip()
     return instruction.mnemonic

@@ -456,7 +456,8 @@ class Numerics:
     shapes: dict[str, Elements] = field(repr=False)
     """The elements of all arrays."""
     lost_nodes: int = 0
-    module: Module | None = field(default=None, repr=False)
+    text: str = field(default="", repr=False)
+    """The PTX."""
     again: Again | None = field(default=None, repr=False)
     """Runs the launch again, with other sites exact: see :meth:`blame`."""
     products: list[ProductStatistics] = field(default_factory=list, repr=False)
@@ -672,7 +673,7 @@ def numerics(
         inputs,
         shapes,
         found.lost_nodes,
-        module,
+        module.text,
         again,
         products=found.products,
         chain=found.chain,
