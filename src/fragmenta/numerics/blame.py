@@ -212,7 +212,7 @@ def _in_loop(found: Numerics, site: Site, last: int) -> bool:
 def advice(found: Numerics, output: Output) -> list[str]:
     """What would help most: the lines whose errors matter, measured."""
     split = blame(found, output, "line", {})
-    said = []
+    said = [] if found.promotion is None else [str(found.promotion)]
     for each in split.parts[:3]:
         if not split.total or each.left > 0.7 * split.total or not each.norm:
             continue

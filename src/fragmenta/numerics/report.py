@@ -21,8 +21,10 @@ from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.products import (
     Chain,
+    CurvePoint,
     ProductStatistics,
     Promotion,
+    joined_curve,
     promotion,
 )
 from fragmenta.numerics.seconds import Seconds, kind_of
@@ -465,6 +467,11 @@ class Numerics:
     chain: Chain | None = field(default=None, repr=False)
     """The operands of one of their accumulators."""
 
+    @property
+    def curve(self) -> list[CurvePoint]:
+        """What its Tensor Cores lost, over the products in an accumulator."""
+        return joined_curve(self.products)
+
     @cached_property
     def promotion(self) -> Promotion | None:
         """What promoting its accumulators to f32 would save, if it is a bit or more."""
@@ -568,6 +575,8 @@ class Numerics:
             "births": [each.to_dict() for each in self.births],
             "notes": [each.to_dict() for each in self.notes],
             "instructions": [each.to_dict() for each in self.instructions],
+            "products": [each.to_dict() for each in self.products],
+            "promotion": None if self.promotion is None else self.promotion.to_dict(),
             "inputs": self.inputs,
         }
 
