@@ -82,7 +82,7 @@ from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 from fragmenta.launch.options import Watch, check_shared
 from fragmenta.launch.result import FIDELITY, Result
-from fragmenta.progress import Progress, bar, ignore_progress, notice
+from fragmenta.progress import Progress, bar, ignore_progress, lines
 from fragmenta.ptx.checking.memory import shared_bytes
 from fragmenta.ptx.checking.problem import Problem, counts, problems_of
 from fragmenta.ptx.demangling import signature
@@ -403,13 +403,10 @@ def _save_schedule(path: str | None, of: Result | KernelError, force: bool) -> N
 
 @contextmanager
 def patience(title: str) -> Iterator[Progress]:
-    """Show progress after a second: a bar in a terminal, else a line."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        with bar(title) as progress:
-            yield progress
-    else:
-        with notice(title):
-            yield ignore_progress
+    """Show progress after a second: a bar in a terminal, else lines."""
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    with (bar if terminal else lines)(title) as progress:
+        yield progress
 
 
 def _places(

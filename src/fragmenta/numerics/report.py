@@ -45,6 +45,8 @@ from fragmenta.simt.naming import element as element_name
 if TYPE_CHECKING:
     from fragmenta.numerics.blame import Blame
 
+HUGE = 1e300
+"""A relative error that code writes if the exact result is 0."""
 Again: TypeAlias = "Callable[[frozenset[int] | None, Mapping[str, Any]], Found]"
 """Runs a launch again: with the sites that are exact, and with exact inputs."""
 
@@ -99,6 +101,7 @@ class Site:
     worst_error: float
     """The largest error of a result: what was added, and what came with operands."""
     worst_relative: float
+    """The largest relative error; infinite if the exact result is 0."""
     cancelled_bits: float
     """The most bits that cancelled between operands with errors."""
     counts: dict[str, int]
@@ -147,7 +150,8 @@ class Site:
             ),
             default=0.0,
         )
-        return self.worst_relative / before if before else 0.0
+        known = before and math.isfinite(self.worst_relative)
+        return self.worst_relative / before if known else 0.0
 
     @property
     def origin(self) -> float:
@@ -745,7 +749,7 @@ def _site(
         record["worst_added"],
         record["worst_ulp"],
         record["worst_total"],
-        record["worst_relative"],
+        math.inf if record["worst_relative"] >= HUGE else record["worst_relative"],
         math.log2(ratio) if ratio > 1 else 0.0,
         {name: int(record[name]) for name in COUNTED if record[name]},
         worst,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isnan
+from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -167,9 +167,11 @@ def _site(found: Numerics, alike: list[Site]) -> Iterator[str]:
     yield _quoted(site.text, 6)
     share = f"{total:.0%} of an output's error; " if total > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
+    error = f"relative error {site.worst_relative:.3g}"
+    if isinf(site.worst_relative):
+        error = "no digit is right"
     yield wrapped(
-        f"      {share}relative error {site.worst_relative:.3g}"
-        f"{growth if site.amplification > 1.5 else ''}; adds up to "
+        f"      {share}{error}{growth if site.amplification > 1.5 else ''}; adds up to "
         f"{site.worst_ulp:.3g} ulp",
         WIDTH,
         "  ",
