@@ -94,6 +94,8 @@ class Launch:
         """The turns of its warps."""
         self.tally: Tally | None = None
         """What counts, if the code was made for it."""
+        self.part: tuple[int, int] | None = None
+        """The clusters that run, as a range; None if all do."""
 
     def count(self) -> None:
         """Let all contexts count memory traffic and lanes."""
@@ -139,6 +141,7 @@ class Launch:
         assert self.machine is not None
         self.saved *= 1 + algebra.planes  # planes of registers are saved, too
         self.machine.watching = PlaneWatch(self.machine, algebra)
+        self.part = algebra.part
 
     @property
     def kept(self) -> Launched:

@@ -17,10 +17,11 @@ import numpy as np
 
 from fragmenta.arrays.checks import Array, is_whole
 from fragmenta.errors import BadCall, Error
+from fragmenta.expressions.code.hashing import Hash
 from fragmenta.sameness.calls import Call, Program, program
 from fragmenta.sameness.following import Followed, Output, Place, follow, planes_for
 from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
-from fragmenta.sameness.telling import why_parted
+from fragmenta.sameness.telling import Tree, why_parted
 from fragmenta.sameness.trees import tree
 from fragmenta.sameness.witness import (
     Witness,
@@ -28,6 +29,7 @@ from fragmenta.sameness.witness import (
     separates,
     shared_shape,
     tries,
+    witnessed,
 )
 
 TRIES = 20
@@ -251,13 +253,21 @@ def parting(
             index = found.element
         if index is None:
             continue
-        trees = [
-            tree(each.program, each.roots, _array(each, output), output.name, index)
-            for each, output in ((one, x), (two, y))
-        ]
+        trees = [_tree(*each, index) for each in ((one, x), (two, y))]
         place = ", ".join(map(str, index))
         return f"the expressions of {x.name}[{place}] part:\n{why_parted(*trees)}"
     return ""
+
+
+def _tree(of: Followed, output: Output, index: tuple[int, ...]) -> Tree:
+    """The expression of an element; made once for all that a program is compared to."""
+    key = output.name, index
+    if key not in of.trees:
+        place = int(np.ravel_multi_index(index, output.shape))
+        wanted = Hash(*(int(word[place]) for word in output.hashes))
+        array = _array(of, output)
+        of.trees[key] = tree(of.program, of.roots, array, output.name, index, wanted)
+    return of.trees[key]
 
 
 def _with(of: Sameness, **changed: object) -> Sameness:
@@ -344,13 +354,14 @@ def _remark(place: Place, why: str) -> Remark:
 def _search(
     one: Followed, two: Followed, pairs: Pairs, count: int, seed: int
 ) -> tuple[Witness | None, int]:
-    """An input for which bits differ: these inputs first."""
+    """An input for which bits differ: these inputs first, which were followed."""
     both: list[Root] = [*one.roots, *two.roots]
-    arrays = [((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs]
-    programs, memory = (one.program, two.program), (one.roots, two.roots)
-    made = separates(given_inputs(both), programs, memory, arrays)
+    seen = [((x.name, x.array), (y.name, y.array)) for x, y in pairs]
+    made = witnessed(given_inputs(both), seen)
     if made is not None:
         return made, 0
+    arrays = [((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs]
+    programs, memory = (one.program, two.program), (one.roots, two.roots)
     for number, given in enumerate(tries(both, count, seed), 1):
         made = separates(given, programs, memory, arrays)
         if made is not None:

@@ -21,7 +21,7 @@ from fragmenta.sameness.deciding import (
     decide,
     paired,
 )
-from fragmenta.sameness.following import Followed, follow, planes_for
+from fragmenta.sameness.following import Followed, Known, follow, planes_for
 from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
 
 Item = TypeVar("Item")
@@ -122,8 +122,9 @@ def classes(
     named = _named(listed, labels, by_value, types)
     planes = max(planes_for(each, named[name]) for name, each in listed.items())
     found: list[list[tuple[str, Followed]]] = []
+    known: Known = {}
     for number, (name, each) in enumerate(listed.items()):
-        made = follow(each, named[name], planes)
+        made = follow(each, named[name], planes, known)
         for some in found:
             if all(_equal(made, other, outputs) for _, other in some):
                 some.append((name, made))

@@ -41,7 +41,7 @@ def classes(
     programs = {}
     for config in configs:
         meta = dict(config.all_kwargs() if hasattr(config, "all_kwargs") else config)
-        with on_cpu(target, watch=False), captured() as calls:
+        with on_cpu(target, watch=False), captured(stop=True) as calls:
             if isinstance(args, Mapping):
                 plain[grid](**args, **meta)
             else:
