@@ -109,7 +109,9 @@ def follow(
     """Run a program; its memory is as it was afterwards."""
     many = planes or planes_for(of, given)
     named = [_names(each, many, {} if known is None else known) for each in given]
-    memories = [Remembered(e.start, n.copy()) for e, n in zip(given, named, strict=True)]
+    memories = [
+        Remembered(e.start, n.copy()) for e, n in zip(given, named, strict=True)
+    ]
     places: list[Place] = []
     with put_back(given) as before:
         for call in of:

@@ -105,8 +105,8 @@ class _Element:
     @contextmanager
     def fresh(self) -> Iterator[list[Remembered]]:
         """Memory with the names of inputs; its numbers are put back."""
-        for each, named in zip(self._memories, self._named, strict=True):
-            each.planes[...] = named
+        for each, old in zip(self._memories, self._named, strict=True):
+            each.planes[...] = old
         with put_back(self.given):
             yield self._memories
 
@@ -126,9 +126,7 @@ class _Element:
             return self.hash(), algebra.clusters
 
 
-def _part(
-    call: Call, element: _Element, wanted: Hash | None
-) -> tuple[int, int] | None:
+def _part(call: Call, element: _Element, wanted: Hash | None) -> tuple[int, int] | None:
     """The cluster that makes an element, as a range; None if all have to run.
 
     A cluster that leaves the right hash alone is enough.  The first one is tried, then
