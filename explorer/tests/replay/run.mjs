@@ -189,6 +189,24 @@ const TESTS = {
     return page;
   },
 
+  async "problems of one step come after each other, and the link says which"(browser) {
+    const twice = make(5);
+    twice.head.problems.push({ ...twice.head.problems[0], number: 2, code: "another", steps: [ISSUE - 9, HAZARD] });
+    const page = await show(browser, "", DESK, written("twice", twice));
+    const number = async (key) => (await press(page, key), text(page, "#hazard strong"));
+    assert.match(await number("p"), /Problem 1 of 2: read-before-arrival/);
+    assert.match(await number("p"), /Problem 2 of 2: another/);
+    assert.equal(await stepOf(page), HAZARD);
+    await page.waitForTimeout(300);
+    assert.match(await page.evaluate(() => location.hash), /problem=2/);
+    await press(page, "p");
+    assert.match(await text(page, "#toast"), /no problem after/);
+    assert.match(await number("Shift+P"), /Problem 1 of 2/);
+    const linked = await show(browser, `#step=${HAZARD}&problem=2`, DESK, written("twice", twice));
+    assert.match(await text(linked, "#hazard strong"), /Problem 2 of 2/);
+    return page;
+  },
+
   async "a line shows its executions, and a breakpoint stops there"(browser) {
     const page = await show(browser);
     await page.locator('#source-code [data-line="15"] .text').click();
