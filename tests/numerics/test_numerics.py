@@ -207,6 +207,35 @@ def test_bits_of_floats_keep_exact_values() -> None:
     assert [each.counts["restarted"] for each in found.restarts] == [32]
 
 
+@pytest.mark.parametrize("fused", [True, False], ids=["by ptxas", "in PTX"])
+def test_contractions_are_compared_with_two_roundings(fused: bool) -> None:
+    body = "mul.f32 %f4, %f3, %f3; add.f32 %f1, %f4, %f3;"
+    body = body if fused else "fma.rn.f32 %f1, %f3, %f3, %f3;"
+    x = numbers(1, seed=7)
+    found, y = launched(kernel(ONE, body), x)
+    apart = np.abs(x[0] * x[0] + x[0] - y)
+    (site,) = found.contractions
+    assert site.fused == fused
+    assert site.counts["contracted"] == np.count_nonzero(apart)
+    assert site.contraction_ulp == (apart / np.spacing(np.abs(y))).max() > 0
+    said = f"{np.count_nonzero(apart)} of 32 are others than with a product"
+    assert said in " ".join(str(found).split())
+    apart = "mul.rn.f32 %f4, %f3, %f3; add.rn.f32 %f1, %f4, %f3;"
+    assert not launched(kernel(ONE, apart), x)[0].contractions
+
+
+def test_contractions_of_halves() -> None:
+    body = (
+        "cvt.rn.f16.f32 %h1, %f3; fma.rn.f16 %h2, %h1, %h1, %h1; cvt.f32.f16 %f1, %h2;"
+    )
+    x = numbers(1, seed=8) / 64
+    found, y = launched(kernel(ONE, body), x)
+    half = x[0].astype(np.float16)
+    separate = (half * half + half).astype(np.float32)
+    (site,) = found.contractions
+    assert site.counts["contracted"] == np.count_nonzero(separate != y) > 0
+
+
 def test_rounding_by_a_large_constant_is_meant() -> None:
     body = "mul.f32 %f4, %f3, 0f3FB8AA3B; add.rn.f32 %f5, %f4, 0f4B400000; "
     body += "sub.f32 %f5, %f5, 0f4B400000; sub.f32 %f1, %f4, %f5;"

@@ -221,6 +221,8 @@ def advice(found: Numerics, output: Output) -> list[str]:
             f"{each.name}: if {_better(first)}, the error of {split.output} "
             f"would be {each.left:.3g} instead of {split.total:.3g}"
         )
+    if found.promotion is not None:
+        said.append(f"{found.promotion}")
     return said
 
 

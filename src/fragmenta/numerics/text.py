@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isnan
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from fragmenta.ptx.checking.problem import wrapped
 from fragmenta.simt.naming import array
 
 if TYPE_CHECKING:
+    from fragmenta.numerics.products import ProductStatistics
     from fragmenta.numerics.report import Moment, Numerics, Output, Site, Way
 
 WIDTH = 80
@@ -148,18 +149,25 @@ def _lines(found: Numerics) -> Iterator[str]:
     for each in shown:  # a loop that was unrolled has several for one line
         groups.setdefault((each.place, each.mnemonic), []).append(each)
     order = sorted(groups.values(), key=lambda few: -sum(each.share for each in few))
+    products = {each.number: each for each in found.products}
     for few in order[:MOST_LINES]:
-        yield from _site(few)
+        yield from _site(few, products)
     if len(groups) > MOST_LINES:
         yield f"  and {len(groups) - MOST_LINES} more instructions"
 
 
-def _site(alike: list[Site]) -> Iterator[str]:
+def _site(
+    alike: list[Site], products: Mapping[int, ProductStatistics]
+) -> Iterator[str]:
     """Instructions of one line that are alike; the first is the worst."""
     site, total = alike[0], sum(each.share for each in alike)
     times = f" ({len(alike)} times)" if len(alike) > 1 else ""
-    yield wrapped(f"  {site.place}, {site.mnemonic}{times}", WIDTH, "    ")
+    fused = ", fused from a product and a sum" if site.fused else ""
+    yield wrapped(f"  {site.place}, {site.mnemonic}{times}{fused}", WIDTH, "    ")
     yield _quoted(site.text, 6)
+    product = products.get(site.number)
+    if product is not None and site.ptx != site.text:
+        yield _quoted(site.ptx, 6)
     share = f"{total:.0%} of an output's error; " if total > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
     yield wrapped(
@@ -169,6 +177,9 @@ def _site(alike: list[Site]) -> Iterator[str]:
         WIDTH,
         "  ",
     )
+    if product is not None:
+        yield from _product(site, product)
+        return
     worst = site.worst
     yield wrapped(
         f"      {formula(site.instruction, worst.operands, worst.value)}, exactly "
@@ -179,12 +190,47 @@ def _site(alike: list[Site]) -> Iterator[str]:
     said = [
         f"{count:,} of {site.elements:,} {COUNTED[name]}"
         for name, count in site.counts.items()
-        if name != "passed"
+        if name not in ("passed", "contracted")
     ]
+    if site.contraction_ulp:
+        count = site.counts["contracted"]
+        said.append(
+            f"{count:,} of {site.elements:,} {COUNTED['contracted']}, by up to "
+            f"{site.contraction_ulp:.3g} ulp"
+        )
     if site.cancelled_bits >= 10:
         said.append(f"{site.cancelled_bits:.0f} bits cancel at most")
     if said:
         yield wrapped(f"      {'; '.join(said)}", WIDTH, "  ")
+
+
+def _product(site: Site, product: ProductStatistics) -> Iterator[str]:
+    """The worst element of a product, and what its steps lose."""
+    worst, split = product.worst, product.split
+    if worst is not None:
+        place = f"D[{worst.row}, {worst.column}]"
+        yield wrapped(
+            f"      {place} = {number(site.worst.value)}, exactly "
+            f"{number(worst.exact)}, after {worst.k:,} products; {site.worst.thread}",
+            WIDTH,
+            "  ",
+        )
+    sizes = {
+        "aligning": split.alignment_size,
+        "the bits that steps keep": split.keep_size,
+        "the last rounding": split.rounding_size,
+    }
+    whole = sum(sizes.values())
+    said = [f"{size / whole:.0%} by {name}" for name, size in sizes.items() if size]
+    if product.vanished:
+        said.append(f"{product.vanished:,} of {product.products:,} products vanish")
+    counts = [
+        f"{count:,} of {site.elements:,} {COUNTED[name]}"
+        for name, count in site.counts.items()
+        if name not in ("passed", "absorbed")
+    ]
+    if said or counts:
+        yield wrapped(f"      {'; '.join([*said, *counts])}", WIDTH, "  ")
 
 
 def _decisions(found: Numerics) -> Iterator[str]:
