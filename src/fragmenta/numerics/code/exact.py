@@ -139,6 +139,12 @@ def _extreme(given: Given, largest: bool) -> Double:
     return found
 
 
+def _selected(given: Given) -> Double:
+    """``slct``: the operand that the hardware took."""
+    first, second = given.exact[:2]
+    return chosen(given.values[0] == given.held, first, second)
+
+
 def _copysign(given: Given) -> Double:
     a, b = given.exact
     size = _magnitude(b)
@@ -161,6 +167,7 @@ MEANINGS: dict[str, Meaning] = {
     "div": lambda given: over(*given.exact),
     "neg": lambda given: negated(given.exact[0]),
     "abs": lambda given: _magnitude(given.exact[0]),
+    "slct": _selected,
     "copysign": _copysign,
     "min": lambda given: _extreme(given, largest=False),
     "max": lambda given: _extreme(given, largest=True),
