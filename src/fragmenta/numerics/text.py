@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import isnan
+from collections.abc import Iterator
+from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fragmenta.numerics.code.layout import Birth
+from fragmenta.numerics.product_text import product_lines
 from fragmenta.numerics.words import COUNTED, formula, number
 from fragmenta.ptx.checking.problem import wrapped
 from fragmenta.simt.naming import array
 
 if TYPE_CHECKING:
-    from fragmenta.numerics.products import ProductStatistics
     from fragmenta.numerics.report import Moment, Numerics, Output, Site, Way
 
 WIDTH = 80
@@ -36,6 +36,8 @@ def report(found: Numerics) -> str:
     lines = list(_lines(found))
     if lines:
         parts.append("\n".join(lines))
+    if found.promotion is not None:
+        parts.append(wrapped(f"measured: {found.promotion}", WIDTH, "  "))
     others = list(_decisions(found))
     if others:
         parts.append("\n".join(others))
@@ -131,9 +133,11 @@ def _output(output: Output) -> Iterator[str]:
     bits = float(np.max(output.lost_bits[finite], initial=0))
     place = f"[{', '.join(map(str, index))}]" if index else ""
     yield f"  {output.shown}, {output.format} {shape}"
-    yield (
+    yield wrapped(
         f"      relative {worst:.3g} at {place or 'no element'}, in all "
-        f"{output.total:.3g}; at most {most:.3g} ulp, {bits:.3g} bits lost"
+        f"{output.total:.3g}; at most {most:.3g} ulp, {bits:.3g} bits lost",
+        WIDTH,
+        "  ",
     )
     if output.nan or output.infinite:
         yield f"      {output.nan:,} NaN, {output.infinite:,} infinite"
@@ -149,36 +153,37 @@ def _lines(found: Numerics) -> Iterator[str]:
     for each in shown:  # a loop that was unrolled has several for one line
         groups.setdefault((each.place, each.mnemonic), []).append(each)
     order = sorted(groups.values(), key=lambda few: -sum(each.share for each in few))
-    products = {each.number: each for each in found.products}
     for few in order[:MOST_LINES]:
-        yield from _site(few, products)
+        yield from _site(found, few)
     if len(groups) > MOST_LINES:
         yield f"  and {len(groups) - MOST_LINES} more instructions"
 
 
-def _site(
-    alike: list[Site], products: Mapping[int, ProductStatistics]
-) -> Iterator[str]:
+def _site(found: Numerics, alike: list[Site]) -> Iterator[str]:
     """Instructions of one line that are alike; the first is the worst."""
     site, total = alike[0], sum(each.share for each in alike)
     times = f" ({len(alike)} times)" if len(alike) > 1 else ""
     fused = ", fused from a product and a sum" if site.fused else ""
     yield wrapped(f"  {site.place}, {site.mnemonic}{times}{fused}", WIDTH, "    ")
     yield _quoted(site.text, 6)
-    product = products.get(site.number)
-    if product is not None and site.ptx != site.text:
+    numbers = {each.number for each in alike}
+    products = [each for each in found.products if each.number in numbers]
+    if products and site.ptx != site.text:
         yield _quoted(site.ptx, 6)
     share = f"{total:.0%} of an output's error; " if total > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
+    error = f"relative error {site.worst_relative:.3g}"
+    if isinf(site.worst_relative):
+        error = "no digit is right"
     yield wrapped(
-        f"      {share}relative error {site.worst_relative:.3g}"
-        f"{growth if site.amplification > 1.5 else ''}; adds up to "
+        f"      {share}{error}{growth if site.amplification > 1.5 else ''}; adds up to "
         f"{site.worst_ulp:.3g} ulp",
         WIDTH,
         "  ",
     )
-    if product is not None:
-        yield from _product(site, product)
+    if products:
+        for line in product_lines(products):
+            yield wrapped(f"      {line}", WIDTH, "  ")
         return
     worst = site.worst
     yield wrapped(
@@ -202,35 +207,6 @@ def _site(
         said.append(f"{site.cancelled_bits:.0f} bits cancel at most")
     if said:
         yield wrapped(f"      {'; '.join(said)}", WIDTH, "  ")
-
-
-def _product(site: Site, product: ProductStatistics) -> Iterator[str]:
-    """The worst element of a product, and what its steps lose."""
-    worst, split = product.worst, product.split
-    if worst is not None:
-        place = f"D[{worst.row}, {worst.column}]"
-        yield wrapped(
-            f"      {place} = {number(site.worst.value)}, exactly "
-            f"{number(worst.exact)}, after {worst.k:,} products; {site.worst.thread}",
-            WIDTH,
-            "  ",
-        )
-    sizes = {
-        "aligning": split.alignment_size,
-        "the bits that steps keep": split.keep_size,
-        "the last rounding": split.rounding_size,
-    }
-    whole = sum(sizes.values())
-    said = [f"{size / whole:.0%} by {name}" for name, size in sizes.items() if size]
-    if product.vanished:
-        said.append(f"{product.vanished:,} of {product.products:,} products vanish")
-    counts = [
-        f"{count:,} of {site.elements:,} {COUNTED[name]}"
-        for name, count in site.counts.items()
-        if name not in ("passed", "absorbed")
-    ]
-    if said or counts:
-        yield wrapped(f"      {'; '.join([*said, *counts])}", WIDTH, "  ")
 
 
 def _decisions(found: Numerics) -> Iterator[str]:

@@ -13,6 +13,7 @@ from fragmenta.numerics.code.bits import beside_bits
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
 from fragmenta.numerics.code.elements import KINDS, Kind
 from fragmenta.numerics.code.exact import MEANINGS
+from fragmenta.numerics.code.notes import NOTE
 from fragmenta.numerics.code.product_steps import ProductStep
 from fragmenta.numerics.code.routines import (
     COMPARES,
@@ -160,6 +161,7 @@ class NumericsStep(ProductStep):
         if writer.mask:
             arguments.append(f"i32 {writer.mask}")
         routine = made.masked if writer.mask else made.full
+        writer.routines[NOTE.name] = NOTE
         self._stop(writer.call(routine, *arguments, returns="i32"))
 
     def _stop(self, born: str) -> None:
@@ -293,7 +295,7 @@ class NumericsStep(ProductStep):
         returns = old is not None
         made = AtomicForm(form, space, at.bits, self.planes, followed, returns)
         routine, inner = atomic(made)
-        writer.routines[inner.name] = inner
+        writer.routines |= {each.name: each for each in (inner, NOTE)}
         assert value.at is not None
         places = [str(self.probes.scratch), writer.from_warp(value.at)]
         places += [str(each.offset) for each in (value.twin, old) if each is not None]
