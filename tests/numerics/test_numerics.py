@@ -337,3 +337,14 @@ def test_the_fixture_of_pytest_takes_numerics() -> None:
     last = getattr(cpu, "last", None)
     assert last is not None
     assert last.numerics.births[0].born.kind == Birth.DIVISION
+
+
+def test_a_result_that_is_zero_exactly_has_no_digit_that_is_right() -> None:
+    body = "add.f32 %f4, %f3, 0f4B800000; sub.f32 %f5, %f4, 0f4B800000; "
+    body += "sub.f32 %f1, %f5, %f3;"
+    found, y = launched(kernel(ONE, body), np.full(32, 0.75))
+    assert (y == -0.75).all()
+    last = max(found.instructions, key=lambda each: each.index)
+    assert (last.worst_relative, last.amplification) == (math.inf, 0.0)
+    assert "no digit is right" in str(found)
+    assert "1e+300" not in found.to_json() + str(found)

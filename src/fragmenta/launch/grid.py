@@ -120,13 +120,13 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
             pace.begin()
             _step(launch, context, every, limit)
             pace.end()
-            launch.progress((following - first) / (last - first))
             following = max(following, context.following)
             if context.status == Status.ENDED:
                 free.append(context)
             else:
                 waiting.append(context)
                 context.keep_one()  # the others are begun one at a time
+            launch.progress((following - first - len(waiting)) / (last - first))
             patience = (patience or min(PATIENCE, len(waiting)) + 1) - 1
     finally:
         launch.counts = np.sum([each.counts for each in every], axis=0)
@@ -194,7 +194,8 @@ class _Workers:
         self.launch, self.limit = launch, limit
         self.lock = threading.Lock()
         self.first, self.count = first, last - first
-        self.most = min(cores(), self.count)
+        # What is recorded has one order of steps.
+        self.most = 1 if launch.recorder is not None else min(cores(), self.count)
         self.queue = Queue(first, last)
         self._clones = Clones(launch, self.queue)
         self.contexts: list[Runner] = []
@@ -214,7 +215,8 @@ class _Workers:
         self.launch.interrupts.check()
         self.launch.meter.check()
         begun = min(self.queue.following, self.first + self.count) - self.first
-        self.launch.progress(begun / self.count)
+        running = sum(not each.finished for each in self.contexts)
+        self.launch.progress(max(0, begun - running) / self.count)
 
     def stop(self, index: int = -1) -> None:
         """Let no block after this one begin.

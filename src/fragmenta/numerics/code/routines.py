@@ -50,7 +50,8 @@ from fragmenta.numerics.code.exact import (
     of_integer,
     quick,
 )
-from fragmenta.numerics.code.records import CHUNK, Lanes, Notes, Record, facts
+from fragmenta.numerics.code.notes import Notes
+from fragmenta.numerics.code.records import CHUNK, Lanes, Record, facts
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define
