@@ -343,8 +343,14 @@ def launch(
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
-    again = partial(_lazily, found, sizes, arg or (), options)
-    left_out = _write(timeline, picture, replay, result, again, force)
+    left_out = _write(
+        timeline,
+        picture,
+        replay,
+        result,
+        partial(_lazily, found, sizes, arg or (), options),
+        force,
+    )
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
         emit_json(
