@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from fragmenta.arrays.lazy_dataclass import dataclass
@@ -154,10 +155,12 @@ def instruction_svg(op: Instruction) -> str:
 
 def _lines(op: Instruction, width: float, height: float) -> str:
     """The layouts of all operands and what their letters mean, if there is room."""
-    said = [f"{name:<9} {part.layout}" for name, part in op.fragments.items()]
+    longest = max(map(len, op.fragments))
+    said = [f"{name:<{longest}}  {e.layout}" for name, e in op.fragments.items()]
     hint = "L lane, R register, E element in it, W warp; the lowest bit first"
     drawn = down([words(line, "k t") for line in said], 3)
-    drawn = down([drawn, words(hint, "k s")], 8)
+    hints = [words(line, "k s") for line in wrap(hint, int(width / 11 / 0.62) or 1)]
+    drawn = down([drawn, down(hints, 2)], 8)
     if drawn.width > width or drawn.height > height:
         return ""
     opened = _opened(op, width)
