@@ -16,6 +16,7 @@ from fragmenta.launch import result
 from fragmenta.launch.limits import Limits
 
 if TYPE_CHECKING:
+    from fragmenta.api.replays import Replay
     from fragmenta.arrays.checks import Array
     from fragmenta.cuda.tools.device import GPU
     from fragmenta.evidence.kernels import Verified
@@ -85,6 +86,16 @@ class Result(result.Result):
                     np.copyto(root, before[each])
         assert isinstance(made, Result)
         return made
+
+    def replay(self, schedule: str | int | None = None) -> Replay:
+        """The run, step by step, if it was launched with ``replay=True``.
+
+        If there were several schedules, it is the first run with a problem, or else the
+        first one, unless a schedule is given.
+        """
+        from fragmenta.api.replays import replay_of
+
+        return replay_of(self, schedule)
 
     def tree(self, array: Array, element: int | Sequence[int]) -> Tree:
         """The expression of one element of an array that the launch wrote to.

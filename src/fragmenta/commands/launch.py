@@ -84,7 +84,7 @@ from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 from fragmenta.launch.options import Watch, check_shared
 from fragmenta.launch.result import FIDELITY, Result
-from fragmenta.progress import Progress, bar, ignore_progress, notice
+from fragmenta.progress import Progress, bar, ignore_progress, lines
 from fragmenta.ptx.checking.memory import shared_bytes
 from fragmenta.ptx.checking.problem import Problem, counts, problems_of
 from fragmenta.ptx.demangling import signature
@@ -251,7 +251,6 @@ def launch(
                 "--cooperative": cooperative,
                 "--orders": orders,
                 "--counters": counters,
-                "--numerics": numerics,
                 "--timeline": timeline,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
@@ -261,6 +260,7 @@ def launch(
                 "watch": False if no_check else Watch(problems, strict),
                 "limits": Limits(seconds, memory, printed, limit),
                 "target": target,
+                "numerics": numerics,
                 **schedule_options(schedule, schedules),
             },
             as_json,
@@ -276,10 +276,7 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_files(timeline, save_schedule, no_check, force)
-    _check_isolated(
-        isolated,
-        {"--orders": orders, "--counters": counters, "--numerics": numerics},
-    )
+    _check_isolated(isolated, orders)
     check_card(card)
     sizes = sides(grid, "--grid"), block_of(found, block)
     watch = Watch("report" if timeline else problems, strict)
@@ -303,7 +300,17 @@ def launch(
             if isolated:
                 from fragmenta.commands.isolated import launch as ask
 
-                result, picture = ask(found, sizes, values, options, bool(timeline))
+                result, picture = ask(
+                    found,
+                    sizes,
+                    values,
+                    options,
+                    {
+                        "timeline": bool(timeline),
+                        "counters": counters,
+                        "numerics": numerics,
+                    },
+                )
             else:
                 result = found.launch(
                     *sizes,
@@ -367,11 +374,10 @@ def _launch_recorded(
     launch_recorded(words, refused, how, as_json)
 
 
-def _check_isolated(isolated: bool, alone: dict[str, bool]) -> None:
-    """Refuse options that a process of its own does not take."""
-    for name, given in alone.items():
-        if given and isolated:
-            raise BadCall(f"{name} cannot be combined with --isolated")
+def _check_isolated(isolated: bool, orders: bool) -> None:
+    """Refuse what a process of its own does not do."""
+    if isolated and orders:
+        raise BadCall("--orders cannot be combined with --isolated")
 
 
 def _check_files(
@@ -427,13 +433,10 @@ def _save_schedule(path: str | None, of: Result | KernelError, force: bool) -> N
 
 @contextmanager
 def patience(title: str) -> Iterator[Progress]:
-    """Show progress after a second: a bar in a terminal, else a line."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        with bar(title) as progress:
-            yield progress
-    else:
-        with notice(title):
-            yield ignore_progress
+    """Show progress after a second: a bar in a terminal, else lines."""
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    with (bar if terminal else lines)(title) as progress:
+        yield progress
 
 
 def _places(
