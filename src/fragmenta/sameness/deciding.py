@@ -47,10 +47,11 @@ _CONDITIONS = {
     "address": "data is part of an address, which is the same",
     "infinite": "what is multiplied by a constant zero is finite",
     "scales": "block scales are as they are here",
+    "arrival": "threads arrive at atomic operations in the order that they have here",
 }
 _OPEN = {
     "lost": "the expression ends: bits of data are used as something else",
-    "atomic": "not deterministic: additions in the order of arrival",
+    "atomic": "not deterministic: floats are combined in the order of arrival",
 }
 
 
