@@ -152,6 +152,7 @@ def _region(name: str) -> str:
 def pictures() -> dict[Path, str]:
     """Every picture that a page shows."""
     drawn = {name: each.svg() for name, each in figures.FIGURES.items()}
+    drawn |= figures.trees()
     return {DOCS / "pictures" / f"{name}.svg": svg for name, svg in drawn.items()}
 
 

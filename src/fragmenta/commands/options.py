@@ -138,6 +138,7 @@ OPTIONS = {
     "--stdio": Option("", "serve the standard streams"),
     "--strict": Option("", "also report what only some sources demand"),
     "--suggest": Option("", "search for a swizzle or padding without conflicts"),
+    "--svg": Option("FILE", "where two expressions are drawn where they part"),
     "--swizzle": Option("BYTES", "the swizzle of shared memory"),
     "--target": Option("TARGET", "a GPU: sm_90a, hopper, h100"),
     "--targets": Option("TARGETS", "several GPUs to compare"),

@@ -10,6 +10,12 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import NOTHING, command
+from fragmenta.commands.files import (
+    Force,
+    check_output,
+    picture_format,
+    save_bytes,
+)
 from fragmenta.commands.launch_arguments import (
     block_of,
     check_parameters,
@@ -18,13 +24,14 @@ from fragmenta.commands.launch_arguments import (
 )
 from fragmenta.commands.launch_options import Args, Block, Grid, Shared, sides
 from fragmenta.commands.options import AsJson
-from fragmenta.commands.output import emit, emit_json, printable
+from fragmenta.commands.output import complain, emit, emit_json, printable
 from fragmenta.errors import BadCall
 from fragmenta.evidence.arguments import for_kernel
 from fragmenta.sameness.calls import Call, Program, program
 from fragmenta.sameness.capturing import captured
 from fragmenta.sameness.deciding import TRIES, Sameness, same
 from fragmenta.sameness.invariance import Classes, invariant, targets
+from fragmenta.view.svg import convert
 
 _Files = Annotated[
     list[str],
@@ -49,12 +56,22 @@ _Tries = Annotated[
     ),
 ]
 
+_Svg = Annotated[
+    str | None,
+    typer.Option(
+        "--svg",
+        metavar="FILE",
+        help="Draw both expressions where they part: SVG, PNG or PDF.",
+    ),
+]
+
 
 @command(
     "same",
     "fragmenta same kernel.ptx other.ptx --block 32 --arg ones:f32:32",
     "fragmenta same kernel.ptx --block 32 --arg ones:f32:32 --targets sm_80,sm_90",
     "fragmenta same kernel.py other.py --json",
+    "fragmenta same kernel.py other.py --svg trees.svg",
 )
 def same_command(
     files: _Files,
@@ -64,6 +81,8 @@ def same_command(
     arg: Args = None,
     over: _Targets = None,
     tries: _Tries = TRIES,
+    svg: _Svg = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     r"""A Python program is run, and all its launches are compared.  The launch of
@@ -80,6 +99,10 @@ def same_command(
     if len(files) > 2 or (len(files) == 2) == (over is not None):
         raise BadCall("same takes two files, or one file and --targets")
 
+    if svg is not None:
+        picture_format(svg)
+        check_output(svg, force, option="--svg")
+
     def read(file: str) -> Program:
         if file.endswith(".py"):
             return _program(file)
@@ -90,6 +113,8 @@ def same_command(
         made = targets(read(files[0]), over.split(","), tries=tries)
     else:
         made = same(*map(read, files), tries=tries)
+    if svg is not None:
+        _draw(made, svg, force)
     _show(made, as_json)
 
 
@@ -140,6 +165,16 @@ def _launch(
     sizes = sides(grid, "--grid"), block_of(found, block)
     values = for_kernel([each.value for each in given])
     return program(Call(found, *sizes, values, shared=shared))
+
+
+def _draw(made: Sameness | Classes, file: str, force: bool) -> None:
+    """Write both trees where they part; of classes, those of the first two."""
+    pairs = made.between.values() if isinstance(made, Classes) else [made]
+    found = next((each for each in pairs if each.trees), None)
+    if found is None:
+        complain(f"all expressions are equal: {file} is not written")
+    else:
+        save_bytes(file, convert(found.to_svg(), picture_format(file)), force)
 
 
 def _show(made: Sameness | Classes, as_json: bool) -> None:

@@ -47,7 +47,7 @@ _HOME = homes(
         "sameness.calls": "Call",
         "sameness.deciding": "Sameness same",
         "sameness.invariance": "Classes classes invariant targets",
-        "sameness.telling": "Tree",
+        "sameness.trees": "Tree",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
         "api.raw": "RawKernel RawModule",
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from fragmenta.sameness.invariance import classes as classes
     from fragmenta.sameness.invariance import invariant as invariant
     from fragmenta.sameness.invariance import targets as targets
-    from fragmenta.sameness.telling import Tree as Tree
+    from fragmenta.sameness.trees import Tree as Tree
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
 else:

@@ -6,5 +6,7 @@
 - :mod:`.witness`     inputs for which results differ
 - :mod:`.deciding`    the verdict
 - :mod:`.invariance`  classes of programs: batch sizes, configurations, targets
+- :mod:`.telling`     expressions in words
+- :mod:`.drawing`     expressions as pictures
 - :mod:`.trees`       the expression of one element
 """

@@ -21,7 +21,7 @@ from fragmenta.sameness.calls import Call, Program, program
 from fragmenta.sameness.following import Followed, Output, Place, follow, planes_for
 from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
 from fragmenta.sameness.telling import why_parted
-from fragmenta.sameness.trees import tree
+from fragmenta.sameness.trees import Tree, drawn_apart, tree
 from fragmenta.sameness.witness import (
     Witness,
     given_inputs,
@@ -85,6 +85,21 @@ class Sameness:
     reason: str = ""
     """Where the expressions part."""
     followed: tuple[Followed, ...] = field(default=(), repr=False)
+    trees: tuple[Tree, ...] = field(default=(), repr=False)
+    """The expressions of the element where they part; none if all are equal."""
+
+    def to_svg(self) -> str:
+        """A picture of both trees where they part.
+
+        >>> Sameness("same", 4, 0).to_svg()
+        Traceback (most recent call last):
+        fragmenta.errors.BadCall: nothing to draw: all expressions are equal
+        """
+        if not self.trees:
+            raise BadCall("nothing to draw: all expressions are equal")
+        one, two = self.trees
+        programs = [each.program for each in self.followed]
+        return drawn_apart(one, two, titles_of(*programs))
 
     def __bool__(self) -> bool:
         """Whether it is proved."""
@@ -235,29 +250,48 @@ def decide(
     if not apart:
         raise Error("equal expressions with different bits: please report this")
     found, tried = _search(one, two, pairs, tries, seed)
-    reason = parting(one, two, pairs, found)
+    trees = parted(one, two, pairs, found)
+    reason = why(trees)
     proof = UNKNOWN if against else HERE
     verdict = proof if found is None else DIFFERENT
-    return _with(made, verdict=verdict, witness=found, tries=tried, reason=reason)
+    return _with(
+        made, verdict=verdict, witness=found, tries=tried, reason=reason, trees=trees
+    )
 
 
-def parting(
+def parted(
     one: Followed, two: Followed, pairs: Pairs, found: Witness | None = None
-) -> str:
-    """Where the expressions of an element part, in words."""
+) -> tuple[Tree, ...]:
+    """Both expressions of an element that has two."""
     for x, y in pairs:
         index = first_apart(x, y)
         if found is not None and found.output == (x.name, y.name):
             index = found.element
-        if index is None:
-            continue
-        trees = [
-            tree(each.program, each.roots, _array(each, output), output.name, index)
-            for each, output in ((one, x), (two, y))
-        ]
-        place = ", ".join(map(str, index))
-        return f"the expressions of {x.name}[{place}] part:\n{why_parted(*trees)}"
-    return ""
+        if index is not None:
+            return tuple(
+                tree(each.program, each.roots, _array(each, output), output.name, index)
+                for each, output in ((one, x), (two, y))
+            )
+    return ()
+
+
+def why(trees: tuple[Tree, ...]) -> str:
+    """Where two trees part, in words."""
+    if not trees:
+        return ""
+    one, two = trees
+    return f"the expressions of {one.name} part:\n{why_parted(one.root, two.root)}"
+
+
+def titles_of(one: Program, two: Program) -> tuple[str, str]:
+    """What two programs are called beside one another."""
+    names = [each[-1].kernel.function.shown for each in (one, two)]
+    on = [each[-1].target for each in (one, two)]
+    if on[0] != on[1]:
+        names = [f"{name} on {target}" for name, target in zip(names, on, strict=True)]
+    if names[0] == names[1]:
+        names = ["first", "second"]
+    return names[0], names[1]
 
 
 def _with(of: Sameness, **changed: object) -> Sameness:
