@@ -68,6 +68,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "recordings": numbers.recording_table,
     "fuzz": numbers.fuzz_table,
     "bounds": numbers.bounds_table,
+    "sameness": numbers.sameness_words,
     "hazards": hazards.rule_table,
     "orders-kernels": orders.kernels,
     "orders-mutants": orders.mutants,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any, NamedTuple
 
 import fragmenta as fm
