@@ -54,8 +54,9 @@ def trees() -> dict[str, str]:
     """The trees of docs/same-bits.md, of the kernels that its examples have."""
     names: dict[str, Any] = {}
     text = PAGE.read_text(encoding="utf-8").partition("## Kernel three")[0]
-    for example in doctest.DocTestParser().get_examples(text):
-        exec(compile(example.source, PAGE.name, "single"), names)
+    with redirect_stdout(StringIO()):
+        for example in doctest.DocTestParser().get_examples(text):
+            exec(compile(example.source, PAGE.name, "single"), names)
     order, steps = names["order"], names["steps"]
     return {"trees-order": order.to_svg(), "trees-steps": steps.to_svg()}
 

@@ -148,6 +148,7 @@ OPTIONS = {
     "--to": Option("CHOICE", "the type that codes are converted to"),
     "--tries": Option("N", "inputs that are tried if expressions differ"),
     "--type": Option("TYPE", "only instructions with an operand of this type"),
+    "--types": Option("NAME=TYPE,...", "which floats the numbers of arrays are"),
     "--unpack": Option("FILE", "the words to unpack into codes"),
     "--values": Option("FILE", "the matrix whose values are drawn"),
     "--warp": Option("INTEGER", "a warp of a warpgroup"),

@@ -27,6 +27,8 @@ from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import complain, emit, emit_json, printable
 from fragmenta.errors import BadCall
 from fragmenta.evidence.arguments import for_kernel
+from fragmenta.evidence.recorded import recorded
+from fragmenta.registers.dtype import dtype
 from fragmenta.sameness.calls import Call, Program, program
 from fragmenta.sameness.capturing import captured
 from fragmenta.sameness.deciding import TRIES, Sameness, same
@@ -37,7 +39,7 @@ _Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE [FILE]",
-        help="Python programs that launch kernels, or files with one kernel each.",
+        help="Programs that launch kernels (.py), recordings (.npz), or kernels.",
         show_default=False,
     ),
 ]
@@ -47,6 +49,14 @@ _Targets = Annotated[
         "--targets",
         metavar="TARGETS",
         help="Compare one launch on several targets, such as sm_80,sm_90a,sm_120a.",
+    ),
+]
+_Types = Annotated[
+    str | None,
+    typer.Option(
+        "--types",
+        metavar="NAME=TYPE,...",
+        help="Which floats the whole numbers of parameters are, such as x=bf16.",
     ),
 ]
 _Tries = Annotated[
@@ -71,6 +81,7 @@ _Svg = Annotated[
     "fragmenta same kernel.ptx other.ptx --block 32 --arg ones:f32:32",
     "fragmenta same kernel.ptx --block 32 --arg ones:f32:32 --targets sm_80,sm_90",
     "fragmenta same kernel.py other.py --json",
+    "fragmenta same tile-1.npz tile-1.npz",
     "fragmenta same kernel.py other.py --svg trees.svg",
 )
 def same_command(
@@ -80,13 +91,14 @@ def same_command(
     shared: Shared = 0,
     arg: Args = None,
     over: _Targets = None,
+    types: _Types = None,
     tries: _Tries = TRIES,
     svg: _Svg = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    r"""A Python program is run, and all its launches are compared.  The launch of
-    another file is described as for fragmenta launch.
+    r"""A Python program is run, and all its launches are compared.  A recording has
+    launches.  The launch of another file is described as for fragmenta launch.
 
     \b
       same        for every input that takes the same path: a proof
@@ -106,13 +118,16 @@ def same_command(
     def read(file: str) -> Program:
         if file.endswith(".py"):
             return _program(file)
+        if file.endswith(".npz"):
+            return recorded(file)
         return _launch([file], grid, block, shared, arg or ())
 
+    floats = _floats(types)
     made: Sameness | Classes
     if over is not None:
-        made = targets(read(files[0]), over.split(","), tries=tries)
+        made = targets(read(files[0]), over.split(","), tries=tries, types=floats)
     else:
-        made = same(*map(read, files), tries=tries)
+        made = same(*map(read, files), tries=tries, types=floats)
     if svg is not None:
         _draw(made, svg, force)
     _show(made, as_json)
@@ -144,6 +159,17 @@ def invariant_command(
     _show(invariant(made, sizes, tries=tries), as_json)
 
 
+def _floats(types: str | None) -> dict[str, str]:
+    """Types by the names of parameters."""
+    found = {}
+    for each in types.split(",") if types else ():
+        name, equals, kind = each.partition("=")
+        if not (name and equals and kind):
+            raise BadCall(f"--types is NAME=TYPE, such as x=bf16; given {each!r}")
+        found[name] = dtype(kind).name
+    return found
+
+
 def _program(file: str) -> Program:
     """The launches that a Python program makes."""
     if not Path(file).is_file():
@@ -163,7 +189,8 @@ def _launch(
     given = read_arguments(arg)
     check_parameters(found, given)
     sizes = sides(grid, "--grid"), block_of(found, block)
-    values = for_kernel([each.value for each in given])
+    typed = [each.value if each.elements is None else each.elements for each in given]
+    values = for_kernel(typed)
     return program(Call(found, *sizes, values, shared=shared))
 
 

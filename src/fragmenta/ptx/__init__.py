@@ -41,6 +41,7 @@ _HOME = homes(
         "api.kernels": "Kernel Result load parse",
         "pool.job": "Job",
         "pool.pool": "Pool",
+        "evidence.recorded": "recorded",
         "launch.limits": "Limits",
         "launch.options": "Watch",
         "launch.structs": "struct tensor_map",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LimitReached as LimitReached
+    from fragmenta.evidence.recorded import recorded as recorded
     from fragmenta.launch.limits import Limits as Limits
     from fragmenta.launch.options import Watch as Watch
     from fragmenta.launch.structs import struct as struct

@@ -15,11 +15,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fragmenta.arrays.checks import Array, is_whole
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import BadCall, Error
 from fragmenta.sameness.calls import Call, Program, program
 from fragmenta.sameness.following import Followed, Output, Place, follow, planes_for
-from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.sameness.naming import (
+    Labels,
+    Root,
+    check_names,
+    name_alike,
+    name_roots,
+    roots,
+)
 from fragmenta.sameness.telling import why_parted
 from fragmenta.sameness.trees import Tree, drawn_apart, tree
 from fragmenta.sameness.witness import (
@@ -80,6 +87,9 @@ class Sameness:
     """Why there is no proof."""
     by_value: tuple[str, ...] = ()
     """Arrays that were taken as they are."""
+    unlike: tuple[str, ...] = ()
+    """Parameters whose arrays hold other numbers in the second program: its elements
+    are other inputs."""
     witness: Witness | None = None
     tries: int = 0
     reason: str = ""
@@ -124,6 +134,7 @@ class Sameness:
             "conditions": [vars(each) for each in self.conditions],
             "open": [vars(each) for each in self.open],
             "by_value": list(self.by_value),
+            "unlike": list(self.unlike),
             "witness": witness,
             "tries": self.tries,
             "reason": self.reason,
@@ -131,6 +142,9 @@ class Sameness:
 
     def __str__(self) -> str:
         means = _MEANS[self.verdict].format(tries=self.tries)
+        named = any(root.bits for each in self.followed for root in each.roots)
+        if self.verdict == SAME and self.by_value and not named:
+            means = "for these numbers only: no array has floats; see types="
         lines = [f"{self.verdict}: {means}"]
         count = f"{self.elements:,} elements"
         if self.apart:
@@ -145,6 +159,9 @@ class Sameness:
             lines += [f"  {title}: {each}" for each in remarks]
         if self.by_value:
             lines.append(f"  taken as they are: {', '.join(self.by_value)}")
+        if self.unlike:
+            names = ", ".join(self.unlike)
+            lines.append(f"  other numbers in the second: {names}; see labels=")
         return "\n".join(lines)
 
 
@@ -212,9 +229,15 @@ class Question:
 
     def answer(self, tries: int = TRIES, seed: int = 0) -> Sameness:
         """The verdict."""
+        every = (*self.first, *self.second)
+        check_names(every, self.by_value, "by_value")
+        check_names(every, self.types or {}, "types")
         how = self.by_value, self.types
         memory = roots(self.first, *how), roots(self.second, *how)
         both = self.labels if isinstance(self.labels, tuple) else (self.labels,) * 2
+        apart = isinstance(self.labels, tuple)
+        for calls, names in zip((self.first, self.second), both, strict=True):
+            check_names(calls if apart else every, names or {}, "labels")
         name_roots(memory[0], both[0])
         name_alike(memory[0], memory[1], both[1])
         planes = max(map(planes_for, (self.first, self.second), memory))
@@ -242,13 +265,25 @@ def decide(
     values = tuple(
         dict.fromkeys(r.label for f in (one, two) for r in f.roots if not r.bits)
     )
-    made = Sameness(
-        UNKNOWN, elements, apart, conditions, against, values, followed=(one, two)
+    labels = {each.label for each in one.roots}
+    unlike = tuple(
+        each.name for each in two.roots if each.bits and each.label not in labels
     )
-    if not apart and not bits_apart:
-        return made if against else _with(made, verdict=SAME)
+    made = Sameness(
+        UNKNOWN,
+        elements,
+        apart,
+        conditions,
+        against,
+        values,
+        unlike,
+        followed=(one, two),
+    )
     if not apart:
-        raise Error("equal expressions with different bits: please report this")
+        # Arrays with one name may hold other numbers here: then they get the same.
+        if bits_apart and not against and _search(one, two, pairs, 0, seed)[0]:
+            raise Error("equal expressions with different bits: please report this")
+        return made if against else _with(made, verdict=SAME)
     found, tried = _search(one, two, pairs, tries, seed)
     trees = parted(one, two, pairs, found)
     reason = why(trees)
@@ -269,7 +304,7 @@ def parted(
             index = found.element
         if index is not None:
             return tuple(
-                tree(each.program, each.roots, _array(each, output), output.name, index)
+                tree(each.program, each.roots, output.source, output.name, index)
                 for each, output in ((one, x), (two, y))
             )
     return ()
@@ -305,7 +340,9 @@ def paired(
     if outputs is not None:
         return [(_named(one, x), _named(two, y)) for x, y in outputs]
     names = [each.name for each in two.outputs]
-    if all(each.name in names for each in one.outputs):
+    if [each.name for each in one.outputs] == names:
+        pairs = list(zip(one.outputs, two.outputs, strict=True))
+    elif all(each.name in names for each in one.outputs):
         pairs = [(each, _named(two, each.name)) for each in one.outputs]
     elif len(one.outputs) == len(two.outputs):
         pairs = list(zip(one.outputs, two.outputs, strict=True))
@@ -380,7 +417,7 @@ def _search(
 ) -> tuple[Witness | None, int]:
     """An input for which bits differ: these inputs first."""
     both: list[Root] = [*one.roots, *two.roots]
-    arrays = [((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs]
+    arrays = [((x.name, x.source), (y.name, y.source)) for x, y in pairs]
     programs, memory = (one.program, two.program), (one.roots, two.roots)
     made = separates(given_inputs(both), programs, memory, arrays)
     if made is not None:
@@ -390,12 +427,3 @@ def _search(
         if made is not None:
             return made, number
     return None, count
-
-
-def _array(of: Followed, output: Output) -> Array:
-    """The array itself that an output is a copy of."""
-    for call in of.program:
-        for name, array in call.arrays():
-            if name == output.name and array.shape == output.shape:
-                return array
-    raise BadCall(f"no argument is called {output.name}")

@@ -29,6 +29,8 @@ class Output(NamedTuple):
     """A copy of what it left there."""
     hashes: Hash
     """One for each element, in the order of memory."""
+    source: Array
+    """The array itself."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,7 +142,7 @@ def _outputs(
             if same and np.array_equal(_bytes(array), old[part]):
                 continue
             seen.add(key)
-            yield Output(name, array.copy(), memories[number].of(array))
+            yield Output(name, array.copy(), memories[number].of(array), array)
 
 
 def _bytes(array: Array) -> Array:

@@ -22,7 +22,14 @@ from fragmenta.sameness.deciding import (
     paired,
 )
 from fragmenta.sameness.following import Followed, follow, planes_for
-from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.sameness.naming import (
+    Labels,
+    Root,
+    check_names,
+    name_alike,
+    name_roots,
+    roots,
+)
 
 Item = TypeVar("Item")
 
@@ -152,6 +159,9 @@ def _named(
     types: Mapping[str, str] | None,
 ) -> dict[str, list[Root]]:
     """The memory of all programs, with names that they share."""
+    every = tuple(call for each in listed.values() for call in each)
+    for what, names in (("labels", labels), ("by_value", by_value), ("types", types)):
+        check_names(every, names or (), what)
     known: list[Root] = []
     found = {}
     for name, each in listed.items():
