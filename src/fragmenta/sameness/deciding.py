@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import check_flags, is_whole
 from fragmenta.errors import BadCall, Error
+from fragmenta.sameness.arriving import followed
 from fragmenta.sameness.calls import Call, Program, program
-from fragmenta.sameness.following import Followed, Output, Place, follow, planes_for
+from fragmenta.sameness.following import Followed, Output, Place, planes_for
 from fragmenta.sameness.naming import (
     Labels,
     Root,
@@ -50,10 +51,15 @@ _CONDITIONS = {
     "address": "data is part of an address, which is the same",
     "infinite": "what is multiplied by a constant zero is finite",
     "scales": "block scales are as they are here",
+    "met": "threads meet here; all orders of blocks that were tried are the same",
 }
 _OPEN = {
     "lost": "the expression ends: bits of data are used as something else",
     "atomic": "not deterministic: additions in the order of arrival",
+    "order": "not deterministic: results depend on which threads come first here",
+    "stuck": "in another order of blocks, it ends with an error: ",
+    "race": "not deterministic: ",
+    "unwatched": "races were not looked for: ",
 }
 
 
@@ -178,6 +184,7 @@ def same(
     outputs: Sequence[tuple[str, str]] | None = None,
     tries: int = TRIES,
     seed: int = 0,
+    watch: bool = True,
 ) -> Sameness:
     """Whether two launches leave the same bits, for all inputs.
 
@@ -188,8 +195,8 @@ def same(
     with element 64 of that of the first.  Parameters in ``by_value`` are taken as they
     are, and so are whole numbers, unless ``types`` says which floats they are:
     ``types={"x": "bf16"}``.  ``outputs`` are the names of the arrays to compare, in
-    pairs.  If the expressions differ, ``tries`` inputs are tried.  All
-    arrays are as they were afterwards.
+    pairs.  If the expressions differ, ``tries`` inputs are tried.  With
+    ``watch=False``, races are not looked for.  All arrays are as they were afterwards.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -212,7 +219,9 @@ def same(
     """
     if not is_whole(tries) or tries < 0:
         raise BadCall(f"tries is a whole number from 0; given {tries!r}")
-    question = Question(program(a), program(b), labels, by_value, types, outputs)
+    check_flags(watch=watch)
+    given = program(a), program(b)
+    question = Question(*given, labels, by_value, types, outputs, watch)
     return question.answer(int(tries), seed)
 
 
@@ -226,6 +235,7 @@ class Question:
     by_value: Collection[str] = ()
     types: Mapping[str, str] | None = None
     outputs: Sequence[tuple[str, str]] | None = None
+    watch: bool = True
 
     def answer(self, tries: int = TRIES, seed: int = 0) -> Sameness:
         """The verdict."""
@@ -241,8 +251,8 @@ class Question:
         name_roots(memory[0], both[0])
         name_alike(memory[0], memory[1], both[1])
         planes = max(map(planes_for, (self.first, self.second), memory))
-        one = follow(self.first, memory[0], planes)
-        two = follow(self.second, memory[1], planes)
+        one = followed(self.first, memory[0], planes, self.watch)
+        two = followed(self.second, memory[1], planes, self.watch)
         return decide(one, two, self.outputs, tries, seed)
 
 
@@ -409,7 +419,7 @@ def _remarks(both: Sequence[Followed], words: dict[str, str]) -> tuple[Remark, .
 
 def _remark(place: Place, why: str) -> Remark:
     mnemonic = place.instruction.mnemonic
-    return Remark(place.kind, why, mnemonic, place.where, place.call.target)
+    return Remark(place.kind, why + place.why, mnemonic, place.where, place.call.target)
 
 
 def _search(

@@ -44,6 +44,8 @@ class Place(NamedTuple):
     kind: str
     call: Call
     instruction: Instruction
+    why: str = ""
+    """More about it."""
 
     @property
     def where(self) -> str:
@@ -95,8 +97,13 @@ def planes_for(of: Program, given: list[Root]) -> int:
     return 8 if any(kind in text for text in texts for kind in _NARROW) else 4
 
 
-def follow(of: Program, given: list[Root], planes: int | None = None) -> Followed:
-    """Run a program; its memory is as it was afterwards."""
+def follow(
+    of: Program, given: list[Root], planes: int | None = None, **options: object
+) -> Followed:
+    """Run a program; its memory is as it was afterwards.
+
+    ``options`` are further ones of its launches.
+    """
     many = planes or planes_for(of, given)
     memories = [Remembered.named(e.start, e.size, many, e.named()) for e in given]
     named = [each.planes.copy() for each in memories]
@@ -104,7 +111,7 @@ def follow(of: Program, given: list[Root], planes: int | None = None) -> Followe
     with put_back(given) as before:
         for call in of:
             algebra = Expressions(memories, many)
-            call.run(algebra=algebra)
+            call.run(algebra=algebra, **options)
             places += (_place(call, note) for note in algebra.notes)
         outputs = list(_outputs(of, given, memories, named, before))
     return Followed(of, given, outputs, places)

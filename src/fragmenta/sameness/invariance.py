@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from fragmenta.errors import BadCall, shortened
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
+from fragmenta.sameness.arriving import followed
 from fragmenta.sameness.calls import Call, Program, items, on_target, program
 from fragmenta.sameness.deciding import (
     DIFFERENT,
@@ -21,7 +22,7 @@ from fragmenta.sameness.deciding import (
     decide,
     paired,
 )
-from fragmenta.sameness.following import Followed, follow, planes_for
+from fragmenta.sameness.following import Followed, planes_for
 from fragmenta.sameness.naming import (
     Labels,
     Root,
@@ -102,12 +103,14 @@ def classes(
     outputs: Sequence[tuple[str, str]] | None = None,
     tries: int = TRIES,
     seed: int = 0,
+    watch: bool = False,
     progress: Progress = ignore_progress,
 ) -> Classes:
     """Which programs leave the same bits, for all inputs.
 
-    Of arrays of different lengths, the part that both have is compared.  The other
-    arguments are those of :func:`fragmenta.sameness.deciding.same`.
+    Of arrays of different lengths, the part that both have is compared.  Races are
+    looked for with ``watch=True``, which takes longer.  The other arguments are
+    those of :func:`fragmenta.sameness.deciding.same`.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -130,7 +133,7 @@ def classes(
     planes = max(planes_for(each, named[name]) for name, each in listed.items())
     found: list[list[tuple[str, Followed]]] = []
     for number, (name, each) in enumerate(listed.items()):
-        made = follow(each, named[name], planes)
+        made = followed(each, named[name], planes, watch)
         for some in found:
             if all(_equal(made, other, outputs) for _, other in some):
                 some.append((name, made))
