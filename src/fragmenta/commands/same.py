@@ -154,7 +154,9 @@ def invariant_command(
         raise BadCall(f"{file} is no file")
     made = runpy.run_path(file).get("make")
     if not callable(made):
-        raise BadCall(f"{file} has no function make(n)")
+        raise BadCall(
+            f"{file} has no function make(n), which gives a ptx.Call for a size n"
+        )
     sizes = [int(each) if each.isdigit() else each for each in over.split(",")]
     _show(invariant(made, sizes, tries=tries), as_json)
 
@@ -177,7 +179,7 @@ def _program(file: str) -> Program:
     with captured() as calls:
         runpy.run_path(file, run_name="__main__")
     if not calls:
-        raise BadCall(f"{file} launches no kernel")
+        raise BadCall(f"{file} launches no kernel with fragmenta")
     return tuple(calls)
 
 

@@ -35,9 +35,10 @@ def recorded(path: str | Path, launch: int | str | None = None) -> tuple[Call, .
 
     ``launch`` is the number or the name of one of them.
 
-    >>> from fragmenta import ptx
-    >>> ptx.recorded("tests/golden/launches/reduce.npz", "reduce_tree")
-    (Call(reduce_tree, grid (8, 1, 1), block (256, 1, 1), on sm_90a),)
+    >>> recorded("nothing.npz")
+    Traceback (most recent call last):
+    fragmenta.errors.BadFile: nothing.npz is no file; a recording of launches is a \
+.npz file
     """
     if not isinstance(path, str | Path):
         raise BadCall(f"path is that of a recording; given {type(path).__name__}")

@@ -47,7 +47,13 @@ def followed(
 
 def orders(of: Followed, planes: int | None = None) -> list[Place]:
     """Where threads meet: ``order`` if results depend on it, else ``met``."""
-    meets = [(call, each) for call in of.program for each in meeting(call)]
+    known = {id(each.instruction) for each in of.noted("atomic")}  # said already
+    meets = [
+        (call, each)
+        for call in of.program
+        for each in meeting(call)
+        if id(each) not in known
+    ]
     if not meets:
         return []
     kind, why = "met", ""

@@ -152,7 +152,7 @@ class Sameness:
         if self.verdict == SAME and self.by_value and not named:
             means = "for these numbers only: no array has floats; see types="
         lines = [f"{self.verdict}: {means}"]
-        count = f"{self.elements:,} elements"
+        count = f"{self.elements:,} element{'s' * (self.elements != 1)}"
         if self.apart:
             lines.append(f"  the expressions of {self.apart:,} of {count} differ")
         else:
@@ -215,7 +215,7 @@ def same(
     ...     return ptx.Call(ptx.parse(made).kernels["sum"], 1, 1, [x, y])
     >>> print(same(call("%f3", "%f4"), call("%f4", "%f3")))
     same: for every input that takes the same path
-      the expressions of 1 elements are equal
+      the expressions of 1 element are equal
     """
     if not is_whole(tries) or tries < 0:
         raise BadCall(f"tries is a whole number from 0; given {tries!r}")

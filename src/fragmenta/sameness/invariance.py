@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, TypeVar
 
+from fragmenta.arrays.checks import check_flags
 from fragmenta.errors import BadCall, shortened
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
@@ -123,6 +124,7 @@ def classes(
     >>> ptx.classes({"one": call, "other": call}).members
     (('one', 'other'),)
     """
+    check_flags(watch=watch)
     if not isinstance(programs, Mapping):
         said = shortened(str(programs))
         raise BadCall(f"programs are launches by name, in a dictionary; given {said}")
