@@ -8,5 +8,6 @@
 - :mod:`.invariance`  classes of programs: batch sizes, configurations, targets
 - :mod:`.telling`     expressions in words
 - :mod:`.drawing`     expressions as pictures
-- :mod:`.trees`       the expression of one element
+- :mod:`.tree`        the expression of one element
+- :mod:`.trees`       how it is rebuilt: from the log of a second run
 """

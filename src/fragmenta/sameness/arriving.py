@@ -22,7 +22,7 @@ from fragmenta.launch.options import Watch
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.rules import ERROR
 from fragmenta.sameness.calls import Call, Program
-from fragmenta.sameness.following import Followed, Place, follow, put_back
+from fragmenta.sameness.following import Followed, Known, Place, follow, put_back
 from fragmenta.sameness.naming import Root
 from fragmenta.simt.compiling import may_order
 from fragmenta.simt.program import program
@@ -34,10 +34,15 @@ MOST = 4
 
 
 def followed(
-    of: Program, given: list[Root], planes: int | None = None, watch: bool = True
+    of: Program,
+    given: list[Root],
+    planes: int | None = None,
+    known: Known | None = None,
+    *,
+    watch: bool = True,
 ) -> Followed:
     """Follow a program, with notes on orders and races."""
-    made = follow(of, given, planes)
+    made = follow(of, given, planes, known)
     more = [*orders(made, planes), *(races(of, given) if watch else ())]
     return replace(made, places=[*made.places, *more])
 

@@ -10,6 +10,7 @@ Never ``same`` without a proof, never ``different`` without an input that shows 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from fragmenta.arrays.checks import check_flags, is_whole
 from fragmenta.errors import BadCall, Error
+from fragmenta.expressions.code.hashing import Hash
 from fragmenta.sameness.arriving import followed
 from fragmenta.sameness.calls import Call, Program, program
 from fragmenta.sameness.following import Followed, Output, Place, planes_for
@@ -28,14 +30,16 @@ from fragmenta.sameness.naming import (
     name_roots,
     roots,
 )
-from fragmenta.sameness.telling import why_parted
-from fragmenta.sameness.trees import Tree, drawn_apart, tree
+from fragmenta.sameness.parting import why_parted
+from fragmenta.sameness.tree import Tree, drawn_apart
+from fragmenta.sameness.trees import tree
 from fragmenta.sameness.witness import (
     Witness,
     given_inputs,
     separates,
     shared_shape,
     tries,
+    witnessed,
 )
 
 TRIES = 20
@@ -100,6 +104,8 @@ class Sameness:
     tries: int = 0
     reason: str = ""
     """Where the expressions part."""
+    cause: str = ""
+    """Why they part, in one line."""
     followed: tuple[Followed, ...] = field(default=(), repr=False)
     trees: tuple[Tree, ...] = field(default=(), repr=False)
     """The expressions of the element where they part; none if all are equal."""
@@ -144,6 +150,7 @@ class Sameness:
             "witness": witness,
             "tries": self.tries,
             "reason": self.reason,
+            "cause": self.cause,
         }
 
     def __str__(self) -> str:
@@ -251,8 +258,8 @@ class Question:
         name_roots(memory[0], both[0])
         name_alike(memory[0], memory[1], both[1])
         planes = max(map(planes_for, (self.first, self.second), memory))
-        one = followed(self.first, memory[0], planes, self.watch)
-        two = followed(self.second, memory[1], planes, self.watch)
+        one = followed(self.first, memory[0], planes, watch=self.watch)
+        two = followed(self.second, memory[1], planes, watch=self.watch)
         return decide(one, two, self.outputs, tries, seed)
 
 
@@ -296,12 +303,11 @@ def decide(
         return made if against else _with(made, verdict=SAME)
     found, tried = _search(one, two, pairs, tries, seed)
     trees = parted(one, two, pairs, found)
-    reason = why(trees)
+    reason, cause = why(trees)
     proof = UNKNOWN if against else HERE
     verdict = proof if found is None else DIFFERENT
-    return _with(
-        made, verdict=verdict, witness=found, tries=tried, reason=reason, trees=trees
-    )
+    made = _with(made, verdict=verdict, witness=found, tries=tried)
+    return _with(made, reason=reason, cause=cause, trees=trees)
 
 
 def parted(
@@ -309,23 +315,22 @@ def parted(
 ) -> tuple[Tree, ...]:
     """Both expressions of an element that has two."""
     for x, y in pairs:
-        index = first_apart(x, y)
+        index = _known(one, two, x, y) or first_apart(x, y)
         if found is not None and found.output == (x.name, y.name):
-            index = found.element
+            index = _known(one, two, x, y) or found.element
         if index is not None:
-            return tuple(
-                tree(each.program, each.roots, output.source, output.name, index)
-                for each, output in ((one, x), (two, y))
-            )
+            return tuple(_tree(*each, index) for each in ((one, x), (two, y)))
     return ()
 
 
-def why(trees: tuple[Tree, ...]) -> str:
-    """Where two trees part, in words."""
+def why(trees: tuple[Tree, ...]) -> tuple[str, str]:
+    """Where two trees part, in words, and the cause in one line."""
     if not trees:
-        return ""
+        return "", ""
     one, two = trees
-    return f"the expressions of {one.name} part:\n{why_parted(one.root, two.root)}"
+    found = why_parted(one.root, two.root)
+    head = f"the expressions of {one.name} part:"
+    return "\n".join([head, found.cause, *found.sides]), found.cause
 
 
 def titles_of(one: Program, two: Program) -> tuple[str, str]:
@@ -337,6 +342,32 @@ def titles_of(one: Program, two: Program) -> tuple[str, str]:
     if names[0] == names[1]:
         names = ["first", "second"]
     return names[0], names[1]
+
+
+def _known(
+    one: Followed, two: Followed, x: Output, y: Output
+) -> tuple[int, ...] | None:
+    """An element whose expressions differ, and for one of which there is a tree."""
+    for name, index in [*one.trees, *two.trees]:
+        inside = all(map(operator.lt, index, shared_shape(x.array, y.array)))
+        if name == x.name == y.name and inside and _hash(x, index) != _hash(y, index):
+            return index
+    return None
+
+
+def _hash(of: Output, index: tuple[int, ...]) -> Hash:
+    place = int(np.ravel_multi_index(index, of.shape))
+    return Hash(*(int(word[place]) for word in of.hashes))
+
+
+def _tree(of: Followed, output: Output, index: tuple[int, ...]) -> Tree:
+    """The expression of an element; made once for all that a program is compared to."""
+    key = output.name, index
+    if key not in of.trees:
+        wanted = _hash(output, index)
+        given = of.program, of.roots, output.source, output.name, index
+        of.trees[key] = tree(*given, wanted)
+    return of.trees[key]
 
 
 def _with(of: Sameness, **changed: object) -> Sameness:
@@ -425,13 +456,14 @@ def _remark(place: Place, why: str) -> Remark:
 def _search(
     one: Followed, two: Followed, pairs: Pairs, count: int, seed: int
 ) -> tuple[Witness | None, int]:
-    """An input for which bits differ: these inputs first."""
+    """An input for which bits differ: these inputs first, which were followed."""
     both: list[Root] = [*one.roots, *two.roots]
-    arrays = [((x.name, x.source), (y.name, y.source)) for x, y in pairs]
-    programs, memory = (one.program, two.program), (one.roots, two.roots)
-    made = separates(given_inputs(both), programs, memory, arrays)
+    seen = [((x.name, x.array), (y.name, y.array)) for x, y in pairs]
+    made = witnessed(given_inputs(both), seen)
     if made is not None:
         return made, 0
+    arrays = [((x.name, x.source), (y.name, y.source)) for x, y in pairs]
+    programs, memory = (one.program, two.program), (one.roots, two.roots)
     for number, given in enumerate(tries(both, count, seed), 1):
         made = separates(given, programs, memory, arrays)
         if made is not None:

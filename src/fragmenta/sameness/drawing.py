@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from html import escape
 from textwrap import wrap
 
+from fragmenta.sameness.parting import parting
 from fragmenta.sameness.telling import (
     Node,
+    accumulated,
     brief,
     chain_of,
     grouped,
     inputs_told,
-    parting,
     products_told,
     series,
     shape_of,
@@ -149,10 +150,7 @@ class _Builder:
     def _product(self, node: Node, depth: int) -> _Box:
         """Instructions of Tensor Cores whose results are accumulators of the next."""
         lines: list[str] = []
-        chain = [node]
-        while chain[-1].operands[0].kind == "product":
-            chain.append(chain[-1].operands[0])
-        chain.reverse()
+        chain = accumulated(node)
         products = []
         for some in grouped(chain):
             steps = [step for each in some for step in each.steps]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from fragmenta.arrays.checks import Array
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, Error
 from fragmenta.expressions.algebra import (
+    Expressions,
     LoggedExpressions,
     Remembered,
     input_words,
@@ -25,113 +27,17 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.planes.products import Product, product_model
 from fragmenta.ptx.module import Instruction
 from fragmenta.sameness.calls import Call, Program
-from fragmenta.sameness.drawing import Titled, tree_svg, trees_svg
 from fragmenta.sameness.following import planes_for, put_back
 from fragmenta.sameness.naming import Root, name_roots, roots
-from fragmenta.sameness.telling import Node, parts, told
+from fragmenta.sameness.telling import Node, parts
+from fragmenta.sameness.tree import Tree
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.matrices import operation
 
 Words = NDArray[np.uint64]
 EIGHT = 8
-
-
-@dataclass(eq=False)
-class Tree:
-    """The expression of one element; ``str()`` is a text, folded where regular.
-
-    >>> import numpy as np
-    >>> from fragmenta import ptx
-    >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry k(.param .u64 x)"
-    >>> text += "{.reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [x]; ld.global.f32 %f,"
-    >>> text += "[%a]; add.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }"
-    >>> kernel = ptx.parse(text).kernels["k"]
-    >>> x = np.ones(4, np.float32)
-    >>> tree = kernel.launch(1, 1, [x]).tree(x, 0)
-    >>> tree.output, tree.element, len(list(tree.nodes()))
-    ('x', (0,), 2)
-    """
-
-    output: str
-    element: tuple[int, ...]
-    root: Node
-    complete: bool = True
-
-    @property
-    def name(self) -> str:
-        """The element: ``y[2]``."""
-        return f"{self.output}[{', '.join(map(str, self.element))}]"
-
-    def __str__(self) -> str:
-        return told(self.name, self.root, self.complete)
-
-    def to_svg(self) -> str:
-        """A picture, folded so that it fits a page; notebooks show it.
-
-        >>> import numpy as np
-        >>> from fragmenta import ptx
-        >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry k(.param .u64 x)"
-        >>> text += "{.reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [x]; ld.global.f32 "
-        >>> text += "%f, [%a]; add.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }"
-        >>> x = np.ones(4, np.float32)
-        >>> result = ptx.parse(text).kernels["k"].launch(1, 1, [x])
-        >>> result.tree(x, 0).to_svg().count("<rect class='l2'".replace("'", '"'))
-        2
-        """
-        return tree_svg(Titled(f"{self.name} =", self.root, self.complete))
-
-    def _repr_svg_(self) -> str:
-        return self.to_svg()
-
-    def nodes(self) -> Iterator[Node]:
-        """All nodes, each once, operands before what uses them."""
-        done: set[int] = set()
-        left: list[tuple[Node, bool]] = [(self.root, False)]
-        while left:
-            node, ready = left.pop()
-            if ready:
-                yield node
-            elif id(node) not in done:
-                done.add(id(node))
-                left.append((node, True))
-                left += [(each, False) for each in parts(node)]
-
-    def to_dict(self) -> dict[str, object]:
-        """The nodes as plain Python values; operands are numbers of nodes."""
-        listed = list(self.nodes())
-        numbers = {id(each): n for n, each in enumerate(listed)}
-        return {
-            "output": self.output,
-            "element": list(self.element),
-            "complete": self.complete,
-            "root": numbers[id(self.root)],
-            "nodes": [_as_dict(each, numbers) for each in listed],
-        }
-
-
-def _as_dict(node: Node, numbers: dict[int, int]) -> dict[str, object]:
-    made: dict[str, object] = {"kind": node.kind, "name": node.name}
-    if node.operands:
-        made["operands"] = [numbers[id(each)] for each in node.operands]
-    if node.steps:
-        made["steps"] = [
-            [[numbers[id(x)], numbers[id(y)]] for x, y in step] for step in node.steps
-        ]
-    if node.kind == "input":
-        made |= {"array": node.array, "index": list(node.index)}
-    if node.where:
-        made |= {"where": node.where, "target": node.target}
-    return made
-
-
-def drawn_apart(one: Tree, two: Tree, titles: tuple[str, str]) -> str:
-    """The picture of two trees, with the place where they part."""
-    return trees_svg(
-        *(
-            Titled(f"{title}: {each.name} =", each.root, each.complete)
-            for title, each in zip(titles, (one, two), strict=True)
-        )
-    )
+MANY = 4
+"""Blocks of a grid that are worth a search for the one that matters."""
 
 
 def tree_of(
@@ -152,32 +58,100 @@ def tree_of(
 
 
 def tree(
-    of: Program, given: list[Root], array: Array, name: str, element: Sequence[int]
+    of: Program,
+    given: list[Root],
+    array: Array,
+    name: str,
+    element: Sequence[int],
+    wanted: Hash | None = None,
 ) -> Tree:
-    """The expression of an element of an array that a program writes to."""
+    """The expression of an element of an array that a program writes to.
+
+    ``wanted`` is its hash, if it is known: then few blocks have to run.
+    """
     index = tuple(int(each) for each in element)
     if len(index) != array.ndim or any(
         not 0 <= i < n for i, n in zip(index, array.shape, strict=False)
     ):
         raise BadCall(f"{name} has shape {array.shape}; it has no element {index}")
-    planes = planes_for(of, given)
-    memories = [Remembered.named(e.start, e.size, planes, e.named()) for e in given]
-    log = Log(planes)
-    with put_back(given):
+    own = _Element(given, planes_for(of, given), array, index)
+    part = None
+    if len(of) == 1:  # blocks of one launch may be alone; launches need all of theirs
+        part = _part(of[0], own, wanted)
+    log = Log(own.planes)
+    with own.fresh() as memories:
         for call in of:
-            algebra = LoggedExpressions(memories, planes)
+            algebra = LoggedExpressions(memories, own.planes)
+            algebra.part = part
             call.run(algebra=algebra)
             log.add(call, algebra)
-        number = next(n for n, each in enumerate(given) if each.holds(array))
-        hashes = memories[number].of(array)
-        place = int(np.ravel_multi_index(index, array.shape))
-        value = array[index]
+        found, value = own.hash(), np.asarray(array[index])
     log.finish(given)
-    found = Hash(int(hashes.u[place]), int(hashes.v[place]))
-    if not memories[number].has(array)[place]:
-        found = Hash(0, 0)  # a constant
-    root = log.expanded(found, np.asarray(value))
-    return Tree(name, index, root, not log.full)
+    return Tree(name, index, log.expanded(found, value), not log.full)
+
+
+# ── the blocks that an element needs ────────────────────────────────────────
+
+
+class _Element:
+    """An element of an array: its hash after some blocks of a launch."""
+
+    def __init__(
+        self, given: list[Root], planes: int, array: Array, index: tuple[int, ...]
+    ) -> None:
+        self.given, self.planes = given, planes
+        self._memories = [
+            Remembered.named(e.start, e.size, planes, e.named()) for e in given
+        ]
+        self._named = [each.planes.copy() for each in self._memories]
+        number = next(n for n, each in enumerate(given) if each.holds(array))
+        self._memory = self._memories[number]
+        self._there = array[tuple(slice(i, i + 1) for i in index)]
+
+    @contextmanager
+    def fresh(self) -> Iterator[list[Remembered]]:
+        """Memory with the names of inputs; its numbers are put back."""
+        for each, old in zip(self._memories, self._named, strict=True):
+            each.planes[...] = old
+        with put_back(self.given):
+            yield self._memories
+
+    def hash(self) -> Hash:
+        """Its hash now; nothing if it is a constant."""
+        if not self._memory.has(self._there).all():
+            return Hash(0, 0)
+        u, v = self._memory.of(self._there)
+        return Hash(int(u[0]), int(v[0]))
+
+    def hash_after(self, call: Call, part: tuple[int, int] | None) -> tuple[Hash, int]:
+        """Its hash after some blocks, and how many clusters the grid has."""
+        with self.fresh() as memories:
+            algebra = Expressions(memories, self.planes)
+            algebra.part = part
+            call.run(algebra=algebra)
+            return self.hash(), algebra.clusters
+
+
+def _part(call: Call, element: _Element, wanted: Hash | None) -> tuple[int, int] | None:
+    """The cluster that makes an element, as a range; None if all have to run.
+
+    A cluster that leaves the right hash alone is enough.  The first one is tried, then
+    halves of the others: together they take as long as one launch.
+    """
+    if np.prod(call.grid) < MANY:  # type: ignore[call-overload]
+        return None
+    if wanted is None:
+        wanted, _ = element.hash_after(call, None)
+    found, clusters = element.hash_after(call, (0, 1))
+    if found == wanted:
+        return 0, 1
+    first, last = 1, clusters
+    while last - first > 1:
+        middle = (first + last) // 2
+        found, _ = element.hash_after(call, (first, middle))
+        first, last = (first, middle) if found == wanted else (middle, last)
+    found, _ = element.hash_after(call, (first, last))
+    return (first, last) if found == wanted else None
 
 
 # ── the log ─────────────────────────────────────────────────────────────────
