@@ -47,8 +47,7 @@ _Words = Annotated[
     "debug",
     "fragmenta debug kernel.ptx --block 32 --arg ones:f32:32",
     "fragmenta debug kernel.ptx --block 32 --arg ones:f32:32 -x commands.txt",
-    "echo 'info warps' | fragmenta debug kernel.ptx --block 32 --arg ones:f32:32",
-    "fragmenta debug --dap < requests.txt",
+    "fragmenta debug kernel.ptx --block 4 --arg ones:f32:4 -e 'b add' -e c -e 'p %f1'",
 )
 def debug(
     words: _Words = None,
@@ -81,6 +80,16 @@ def debug(
             show_default=False,
         ),
     ] = None,
+    execute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--execute",
+            "-e",
+            metavar="COMMAND",
+            help="Carry out a command; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     dap: Annotated[
         bool,
         typer.Option(
@@ -106,7 +115,9 @@ def debug(
       print %r5[3], print %f1 * 2, print shared[0x400:0x420] as f16
       fragment D, who 0x400, info warps, list, backtrace, help
 
-    The arguments are those of fragmenta launch.  Editors use --dap.
+    The arguments are those of fragmenta launch.  Commands come from a terminal, from a
+    pipe, from a file or from options; the exit status is 1 if one of them fails.
+    Editors use --dap, as docs/debugger.md says.
     """
     how = How(
         words,
@@ -123,8 +134,8 @@ def debug(
         Limits(seconds, memory, printed, limit),
     )
     if dap:
-        if script is not None:
-            raise BadCall("--dap and --script cannot both be given")
+        if script is not None or execute:
+            raise BadCall("--dap takes no commands, neither by --script nor --execute")
         _adapt(how, port)
         return
     if port is not None:
@@ -133,7 +144,7 @@ def debug(
         raise BadCall("a kernel's file is missing, or --dap")
     if script is not None and not Path(script).is_file():
         raise BadCall(f"--script {script} is no file")
-    if not converse(_recorded(how), width(), script):
+    if not converse(_recorded(how), width(), script, execute or ()):
         raise typer.Exit(NOTHING)
 
 

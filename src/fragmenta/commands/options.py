@@ -52,6 +52,7 @@ OPTIONS = {
     "--d": Option("TYPE", "the type of D"),
     "--dap": Option("", "speak the Debug Adapter Protocol"),
     "--dequantize": Option("", "write the numbers that a quantised file stands for"),
+    "--execute": Option("COMMAND", "a command of the debugger"),
     "--family": Option("FAMILY", "only instructions of this family"),
     "--flags": Option("FLAGS", "flags for the compiler of a .cu file"),
     "--force": Option("", "overwrite files that exist"),

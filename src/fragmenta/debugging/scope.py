@@ -131,7 +131,7 @@ class Names:
 
     def named(self, name: str) -> Value | Area:
         """The value of a name; an error says what there is."""
-        if name.startswith("%"):
+        if name.startswith("%") or self._declared(name):
             return self._register(name)
         variables = self._variables()
         if name in variables:
@@ -141,9 +141,17 @@ class Names:
                 return self._area(number, each)
         every = [*variables, *(each.memory for each in self.memories())]
         have = one_of(dict.fromkeys(every[:8]), "and") or "nothing"
+        every += [each.name for each in self.replay.registers]
         raise BadCall(
-            f"no memory or variable {name:.40}{nearest(name, every)}; there is {have}; "
-            "a register begins with %"
+            f"no register, variable or memory {name:.40}{nearest(name, every)}; in "
+            f"memory there is {have}"
+        )
+
+    def _declared(self, name: str) -> bool:
+        """Whether the function has such a register; not all begin with ``%``."""
+        return any(
+            each.name == name and each.function == self.function
+            for each in self.replay.registers
         )
 
     def _register(self, name: str) -> Value:
@@ -153,10 +161,9 @@ class Names:
         specials = self.specials()
         if name in specials:
             return specials[name]
-        declared = [each.name for each in self.replay.registers]
-        if name in declared:
+        if self._declared(name):
             raise BadCall(f"{name} was not written before step {self.moment:,}")
-        every = [*registers, *specials, *declared]
+        every = [*registers, *specials, *(e.name for e in self.replay.registers)]
         raise BadCall(f"no register {name:.40}{nearest(name, every)}")
 
     def span(self, text: str) -> Span:
