@@ -75,6 +75,12 @@ from fragmenta.commands.problems import (
     result_fields,
     write_sarif,
 )
+from fragmenta.commands.replays import (
+    ReplayFile,
+    ReplayFrom,
+    replay_option,
+    write_replay,
+)
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.arguments import for_kernel
@@ -104,6 +110,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --replay k.html",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --counters",
@@ -211,6 +218,8 @@ def launch(
             show_default=False,
         ),
     ] = None,
+    replay: ReplayFile = None,
+    replay_from: ReplayFrom = None,
     list_kernels: Annotated[
         bool, typer.Option("--list", help="List the kernels and their parameters.")
     ] = False,
@@ -250,6 +259,8 @@ def launch(
                 "--counters": counters,
                 "--numerics": numerics,
                 "--timeline": timeline,
+                "--replay": replay,
+                "--replay-from": replay_from,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
                 "--save-schedule": save_schedule,
@@ -275,11 +286,17 @@ def launch(
     _check_files(timeline, save_schedule, no_check, force)
     _check_isolated(
         isolated,
-        {"--orders": orders, "--counters": counters, "--numerics": numerics},
+        {
+            "--orders": orders,
+            "--counters": counters,
+            "--numerics": numerics,
+            "--replay": replay is not None,
+        },
     )
+    window = replay_option(replay, replay_from, force)
     check_card(card)
     sizes = sides(grid, "--grid"), block_of(found, block)
-    watch = Watch("report" if timeline else problems, strict)
+    watch = Watch("report" if timeline or replay else problems, strict)
     options: LaunchOptions = {
         "target": target,
         "shared": shared,
@@ -308,6 +325,7 @@ def launch(
                     orders="all" if orders else None,
                     counters=counters,
                     numerics=numerics,
+                    replay=window,
                     progress=head.after(check, progress),
                     **options,
                 )
@@ -322,6 +340,7 @@ def launch(
     write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
     if timeline is not None:
         _draw(timeline, picture, result, force)
+    left_out = write_replay(replay, result, force)
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
         emit_json(
@@ -329,6 +348,7 @@ def launch(
                 **done.to_json(),
                 **counter_fields(found, result, card),
                 **numerics_fields(result),
+                **({} if replay is None else {"left_out": left_out}),
             }
         )
     elif sarif_file != "-":
@@ -337,6 +357,8 @@ def launch(
         for each in done.shown:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
         emit_numerics(result)
+        if left_out:
+            emit(f"\n{replay}: {left_out}")
     if any(each.severity == ERROR for each in (*done.shown, *born(result))):
         raise typer.Exit(NOTHING)
 
