@@ -78,6 +78,14 @@ def test_a_launch_that_was_recorded() -> None:
     assert "has the launches tile; name one (did you mean tile?)" in message
 
 
+def test_a_part_of_a_launch(race: str) -> None:
+    words = [race, *RACE, "--replay-from", "20", "-e", "info warps"]
+    assert "block 0 warp 1" in answer("debug", *words)
+    message = complaint("debug", race, *RACE, "--blocks", "7")
+    assert "the blocks of the grid are 0 to 0; given 7" in message
+    assert "--blocks takes numbers" in complaint("debug", race, *RACE, "--blocks", "x")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -36,6 +36,7 @@ OPTIONS = {
     "--b": Option("TYPE", "the type of B"),
     "--bits": Option("INTEGER", "the bits of an element"),
     "--block": Option("X[,Y[,Z]]", "threads of a block"),
+    "--blocks": Option("NUMBERS", "the blocks of the grid that are recorded"),
     "--by": Option("CHOICE", "what each line of a table is about"),
     "--card": Option("CARD", "the card that a program sees, such as h100"),
     "--cases": Option("KINDS", "the kinds of values that inputs have"),
