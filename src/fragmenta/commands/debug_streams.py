@@ -103,21 +103,20 @@ def _interactive(terminal: Terminal) -> None:
 def _use_readline() -> None:
     """Let a person edit lines, and complete commands."""
     try:
-        import readline
+        from readline import get_begidx, parse_and_bind, set_completer
     except ImportError:  # it is not on every system
         return
 
     from fragmenta.debugging.terminal import COMMANDS
 
     def complete(word: str, state: int) -> str | None:
-        if readline.get_begidx():
+        if get_begidx():
             return None
         found = [f"{each} " for each in COMMANDS if each.startswith(word)]
         return found[state] if state < len(found) else None
 
-    readline.set_completer(complete)
-    readline.set_completer_delims(" \t")
-    readline.parse_and_bind("tab: complete")
+    set_completer(complete)
+    parse_and_bind("tab: complete")
 
 
 # ── editors ─────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.debugging.expressions import Tree, evaluate, parse
 from fragmenta.debugging.moments import Frame, Moments, Steps, after, before
@@ -121,6 +122,7 @@ class Debugger:
         self.level: int | None = None
         """How many functions are around the line in view; None for the innermost."""
         self._numbered = 0
+        self._names: dict[tuple[str, str], int] = {}
 
     # ── where it stands ─────────────────────────────────────────────────────
 
@@ -191,7 +193,7 @@ class Debugger:
             inside = fits[self.moments.sites[steps]]
             steps = steps[inside & ~self.moments.returns[steps]]
         elif by == "line":
-            steps = steps[self.moments.entries(lines)[steps]]
+            steps = steps[self._entries[steps]]
         found = before(steps, self.moment) if back else after(steps, (here or 0) + 1)
         if found is not None:
             return self._go(found, Stop("step"), level)
@@ -200,6 +202,11 @@ class Debugger:
             words = f"warp {self.warp} begins here"
             return self._go(int(every[0]), Stop("start", words))
         return self._go(int(every[-1]) + 1, Stop("end", f"warp {self.warp} ends here"))
+
+    @cached_property
+    def _entries(self) -> NDArray[np.bool_]:
+        """The steps at which a warp comes to another line."""
+        return self.moments.entries(self.lines.at_level(None))
 
     def level_of(self, here: int | None) -> int:
         """How many functions are inlined around the line in view."""
@@ -294,7 +301,7 @@ class Debugger:
         at = each.next(moment, back)
         while at is not None and each.condition is not None:
             step = at - 1 if each.kind == "write" and not back else at
-            names = Names(self.replay, min(at, len(self)), self._warp_of(step))
+            names = self.names_at(min(at, len(self)), self._warp_of(step))
             value = evaluate(each.condition, names)
             if bool(np.any(value.data != 0)):
                 return at
@@ -430,7 +437,11 @@ class Debugger:
     @property
     def names(self) -> Names:
         """What names mean for the warp in view."""
-        return Names(self.replay, self.moment, self.warp)
+        return self.names_at(self.moment, self.warp)
+
+    def names_at(self, moment: int, warp: int, function: str = "") -> Names:
+        """What names mean for a warp at a moment."""
+        return Names(self.replay, moment, warp, function, self._names)
 
     def evaluate(self, text: str) -> Value:
         """The value of an expression, before the instruction in view."""

@@ -28,9 +28,16 @@ class Names:
     """The names that a warp sees at a moment."""
 
     def __init__(
-        self, replay: Replay, moment: int, warp: int, function: str = ""
+        self,
+        replay: Replay,
+        moment: int,
+        warp: int,
+        function: str = "",
+        numbers: dict[tuple[str, str], int] | None = None,
     ) -> None:
+        """``numbers`` is shared by those of one recording: its registers by name."""
         self.replay, self.moment, self.warp = replay, moment, warp
+        self._numbers = {} if numbers is None else numbers
         self.function = function or _function(replay, moment, warp)
         self._contents: dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
@@ -131,7 +138,7 @@ class Names:
 
     def named(self, name: str) -> Value | Area:
         """The value of a name; an error says what there is."""
-        if name.startswith("%") or self._declared(name):
+        if name.startswith("%") or self._number(name) is not None:
             return self._register(name)
         variables = self._variables()
         if name in variables:
@@ -147,23 +154,26 @@ class Names:
             f"memory there is {have}"
         )
 
-    def _declared(self, name: str) -> bool:
-        """Whether the function has such a register; not all begin with ``%``."""
-        return any(
-            each.name == name and each.function == self.function
-            for each in self.replay.registers
-        )
+    def _number(self, name: str) -> int | None:
+        """The number of a register of the function; not all begin with ``%``."""
+        if not self._numbers:
+            self._numbers.update(
+                ((each.function, each.name), number)
+                for number, each in enumerate(self.replay.registers)
+            )
+        return self._numbers.get((self.function, name))
 
     def _register(self, name: str) -> Value:
-        registers = self.registers()
-        if name in registers:
-            return registers[name]
+        number = self._number(name)
+        if number is not None:
+            values = self.replay.value(self.moment - 1, self.warp, number)
+            if values is None:
+                raise BadCall(f"{name} was not written before step {self.moment:,}")
+            return _value(values, self.replay.registers[number].type)
         specials = self.specials()
         if name in specials:
             return specials[name]
-        if self._declared(name):
-            raise BadCall(f"{name} was not written before step {self.moment:,}")
-        every = [*registers, *specials, *(e.name for e in self.replay.registers)]
+        every = [*specials, *(each.name for each in self.replay.registers)]
         raise BadCall(f"no register {name:.40}{nearest(name, every)}")
 
     def span(self, text: str) -> Span:

@@ -113,7 +113,7 @@ class Showing:
         if not 1 <= frame <= len(self._frames):
             raise BadCall(f"frame {frame} is not of this stop")
         warp, found = self._frames[frame - 1]
-        return Names(at.replay, at.moment, warp, found.site.function)
+        return at.names_at(at.moment, warp, found.site.function)
 
     # ── variables ───────────────────────────────────────────────────────────
 
