@@ -48,7 +48,7 @@ _Words = Annotated[
     "debug",
     "fragmenta debug kernel.ptx --block 32 --arg ones:f32:32",
     "fragmenta debug kernel.ptx --block 32 --arg ones:f32:32 -x commands.txt",
-    "fragmenta debug kernel.ptx --block 4 --arg ones:f32:4 -e 'b add' -e c -e 'p %f1'",
+    "fragmenta debug kernel.ptx --block 32 --arg ones:f32:32 -e 'info warps'",
 )
 def debug(
     words: _Words = None,

@@ -157,7 +157,7 @@ class Debugger:
                 f"warps are 0 to {len(self.replay.warps) - 1}; given {warp}; info "
                 "warps lists them"
             )
-        self.warp = warp
+        self.warp, self.level = warp, None
 
     # ── going ───────────────────────────────────────────────────────────────
 
@@ -179,25 +179,36 @@ class Debugger:
 
         ``over`` stops neither in functions that are called nor in inlined ones.
         """
-        steps = self.moments.of_warp(self.warp)
         here = self.current()
         if here is None and not back:
             return self._end(back)
         level = self.level_of(here) if over and by == "line" else None
-        lines = self.lines.at_level(level)
-        if over and by == "line":
-            steps = self.moments.outer_entries(steps, lines, self._around(here))
-        elif over:
-            around = self._around(here)
-            fits = np.array([each.function in around for each in self.replay.sites])
-            inside = fits[self.moments.sites[steps]]
-            steps = steps[inside & ~self.moments.returns[steps]]
-        elif by == "line":
+        steps = (
+            self._stops(by, here, level) if over else self.moments.of_warp(self.warp)
+        )
+        if by == "line" and not over:
             steps = steps[self._entries[steps]]
         found = before(steps, self.moment) if back else after(steps, (here or 0) + 1)
-        if found is not None:
-            return self._go(found, Stop("step"), level)
+        if found is None:
+            return self._edge(back)
+        return self._go(found, Stop("step"), level)
+
+    def _stops(self, by: str, here: int | None, level: int | None) -> Steps:
+        """The steps of a warp that are not in what the function in view calls."""
+        steps = self.moments.of_warp(self.warp)
+        around = self._around(here)
+        if by == "line":
+            lines = self.lines.at_level(level)
+            return self.moments.outer_entries(steps, lines, around)
+        fits = np.array([each.function in around for each in self.replay.sites])
+        inside = fits[self.moments.sites[steps]] & ~self.moments.returns[steps]
+        return steps[inside]
+
+    def _edge(self, back: bool) -> Stop:
+        """Go where the warp in view begins or ends."""
         every = self.moments.of_warp(self.warp)
+        if not len(every):
+            return self._end(back)
         if back:
             words = f"warp {self.warp} begins here"
             return self._go(int(every[0]), Stop("start", words))
@@ -217,7 +228,11 @@ class Debugger:
 
     def _around(self, here: int | None) -> set[str]:
         """The functions that are under way."""
-        step = int(self.moments.of_warp(self.warp)[-1]) if here is None else here
+        step = (
+            before(self.moments.of_warp(self.warp), len(self)) if here is None else here
+        )
+        if step is None:
+            return set()
         return {e.site.function for e in self.moments.frames(self.warp, step)}
 
     @property
@@ -234,15 +249,7 @@ class Debugger:
         if here is None:
             return self._end(back)
         found = self.moments.outside(self.warp, here, back)
-        if found is None:
-            every = self.moments.of_warp(self.warp)
-            if back:
-                return self._go(
-                    int(every[0]), Stop("start", f"warp {self.warp} begins")
-                )
-            ends = Stop("end", f"warp {self.warp} ends here")
-            return self._go(int(every[-1]) + 1, ends)
-        return self._go(found, Stop("step"))
+        return self._edge(back) if found is None else self._go(found, Stop("step"))
 
     def goto(self, moment: int) -> Stop:
         """Go to a moment; the warp that is next comes into view."""

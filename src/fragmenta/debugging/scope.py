@@ -216,6 +216,8 @@ class Names:
 def _function(replay: Replay, moment: int, warp: int) -> str:
     """The function of the instruction that a warp runs next, or has run last."""
     steps = replay.steps_of_warp(warp)
+    if not len(steps):
+        return replay.sites[0].function
     at = min(int(np.searchsorted(steps, moment)), len(steps) - 1)
     return replay.sites[int(replay.steps.site[steps[at]])].function
 
