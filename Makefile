@@ -121,7 +121,7 @@ hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded 
 	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
-	$(BIN)/pytest benchmarks --ignore benchmarks/gpu -s --benchmark-columns=min,median,rounds
+	$(BIN)/pytest benchmarks --ignore benchmarks/gpu --ignore benchmarks/peers -s --benchmark-columns=min,median,rounds
 
 # What is compiled is kept in the environment.  CASES="matmul saxpy" takes some of them;
 # the lines of the others stay in docs/benchmarks/peers.json.
@@ -178,11 +178,12 @@ browser: node  ## what uses the explorer and the site
 	$(call apt,chromium fonts-dejavu-core,Chromium: it uses the explorer and the site (about 400 MB)); \
 	echo "NOT TESTED: the explorer in a browser; no Chromium, and none to install"
 
-explorer: $(VENV)/.test node  ## build the explorer page anew
+explorer: $(VENV)/.test node  ## build the pages of the explorer and of the replay anew
 	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
 
-looks: browser  ## the explorer in a browser, its pictures against stored ones; UPDATE=1: store them
+looks: browser  ## the explorer and the replay in a browser, their pictures against stored ones; UPDATE=1: store them
 	$(if $(UPDATE),,node explorer/tests/run.mjs)
+	$(if $(UPDATE),,node explorer/tests/replay/run.mjs)
 	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 
 explorer/node_modules/.stamp: explorer/package.json

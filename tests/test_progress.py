@@ -59,6 +59,37 @@ def test_a_notice_and_a_bar_come_when_patience_ends(
     assert ("multiplying" in sys.stderr.getvalue()) == told
 
 
+def test_lines_say_how_long_the_rest_may_take(
+    clock: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress.lines("launching f") as done:
+        done(0)
+        clock.move(0.5)  # it is compiled
+        done(0.01)
+        clock.move(0.25)
+        done(0.02)
+        clock.move(0.25)  # now the rate is known: a hundredth in a quarter of a second
+        for _ in range(36):
+            clock.move(0.25)
+            done(0.02 + (clock.time - 1.0) / 25)
+    clock.move(1000)
+    said = sys.stderr.getvalue().splitlines()
+    assert said == [
+        "fragmenta: launching f: 2% done, about 24 s left",
+        "fragmenta: launching f: 37% done, about 16 s left",
+    ]
+    assert not clock.due
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress.lines("launching f") as done:
+        done(0)
+        clock.move(1)  # nothing is done, so nothing is known
+        done(0.5)
+        done(0)  # it begins once more
+        clock.move(9)
+    assert sys.stderr.getvalue() == "fragmenta: launching f\n" * 2
+
+
 def test_there_is_no_bar_where_no_terminal_is(
     clock: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,9 @@
 
 Work that takes longer than a second shows a progress bar, if the error stream is a
 terminal.  Work that is done once, such as compiling, prints one line instead, also
-if that is not a terminal.  The environment variable ``FRAGMENTA_PATIENCE`` changes
-the second: it is a number of seconds, or ``never``.
+if that is not a terminal.  A launch prints lines that say how far it is.  The
+environment variable ``FRAGMENTA_PATIENCE`` changes the second: it is a number of
+seconds, or ``never``.
 
 The lines are messages of the logger ``fragmenta``.  A program that gives it a handler
 or a level decides where they go; otherwise they go to the error stream.
@@ -118,6 +119,87 @@ def notice(text: str) -> Iterator[None]:
         yield
     finally:
         call_off()
+
+
+@contextmanager
+def lines(title: str) -> Iterator[Progress]:
+    """Print how much is done, and how long the rest may take, if it takes long.
+
+    There is a line after a second, and another whenever ten times as long has passed.
+
+    >>> with lines("launching softmax") as progress:
+    ...     progress(0.5)  # quick, so nothing is printed
+    """
+    told = _Lines(title, patience())
+    try:
+        yield told
+    finally:
+        told.close()
+
+
+_TIMES = 10
+"""How much more time passes before the next line."""
+_FIRST = 1.0
+"""The second line comes after ten times this, if patience is shorter."""
+
+
+class _Lines:
+    """How far work is, in lines.
+
+    What comes before the first report, such as compiling, does not count: the rest is
+    estimated by the time between two reports.
+    """
+
+    def __init__(self, title: str, patience: float) -> None:
+        self._title, self._next = title, patience
+        self._from: tuple[float, float] | None = None
+        self._last = 0.0, 0.0
+        self._call_off: Callable[[], object] = int
+        self._lock = threading.Lock()
+        self._wait(patience)
+
+    def __call__(self, done: float) -> None:
+        now = clock.now()
+        with self._lock:
+            if done > 0 and (self._from is None or done < self._last[1]):
+                self._from = now, done
+            elif not done:  # it begins, perhaps once more
+                self._from = None
+            self._last = now, done
+
+    def _wait(self, seconds: float) -> None:
+        if seconds < threading.TIMEOUT_MAX:
+            self._call_off = clock.after(seconds, self._tell)
+
+    def _tell(self) -> None:
+        with self._lock:
+            said = self._words()
+        log().info(said)
+        passed = max(_FIRST, self._next)
+        self._next = passed * _TIMES
+        self._wait(self._next - passed)
+
+    def _words(self) -> str:
+        now, (when, done) = clock.now(), self._last
+        if self._from is None or done <= self._from[1]:
+            return self._title
+        start, before = self._from
+        left = (1 - done) * (when - start) / (done - before) - (now - when)
+        return f"{self._title}: {done:.0%} done, about {_shown(max(0.0, left))} left"
+
+    def close(self) -> None:
+        self._call_off()
+
+
+def _shown(seconds: float) -> str:
+    """A time in the unit that fits.
+
+    >>> _shown(7.6), _shown(100), _shown(10_000)
+    ('8 s', '2 min', '2.8 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager

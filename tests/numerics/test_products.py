@@ -18,10 +18,12 @@ from fragmenta.numerics.code import layout as sites
 from fragmenta.numerics.code import product_layout as at
 from fragmenta.numerics.code.products import NumericProducts
 from fragmenta.numerics.engine import NumericsAlgebra
+from fragmenta.numerics.product_text import product_lines
 from fragmenta.numerics.products import (
     Chain,
     ProductStatistics,
     ProductTable,
+    joined_curve,
     promotion,
     statistics,
 )
@@ -221,6 +223,15 @@ def test_a_kernel() -> None:
     assert [each.k for each in found[0].curve] == [0, 32, 64, 96]
     errors = [each.error for each in found[0].curve]
     assert errors == sorted(errors)
+    whole = joined_curve(found)
+    assert {each.k for each in whole} == {e.k for of in found for e in of.curve}
+    assert sum(each.elements for each in whole) == sum(each.elements for each in found)
+    size = sum(each.added * each.elements for each in whole)
+    assert size == pytest.approx(sum(each.size for each in found))
+    said = list(product_lines(found))
+    assert "column" in said[0]
+    assert said[-1].startswith("bits of an f32 that are lost: ")
+    assert f"at k = {whole[-1].k}" in said[-1]
     assert algebra.found.chain is not None
     assert algebra.found.chain.k == SIZE
     a[3, 37], b[37, 5] = 0, np.inf

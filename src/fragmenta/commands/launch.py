@@ -63,15 +63,17 @@ from fragmenta.commands.output import (
     complain,
     emit,
     emit_json,
+    is_terminal,
     printable,
+    show_problems,
     width,
 )
 from fragmenta.commands.problems import (
     check_sarif,
     fault_fields,
     fault_place,
+    numbered,
     of_fault,
-    problem_text,
     result_fields,
     write_sarif,
 )
@@ -88,13 +90,14 @@ from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 from fragmenta.launch.options import Watch, check_shared
 from fragmenta.launch.result import FIDELITY, Result
-from fragmenta.progress import Progress, bar, ignore_progress, notice
+from fragmenta.progress import Progress, bar, ignore_progress, lines
 from fragmenta.ptx.checking.memory import shared_bytes
 from fragmenta.ptx.checking.problem import Problem, counts, problems_of
 from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Arguments
+from fragmenta.units.schedule import LAZY
 
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How
@@ -257,7 +260,6 @@ def launch(
                 "--cooperative": cooperative,
                 "--orders": orders,
                 "--counters": counters,
-                "--numerics": numerics,
                 "--timeline": timeline,
                 "--replay": replay,
                 "--replay-from": replay_from,
@@ -269,6 +271,7 @@ def launch(
                 "watch": False if no_check else Watch(problems, strict),
                 "limits": Limits(seconds, memory, printed, limit),
                 "target": target,
+                "numerics": numerics,
                 **schedule_options(schedule, schedules),
             },
             as_json,
@@ -284,15 +287,7 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_files(timeline, save_schedule, no_check, force)
-    _check_isolated(
-        isolated,
-        {
-            "--orders": orders,
-            "--counters": counters,
-            "--numerics": numerics,
-            "--replay": replay is not None,
-        },
-    )
+    _check_isolated(isolated, {"--orders": orders, "--replay": replay is not None})
     window = replay_option(replay, replay_from, force)
     check_card(card)
     sizes = sides(grid, "--grid"), block_of(found, block)
@@ -317,7 +312,17 @@ def launch(
             if isolated:
                 from fragmenta.commands.isolated import launch as ask
 
-                result, picture = ask(found, sizes, values, options, bool(timeline))
+                result, picture = ask(
+                    found,
+                    sizes,
+                    values,
+                    options,
+                    {
+                        "timeline": bool(timeline),
+                        "counters": counters,
+                        "numerics": numerics,
+                    },
+                )
             else:
                 result = found.launch(
                     *sizes,
@@ -339,7 +344,13 @@ def launch(
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
     if timeline is not None:
-        _draw(timeline, picture, result, force)
+        _draw(
+            timeline,
+            picture,
+            result,
+            partial(_lazily, found, sizes, arg or (), options),
+            force,
+        )
     left_out = write_replay(replay, result, force)
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
@@ -354,8 +365,8 @@ def launch(
     elif sarif_file != "-":
         head.show()
         emit("\n".join([done.to_text(), *counter_lines(found, result, card)]))
-        for each in done.shown:
-            emit(f"\n{problem_text(file, each, with_rule=True)}")
+        for each in numbered(file, result.problems, done.shown, bool(timeline)):
+            show_problems(f"\n{each}", err=False)
         emit_numerics(result)
         if left_out:
             emit(f"\n{replay}: {left_out}")
@@ -402,12 +413,33 @@ def _check_files(
         check_output(timeline, force, option="--timeline")
 
 
-def _draw(path: str, picture: str, result: Result, force: bool) -> None:
+def _lazily(
+    kernel: Kernel,
+    sizes: tuple[tuple[int, ...], tuple[int, ...]],
+    texts: Sequence[str],
+    options: LaunchOptions,
+) -> Result | None:
+    """The same launch with the schedule lazy, on new arrays, for its picture."""
+    values = for_kernel([each.value for each in read_arguments(texts)])
+    late: LaunchOptions = {**options, "schedule": LAZY}
+    try:
+        return kernel.launch(*sizes, values, **late)
+    except KernelError:
+        return None
+
+
+def _draw(
+    path: str,
+    picture: str,
+    result: Result,
+    again: Callable[[], Result | None],
+    force: bool,
+) -> None:
     """Write the picture of a launch; one that was isolated has drawn it."""
     from fragmenta.view.svg import convert
     from fragmenta.view.timeline import timeline
 
-    drawn = picture or str(timeline(result))
+    drawn = picture or str(timeline(result, again=again))
     save_bytes(path, convert(drawn, picture_format(path)), force)
 
 
@@ -419,13 +451,10 @@ def _save_schedule(path: str | None, of: Result | KernelError, force: bool) -> N
 
 @contextmanager
 def patience(title: str) -> Iterator[Progress]:
-    """Show progress after a second: a bar in a terminal, else a line."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        with bar(title) as progress:
-            yield progress
-    else:
-        with notice(title):
-            yield ignore_progress
+    """Show progress after a second: a bar in a terminal, else lines."""
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    with (bar if terminal else lines)(title) as progress:
+        yield progress
 
 
 def _places(
@@ -676,10 +705,10 @@ def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
     if fault.output:
         emit(fault.output.rstrip("\n"))
     if isinstance(fault, KernelHazard):
-        texts = [
-            problem_text(file, each, with_rule=True) for each in problems_of(fault)
-        ]
-        complain("\n\n".join([*texts, ", ".join(counts(problems_of(fault)))]))
+        found = problems_of(fault)
+        texts = numbered(file, found, found, is_terminal(err=True))
+        said = "\n\n".join([*texts, ", ".join(counts(found))])
+        show_problems(said, err=True)
         return
     complain(f"{fault_place(file, fault)}: error: {printable(str(fault))}")
 

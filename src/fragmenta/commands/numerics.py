@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from fragmenta.commands.output import emit
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem
+
+if TYPE_CHECKING:
+    from fragmenta.numerics.report import Numerics
 
 
 def born(result: Result) -> list[Problem]:
@@ -27,8 +31,10 @@ def emit_numerics(result: Result) -> None:
 
 def numerics_fields(result: Result) -> dict[str, object]:
     """What was found, as a field of JSON; nothing without numerics."""
-    if result.numerics is None:
-        return {}
-    found = json.loads(result.numerics.to_json())
-    found["problems"] = [each.to_dict() for each in born(result)]
-    return {"numerics": found}
+    return {} if result.numerics is None else {"numerics": lost(result.numerics)}
+
+
+def lost(found: Numerics) -> dict[str, object]:
+    """What was found, as JSON."""
+    made: dict[str, object] = json.loads(found.to_json())
+    return made | {"problems": [each.to_dict() for each in found.problems]}

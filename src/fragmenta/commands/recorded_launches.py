@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict, final
+from typing import NotRequired, TypedDict, final
 
 import typer
 
@@ -17,6 +17,7 @@ from fragmenta.commands.launch_arguments import (
     read_arguments,
 )
 from fragmenta.commands.launch_options import sides
+from fragmenta.commands.numerics import lost
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.cuda.tools import device
 from fragmenta.errors import BadCall, one_of
@@ -25,6 +26,7 @@ from fragmenta.evidence.launches import Replayed
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.progress import bar, ignore_progress
+from fragmenta.ptx.rules import ERROR
 from fragmenta.units.schedule import Given
 
 Sizes = tuple[str, str | None, int]
@@ -74,6 +76,8 @@ class LaunchRecord(TypedDict):
     told: list[str]
     differences: list[dict[str, object]]
     problems: list[dict[str, object]]
+    numerics: NotRequired[dict[str, object]]
+    """What it lost, if that was asked for; ``report`` is the text."""
 
 
 @final
@@ -92,6 +96,7 @@ class How(TypedDict, total=False):
     schedule: Given | Sequence[Given]
     limits: Limits
     target: str | None
+    numerics: bool
 
 
 def replayed_launches(path: Path, how: How | None = None) -> FileRecord:
@@ -127,13 +132,20 @@ def launch_recorded(
         emit_json(result)
     else:
         emit("\n".join(launch_lines(result)))
-    if different(result) or any(each["problems"] for each in result["launches"]):
+    if different(result) or any(map(_is_wrong, result["launches"])):
         raise typer.Exit(1)
+
+
+def _is_wrong(each: LaunchRecord) -> bool:
+    """Whether a launch has a problem, or an error that numerics found."""
+    lost = each["numerics"]["problems"] if "numerics" in each else []
+    assert isinstance(lost, list)
+    return bool(each["problems"]) or any(e["severity"] == ERROR for e in lost)
 
 
 def _described(each: Replayed) -> LaunchRecord:
     launch = each.launch
-    return {
+    made: LaunchRecord = {
         "name": launch.name,
         "kernel": launch.entry,
         "grid": list(launch.grid),
@@ -145,6 +157,9 @@ def _described(each: Replayed) -> LaunchRecord:
         "differences": [asdict(wrong) for wrong in each.differences],
         "problems": [wrong.to_dict() for wrong in each.hazards],
     }
+    if each.numerics is not None:
+        made["numerics"] = {**lost(each.numerics), "report": str(each.numerics)}
+    return made
 
 
 def different(result: FileRecord) -> bool:
@@ -176,6 +191,8 @@ def launch_lines(result: FileRecord) -> list[str]:
         )
         texts = [*each["told"], *(str(wrong["message"]) for wrong in each["problems"])]
         lines += [f"    {text}" for words in texts for text in words.splitlines()]
+        if "numerics" in each:
+            lines += ["", str(each["numerics"]["report"]), ""]
     return lines
 
 

@@ -25,6 +25,7 @@ from fragmenta.commands.launch_arguments import (
     described,
     from_file,
 )
+from fragmenta.commands.numerics import numerics_fields
 from fragmenta.commands.problems import fault_fields, result_fields
 from fragmenta.errors import (
     BadCall,
@@ -62,12 +63,12 @@ Work: TypeAlias = Job[Result] | Job[list[Problem]]
 
 _SOURCE = ("ptx", "file")
 _COMMON = ("id", "op", *_SOURCE, "target", "limits")
-_OPTIONS = ("cluster", "cooperative", "shared", "contract", "schedule")
+_OPTIONS = ("cluster", "cooperative", "shared", "contract", "schedule", "nan")
 FIELDS = {
     "hello": ("op", "protocol", "id"),
     "launch": (
         *_COMMON,
-        *("kernel", "grid", "block", "arguments", "arrays", "watch"),
+        *("kernel", "grid", "block", "arguments", "arrays", "watch", "numerics"),
         *_OPTIONS,
     ),
     "check": _COMMON,
@@ -226,6 +227,7 @@ def submit(request: Request, pool: Pool, folders: Folders, room: int) -> Asked:
         kernel=request.text("kernel"),
         target=target,
         watch=_watch(request.fields.get("watch", True)),
+        numerics=request.flag("numerics", False),
         limits=limits,
         **options,  # type: ignore[arg-type]
     )
@@ -392,7 +394,11 @@ def reply(asked: Asked) -> Json:
     if isinstance(result, list):
         problems = [each.to_dict() for each in result]
         return {**head, "event": "result", "problems": problems}
-    about = {"target": result.target, **result_fields(result)}
+    about = {
+        "target": result.target,
+        **result_fields(result),
+        **numerics_fields(result),
+    }
     return {**head, "event": "result", **about, **_arrays(asked)}
 
 

@@ -44,10 +44,11 @@ A thread needs a context, which takes about as long to make.  A short launch has
 
 
 def run(launch: Launch, limit: int | None) -> None:
-    """Run all blocks."""
+    """Run all blocks, or those of a part of the grid."""
+    part = None if _together(launch) else launch.part
     try:
         with launch.interrupts:
-            run_blocks(launch, limit, 0, launch.cluster_count)
+            run_blocks(launch, limit, *(part or (0, launch.cluster_count)))
     finally:
         launch.arguments.write_back()
         machine = launch.machine
@@ -59,9 +60,7 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     """Run some blocks of the grid, or clusters."""
     if first >= last:
         return
-    grants = launch.machine is not None and launch.machine.grants
-    together = launch.compiled.ordered or launch.cooperative or grants
-    if together or launch.compiled.prints:
+    if _together(launch) or launch.compiled.prints:
         _in_turns(launch, limit, first, last)
         return
     workers = _Workers(launch, limit, first, last)
@@ -69,6 +68,12 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
         workers.alone()
     else:
         _in_parallel(workers)
+
+
+def _together(launch: Launch) -> bool:
+    """Whether blocks may wait for one another."""
+    grants = launch.machine is not None and launch.machine.grants
+    return bool(launch.compiled.ordered or launch.cooperative or grants)
 
 
 class _Pace:
@@ -115,13 +120,13 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
             pace.begin()
             _step(launch, context, every, limit)
             pace.end()
-            launch.progress((following - first) / (last - first))
             following = max(following, context.following)
             if context.status == Status.ENDED:
                 free.append(context)
             else:
                 waiting.append(context)
                 context.keep_one()  # the others are begun one at a time
+            launch.progress((following - first - len(waiting)) / (last - first))
             patience = (patience or min(PATIENCE, len(waiting)) + 1) - 1
     finally:
         launch.counts = np.sum([each.counts for each in every], axis=0)
@@ -210,7 +215,8 @@ class _Workers:
         self.launch.interrupts.check()
         self.launch.meter.check()
         begun = min(self.queue.following, self.first + self.count) - self.first
-        self.launch.progress(begun / self.count)
+        running = sum(not each.finished for each in self.contexts)
+        self.launch.progress(max(0, begun - running) / self.count)
 
     def stop(self, index: int = -1) -> None:
         """Let no block after this one begin.

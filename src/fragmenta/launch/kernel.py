@@ -138,7 +138,7 @@ class Kernel:
         ``client`` is a Dask client, whose workers then run the blocks, cluster by
         cluster, with the bits and the reports of one machine.  ``progress`` is called
         with 0 when the options are checked, then now and then with the share of blocks
-        that have begun.
+        that are done.
         ``cooperative=True`` is a cooperative launch: all blocks are under way at the
         same time, and ``grid.sync()`` of cooperative groups synchronises them.
 

@@ -98,6 +98,8 @@ class Launch:
         """What counts, if the code was made for it."""
         self.recorder: Recorder | None = None
         """What records its steps, if the code was made for it."""
+        self.part: tuple[int, int] | None = None
+        """The clusters that run, as a range; None if all do."""
 
     def count(self) -> None:
         """Let all contexts count memory traffic and lanes."""
@@ -150,6 +152,7 @@ class Launch:
         assert self.machine is not None
         self.saved *= 1 + algebra.planes  # planes of registers are saved, too
         self.machine.watching = PlaneWatch(self.machine, algebra)
+        self.part = algebra.part
 
     @property
     def kept(self) -> Launched:

@@ -270,6 +270,10 @@ class ScheduledRuns:
         number = block[0] + x * (block[1] + y * block[2])
         rule = rules.of_fault(fault.kind)
         made = Finding(rule, -1, str(fault), number, severity=ERROR, line=fault.line)
+        if fault.thread is not None:
+            x, y, z = fault.thread
+            wide, high, _ = launch.shape.block
+            made.warp = (x + wide * (y + high * z)) // 32
         assert launch.machine is not None
         launch.machine.problems.put(made)
 

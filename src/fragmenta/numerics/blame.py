@@ -94,7 +94,10 @@ def blame(found: Numerics, output: Output, by: str, inputs: Mapping[str, Any]) -
     if by not in WAYS:
         raise BadCall(f"by is kind, line or instruction; given {by}{nearest(by, WAYS)}")
     if found.again is None:
-        raise BadCall("this launch cannot be run again; launch with numerics=True")
+        raise BadCall(
+            "blame runs a launch again, and this one ran in another process; use "
+            "kernel.launch(numerics=True) in this one"
+        )
     names = {_input(found, name): np.asarray(each) for name, each in inputs.items()}
     groups = _groups(found, by)
     error = output.seconds.error
@@ -209,7 +212,7 @@ def _in_loop(found: Numerics, site: Site, last: int) -> bool:
 def advice(found: Numerics, output: Output) -> list[str]:
     """What would help most: the lines whose errors matter, measured."""
     split = blame(found, output, "line", {})
-    said = []
+    said = [] if found.promotion is None else [str(found.promotion)]
     for each in split.parts[:3]:
         if not split.total or each.left > 0.7 * split.total or not each.norm:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ def findings(found: Numerics) -> list[Problem]:
 
 
 def _text(found: Numerics, instruction: Instruction) -> str:
-    lines = found.module.text.splitlines() if found.module is not None else []
+    lines = found.text.splitlines()
     if 0 < instruction.line <= len(lines):
         return lines[instruction.line - 1].strip()
     return instruction.mnemonic
@@ -127,12 +128,15 @@ def _site(found: Numerics, site: Site) -> Iterator[Problem]:
         )
 
     counts, share = site.counts, max(1, site.elements)
-    if counts.get("cancelled") and site.worst_relative > BAD and site.amplification > 4:
+    lost = math.isinf(site.worst_relative)
+    grows = site.amplification > 4 or lost
+    if counts.get("cancelled") and site.worst_relative > BAD and grows:
+        size = f"a relative error of {site.worst_relative:.3g}"
         yield made(
             rules.CANCELLATION,
             rules.WARNING if _matters(found) else rules.INFO,
-            f"{site.cancelled_bits:.0f} bits cancel, and the result has a relative "
-            f"error of {site.worst_relative:.3g}",
+            f"{site.cancelled_bits:.0f} bits cancel, and the result has "
+            f"{'no digit that is right' if lost else size}",
             counts["cancelled"],
         )
     absorbed = counts.get("absorbed", 0)

@@ -364,6 +364,28 @@ def _worst(
     )
 
 
+def joined_curve(found: Iterable[ProductStatistics]) -> list[CurvePoint]:
+    """One curve over k: that of all instructions, such as those of an unrolled loop."""
+    every: dict[int, list[CurvePoint]] = {}
+    for each in found:
+        for point in each.curve:
+            every.setdefault(point.k, []).append(point)
+    return [_joined(k, points) for k, points in sorted(every.items())]
+
+
+def _joined(k: int, points: list[CurvePoint]) -> CurvePoint:
+    count = sum(each.elements for each in points)
+
+    def mean(name: str) -> float:
+        parts = (getattr(each, name) * each.elements for each in points)
+        return fsum(parts) / count
+
+    names = ("added", "error", "value", "vanished")
+    added, error, value, vanished = map(mean, names)
+    worst = max(each.worst for each in points)
+    return CurvePoint(k, count, added, error, value, worst, vanished)
+
+
 def record_of(found: ProductStatistics) -> dict[str, float]:
     """The same as the record of a site of any instruction."""
     record = dict.fromkeys(layout.FIELDS, 0.0)
@@ -466,6 +488,11 @@ class Promotion:
     """Products between promotions."""
     promoted: float
     """Bits that it loses with them."""
+
+    def to_dict(self) -> dict[str, object]:
+        """It in plain types."""
+        numbers = {"lost_bits": self.lost, "every": self.every}
+        return {"products": self.chain.k, **numbers, "promoted_bits": self.promoted}
 
     def __str__(self) -> str:
         kind = self.chain.op.types["a"].name

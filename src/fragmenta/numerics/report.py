@@ -21,19 +21,14 @@ from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.products import (
     Chain,
+    CurvePoint,
     ProductStatistics,
     Promotion,
+    joined_curve,
     promotion,
 )
 from fragmenta.numerics.seconds import Seconds, kind_of
-from fragmenta.numerics.words import (
-    COUNTED,
-    PRODUCTS,
-    formula,
-    number,
-    operand_count,
-    product_words,
-)
+from fragmenta.numerics.words import COUNTED, event_words, number, operand_count
 from fragmenta.ptx.module import Instruction, Module, Source
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
@@ -43,6 +38,8 @@ from fragmenta.simt.naming import element as element_name
 if TYPE_CHECKING:
     from fragmenta.numerics.blame import Blame
 
+HUGE = 1e300
+"""A relative error that code writes if the exact result is 0."""
 Again: TypeAlias = "Callable[[frozenset[int] | None, Mapping[str, Any]], Found]"
 """Runs a launch again: with the sites that are exact, and with exact inputs."""
 
@@ -97,6 +94,7 @@ class Site:
     worst_error: float
     """The largest error of a result: what was added, and what came with operands."""
     worst_relative: float
+    """The largest relative error; infinite if the exact result is 0."""
     cancelled_bits: float
     """The most bits that cancelled between operands with errors."""
     counts: dict[str, int]
@@ -108,11 +106,20 @@ class Site:
     """The sum of the bits of all results, as f64."""
     other: Worst | None = None
     """The first element that decided otherwise than exact values would."""
+    ptx: str = ""
+    """The instruction as the PTX has it; of a fused product and sum, the sum."""
+    contraction_ulp: float = 0.0
+    """The largest difference between an ``fma`` and a product that is rounded first."""
 
     @property
     def mnemonic(self) -> str:
         """The instruction."""
         return self.instruction.mnemonic
+
+    @property
+    def fused(self) -> bool:
+        """Whether it is a product and a sum of the PTX, which ``ptxas`` fuses."""
+        return self.instruction.opcode == "fma" and "fma" not in self.ptx
 
     @property
     def line(self) -> int:
@@ -145,7 +152,8 @@ class Site:
             ),
             default=0.0,
         )
-        return self.worst_relative / before if before else 0.0
+        known = before and math.isfinite(self.worst_relative)
+        return self.worst_relative / before if known else 0.0
 
     @property
     def origin(self) -> float:
@@ -164,6 +172,9 @@ class Site:
             "source": None if self.source is None else str(self.source),
             "instruction": self.mnemonic,
             "text": self.text,
+            "ptx": self.ptx,
+            "fused": self.fused,
+            "contraction_ulp": self.contraction_ulp,
             "executions": self.executions,
             "elements": self.elements,
             "added": self.added,
@@ -236,9 +247,13 @@ class Moment(NamedTuple):
             if self.unwritten:
                 return "a word that nobody had written"
             return f"{value} is given to {self.instruction.opcode}"
-        made = formula(self.instruction, self.operands, self.value)
-        if self.instruction.opcode in PRODUCTS and self.kind == Birth.INVALID:
-            made = product_words(self.operands, self.operand)
+        made = event_words(
+            self.instruction,
+            self.operands,
+            self.value,
+            self.operand,
+            born=self.kind != Birth.PASSED,
+        )
         return {
             Birth.OVERFLOW: f"overflow: {made}",
             Birth.DIVISION: f"division by zero: {made}",
@@ -456,13 +471,19 @@ class Numerics:
     shapes: dict[str, Elements] = field(repr=False)
     """The elements of all arrays."""
     lost_nodes: int = 0
-    module: Module | None = field(default=None, repr=False)
+    text: str = field(default="", repr=False)
+    """The PTX."""
     again: Again | None = field(default=None, repr=False)
     """Runs the launch again, with other sites exact: see :meth:`blame`."""
     products: list[ProductStatistics] = field(default_factory=list, repr=False)
     """What each instruction lost that multiplies matrices: by step, and over k."""
     chain: Chain | None = field(default=None, repr=False)
     """The operands of one of their accumulators."""
+
+    @property
+    def curve(self) -> list[CurvePoint]:
+        """What its Tensor Cores lost, over the products in an accumulator."""
+        return joined_curve(self.products)
 
     @cached_property
     def promotion(self) -> Promotion | None:
@@ -491,6 +512,11 @@ class Numerics:
     def restarts(self) -> list[Site]:
         """Where exact values were lost, and began anew with the value itself."""
         return [each for each in self.instructions if each.counts.get("restarted")]
+
+    @property
+    def contractions(self) -> list[Site]:
+        """Where ``fma`` has other results than a product and a sum, each rounded."""
+        return [each for each in self.instructions if each.counts.get("contracted")]
 
     @cached_property
     def lines(self) -> dict[str, list[Site]]:
@@ -567,6 +593,8 @@ class Numerics:
             "births": [each.to_dict() for each in self.births],
             "notes": [each.to_dict() for each in self.notes],
             "instructions": [each.to_dict() for each in self.instructions],
+            "products": [each.to_dict() for each in self.products],
+            "promotion": None if self.promotion is None else self.promotion.to_dict(),
             "inputs": self.inputs,
         }
 
@@ -623,6 +651,19 @@ class _Places:
             return " ".join(self._lines[instruction.line - 1].split())
         return instruction.mnemonic
 
+    def ptx(self, instruction: Instruction) -> str:
+        """The instruction as the PTX has it, which may be some lines."""
+        if not 0 < instruction.line <= len(self._lines):
+            return instruction.mnemonic
+        first = self._lines[instruction.line - 1][max(0, instruction.column - 1) :]
+        found = [first.split("//")[0]]
+        for line in self._lines[instruction.line :]:
+            if ";" in found[-1]:
+                break
+            found.append(line.split("//")[0])
+        said = " ".join(" ".join(found).partition(";")[0].split())
+        return f"{said};" if said else instruction.mnemonic
+
     def thread(self, block: float, thread: float, time: float) -> Thread:
         """A thread by its numbers."""
         return Thread(
@@ -672,7 +713,7 @@ def numerics(
         inputs,
         shapes,
         found.lost_nodes,
-        module,
+        module.text,
         again,
         products=found.products,
         chain=found.chain,
@@ -735,13 +776,15 @@ def _site(
         record["worst_added"],
         record["worst_ulp"],
         record["worst_total"],
-        record["worst_relative"],
+        math.inf if record["worst_relative"] >= HUGE else record["worst_relative"],
         math.log2(ratio) if ratio > 1 else 0.0,
         {name: int(record[name]) for name in COUNTED if record[name]},
         worst,
         share,
         int(record["digest"]),
         other,
+        places.ptx(instruction),
+        record["worst_contracted"],
     )
 
 

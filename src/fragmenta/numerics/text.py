@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isnan
+from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fragmenta.numerics.code.layout import Birth
+from fragmenta.numerics.product_text import product_lines
 from fragmenta.numerics.words import COUNTED, formula, number
 from fragmenta.ptx.checking.problem import wrapped
 from fragmenta.simt.naming import array
@@ -35,6 +36,8 @@ def report(found: Numerics) -> str:
     lines = list(_lines(found))
     if lines:
         parts.append("\n".join(lines))
+    if found.promotion is not None:
+        parts.append(wrapped(f"measured: {found.promotion}", WIDTH, "  "))
     others = list(_decisions(found))
     if others:
         parts.append("\n".join(others))
@@ -130,9 +133,11 @@ def _output(output: Output) -> Iterator[str]:
     bits = float(np.max(output.lost_bits[finite], initial=0))
     place = f"[{', '.join(map(str, index))}]" if index else ""
     yield f"  {output.shown}, {output.format} {shape}"
-    yield (
+    yield wrapped(
         f"      relative {worst:.3g} at {place or 'no element'}, in all "
-        f"{output.total:.3g}; at most {most:.3g} ulp, {bits:.3g} bits lost"
+        f"{output.total:.3g}; at most {most:.3g} ulp, {bits:.3g} bits lost",
+        WIDTH,
+        "  ",
     )
     if output.nan or output.infinite:
         yield f"      {output.nan:,} NaN, {output.infinite:,} infinite"
@@ -149,26 +154,37 @@ def _lines(found: Numerics) -> Iterator[str]:
         groups.setdefault((each.place, each.mnemonic), []).append(each)
     order = sorted(groups.values(), key=lambda few: -sum(each.share for each in few))
     for few in order[:MOST_LINES]:
-        yield from _site(few)
+        yield from _site(found, few)
     if len(groups) > MOST_LINES:
         yield f"  and {len(groups) - MOST_LINES} more instructions"
 
 
-def _site(alike: list[Site]) -> Iterator[str]:
+def _site(found: Numerics, alike: list[Site]) -> Iterator[str]:
     """Instructions of one line that are alike; the first is the worst."""
     site, total = alike[0], sum(each.share for each in alike)
     times = f" ({len(alike)} times)" if len(alike) > 1 else ""
-    yield wrapped(f"  {site.place}, {site.mnemonic}{times}", WIDTH, "    ")
+    fused = ", fused from a product and a sum" if site.fused else ""
+    yield wrapped(f"  {site.place}, {site.mnemonic}{times}{fused}", WIDTH, "    ")
     yield _quoted(site.text, 6)
+    numbers = {each.number for each in alike}
+    products = [each for each in found.products if each.number in numbers]
+    if products and site.ptx != site.text:
+        yield _quoted(site.ptx, 6)
     share = f"{total:.0%} of an output's error; " if total > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
+    error = f"relative error {site.worst_relative:.3g}"
+    if isinf(site.worst_relative):
+        error = "no digit is right"
     yield wrapped(
-        f"      {share}relative error {site.worst_relative:.3g}"
-        f"{growth if site.amplification > 1.5 else ''}; adds up to "
+        f"      {share}{error}{growth if site.amplification > 1.5 else ''}; adds up to "
         f"{site.worst_ulp:.3g} ulp",
         WIDTH,
         "  ",
     )
+    if products:
+        for line in product_lines(products):
+            yield wrapped(f"      {line}", WIDTH, "  ")
+        return
     worst = site.worst
     yield wrapped(
         f"      {formula(site.instruction, worst.operands, worst.value)}, exactly "
@@ -179,8 +195,14 @@ def _site(alike: list[Site]) -> Iterator[str]:
     said = [
         f"{count:,} of {site.elements:,} {COUNTED[name]}"
         for name, count in site.counts.items()
-        if name != "passed"
+        if name not in ("passed", "contracted")
     ]
+    if site.contraction_ulp:
+        count = site.counts["contracted"]
+        said.append(
+            f"{count:,} of {site.elements:,} {COUNTED['contracted']}, by up to "
+            f"{site.contraction_ulp:.3g} ulp"
+        )
     if site.cancelled_bits >= 10:
         said.append(f"{site.cancelled_bits:.0f} bits cancel at most")
     if said:

@@ -20,6 +20,7 @@ from fragmenta.ptx.module import Source
 
 if TYPE_CHECKING:
     from fragmenta.counters.report import Counters
+    from fragmenta.numerics.report import Numerics
     from fragmenta.ptx.checking.problem import Problem
 
 Json: TypeAlias = dict[str, Any]
@@ -44,6 +45,7 @@ def result_json(result: records.Result) -> Json:
         "hazards": [problem_json(each) for each in result.hazards],
         "problems": [problem_json(each) for each in result.problems],
         "counters": _counters_json(result),
+        "numerics": _numerics_json(result),
     }
 
 
@@ -64,8 +66,25 @@ def _counters_of(given: Json | None) -> Counters | None:
     return counters_of(given)
 
 
-def result_of(given: Json) -> Result:
-    """The inverse of :func:`result_json`."""
+def _numerics_json(result: records.Result) -> Json | None:
+    """What a launch lost, if it was asked."""
+    if result.numerics is None:
+        return None
+    from fragmenta.numerics.wire import numerics_json
+
+    return numerics_json(result.numerics)
+
+
+def _numerics_of(given: Json | None, text: str) -> Numerics | None:
+    if given is None:
+        return None
+    from fragmenta.numerics.wire import numerics_of
+
+    return numerics_of(given, text)
+
+
+def result_of(given: Json, text: str = "") -> Result:
+    """The inverse of :func:`result_json`; ``text`` is the PTX of the kernel."""
     made = Result(
         {str(name): int(count) for name, count in given["counts"].items()},
         {str(name): int(count) for name, count in given["fidelity"].items()},
@@ -76,6 +95,7 @@ def result_of(given: Json) -> Result:
         bool(given["watched"]),
         complete=bool(given["complete"]),
         counters=_counters_of(given["counters"]),
+        numerics=_numerics_of(given["numerics"], text),
     )
     made.__dict__["schedule"] = given["schedule"]
     for name in ("hazards", "problems"):
@@ -128,7 +148,7 @@ def error_json(error: BaseException) -> Json:
     }
 
 
-def error_of(given: Json) -> Error:
+def error_of(given: Json, text: str = "") -> Error:
     """The inverse of :func:`error_json`."""
     name = str(given["error"])
     kind: object = getattr(errors, name, Error) if name in errors.__all__ else Error
@@ -146,7 +166,7 @@ def error_of(given: Json) -> Error:
     if issubclass(kind, KernelHazard):
         made: KernelError = KernelHazard(given["message"], given["kind"], problems)
         if isinstance(made, KernelHazard) and given["result"] is not None:
-            made.result = result_of(given["result"])
+            made.result = result_of(given["result"], text)
     else:
         made = kind(str(given["message"]), str(given["kind"]), *where)
         made.problems, made.before = problems, str(given["before"])

@@ -20,7 +20,7 @@ from fragmenta.simt.compiled import aligned
 LENGTHS = struct.Struct("<QQQ")
 """The lengths of the head and of the data, and the number of the question."""
 MOST_HEAD = 1 << 28
-"""Bytes of a head."""
+"""Bytes of a head, unless it says what was lost."""
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Head = TypeVar("Head")
@@ -72,11 +72,14 @@ def _exactly(source: socket.socket, size: int) -> Bytes | None:
 class Incoming:
     """A message that comes in parts, from a worker that may send anything.
 
-    Its number is that of the question, and its data are either none, or of these sizes.
+    Its number is that of the question, its data are either none, or of these sizes, and
+    its head has at most so many bytes.
     """
 
-    def __init__(self, number: int, sizes: Sequence[int]) -> None:
-        self._number, self._sizes = number, sizes
+    def __init__(
+        self, number: int, sizes: Sequence[int], most: int = MOST_HEAD
+    ) -> None:
+        self._number, self._sizes, self._most = number, sizes, most
         self._lengths = bytearray()
         self._parts: list[Bytes] = []
         self._left: list[memoryview] = []
@@ -113,7 +116,7 @@ class Incoming:
         return count > 0
 
     def _begin(self, head: int, data: int, number: int) -> None:
-        fits = 0 < head <= MOST_HEAD and data in (0, sum(self._sizes))
+        fits = 0 < head <= self._most and data in (0, sum(self._sizes))
         if not fits or number != self._number:
             self.broken = True
             return

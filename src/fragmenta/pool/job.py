@@ -18,15 +18,17 @@ from fragmenta.pool.answers import (
     variables_of,
 )
 from fragmenta.pool.confining import crashed
-from fragmenta.pool.frames import Bytes, frame
+from fragmenta.pool.frames import MOST_HEAD, Bytes, frame
 from fragmenta.pool.packing import unpack
-from fragmenta.pool.questions import Asked
+from fragmenta.pool.questions import Asked, Launch
 
 if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
 
 Answer = TypeVar("Answer")
 _NUMBERS = itertools.count(1)
+SECONDS = 64
+"""Bytes of an answer with numerics for each byte of memory that comes back, at most."""
 
 
 class Job(Future[Answer], Generic[Answer]):
@@ -54,6 +56,8 @@ class Job(Future[Answer], Generic[Answer]):
         self._sent = pickle.dumps(self._question, protocol=pickle.HIGHEST_PROTOCOL)
         self._head: Json = {}
         self._started = False
+        options = question.options if isinstance(question, Launch) else {}
+        self._numerics = bool(options.get("numerics"))
 
     @property
     def limits(self) -> Limits:
@@ -106,10 +110,16 @@ class Job(Future[Answer], Generic[Answer]):
         packed = self._question.arguments
         return [packed.regions[each].size for each in packed.returned]
 
+    @property
+    def most_head(self) -> int:
+        """The most bytes of the answer's head."""
+        return MOST_HEAD + SECONDS * sum(self.sizes) * self._numerics
+
     def finish(self, head: Json, data: list[Bytes]) -> bool:
         """A worker has answered; False if that cannot be read."""
         try:
-            error = error_of(head) if "error" in head else None
+            text = self._question.text.text
+            error = error_of(head, text) if "error" in head else None
             answer = self._read(head) if error is None else None
         except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
             self.fail(crashed("gave no answer that can be read"))
@@ -135,9 +145,9 @@ class Job(Future[Answer], Generic[Answer]):
             self.set_exception(error)
 
 
-def launched(head: Json) -> Result:
-    """The answer to a launch."""
-    return result_of(head["result"])
+def launched(text: str, head: Json) -> Result:
+    """The answer to a launch of a kernel of this text."""
+    return result_of(head["result"], text)
 
 
 def checked(head: Json) -> list[Problem]:

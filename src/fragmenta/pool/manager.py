@@ -75,7 +75,7 @@ class Worker:
     def take(self, job: AnyJob) -> None:
         """Give it a job."""
         self.job, self.sending = job, job.start()
-        self.incoming = Incoming(job.number, job.sizes)
+        self.incoming = Incoming(job.number, job.sizes, job.most_head)
         self.seen.add(job.key)
         if len(self.seen) > REMEMBERED:
             self.seen.clear()

@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -21,7 +22,7 @@ from fragmenta.errors import BadCall, Error
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded
 from fragmenta.launch.limits import Limits, check_limits
-from fragmenta.launch.options import Watch
+from fragmenta.launch.options import Watch, check_nan
 from fragmenta.pool.confining import check_system
 from fragmenta.pool.job import Job, checked, launched
 from fragmenta.pool.manager import AnyJob, Manager
@@ -139,19 +140,25 @@ class Pool:
         limits: Limits | None = None,
         timeline: bool = False,
         counters: bool = False,
+        numerics: bool = False,
+        nan: str = "report",
     ) -> Job[Result]:
         """Launch a kernel in a process of the pool; see ``Kernel.launch``.
 
         ``ptx`` is a text, a module or a kernel; ``kernel`` is the name of the kernel in
         a text or a module that has several.  Arrays are copied now, and the given ones
         are not changed: ``job.arguments`` has them as the launch left them.  With
-        ``timeline``, ``job.timeline`` is a picture of what a cluster did.
+        ``timeline``, ``job.timeline`` is a picture of what a cluster did.  What
+        ``numerics`` found cannot be run again here: ``blame`` needs a launch without a
+        pool.
         """
         packed, memory = pack(arguments)
-        check_flags(timeline=timeline, counters=counters)
+        check_flags(timeline=timeline, counters=counters, numerics=numerics)
+        check_nan(nan, numerics)
+        text = _text(ptx, kernel)
         limits = self._limits(limits)
         question = Launch(
-            _text(ptx, kernel),
+            text,
             _sent("grid", grid),
             _sent("block", block),
             packed,
@@ -164,11 +171,13 @@ class Pool:
                 "schedule": _sent("schedule", schedule),
                 "watch": watch if type(watch) is Watch else _sent("watch", watch),
                 "counters": bool(counters),
+                "numerics": bool(numerics),
+                "nan": nan,
             },
             limits,
             bool(timeline),
         )
-        return self._add(Job(question, memory, launched))
+        return self._add(Job(question, memory, partial(launched, text.text)))
 
     def check(
         self,

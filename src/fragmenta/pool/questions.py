@@ -23,6 +23,8 @@ class LaunchOptions(TypedDict, total=False):
     schedule: Given | Sequence[Given]
     watch: bool | str | Watch
     counters: bool
+    numerics: bool
+    nan: str
 
 
 class Text(NamedTuple):

@@ -132,6 +132,7 @@ class Warp:
             repair=repair,
             use=use,
             register=register,
+            time=self.block.cluster.time,
         )
         self.block.cluster.machine.problems.put(made)
 

@@ -13,6 +13,7 @@ from fragmenta.numerics.code.bits import beside_bits
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
 from fragmenta.numerics.code.elements import KINDS, Kind
 from fragmenta.numerics.code.exact import MEANINGS
+from fragmenta.numerics.code.notes import NOTE
 from fragmenta.numerics.code.product_steps import ProductStep
 from fragmenta.numerics.code.routines import (
     COMPARES,
@@ -79,8 +80,11 @@ class NumericsStep(ProductStep):
     probes: NumericsProbes
 
     def compute(self) -> None:
-        """A float instruction: its exact result, and what it lost."""
-        if not self._beside(self._way()):
+        """A float instruction: its exact result, and what it lost.
+
+        Of one that is not known, as much is followed as of an operation on bits.
+        """
+        if not self._beside(self._way()) and not self._bits():
             self.clear()
 
     def decides(self) -> None:
@@ -157,6 +161,7 @@ class NumericsStep(ProductStep):
         if writer.mask:
             arguments.append(f"i32 {writer.mask}")
         routine = made.masked if writer.mask else made.full
+        writer.routines[NOTE.name] = NOTE
         self._stop(writer.call(routine, *arguments, returns="i32"))
 
     def _stop(self, born: str) -> None:
@@ -164,6 +169,14 @@ class NumericsStep(ProductStep):
         if self.stops:
             with if_some(self.writer, born):
                 notify(self.writer, [BORN, str(self.number)], [], born)
+
+    def _stop_if(self, made: str, bit: int) -> None:
+        """The same for a product of a warp: all its lanes take part."""
+        if self.stops:
+            writer = self.writer
+            some = writer.value(f"and i32 {made}, {bit}")
+            found = writer.value(f"icmp ne i32 {some}, 0")
+            self._stop(writer.value(f"select i1 {found}, i32 {writer.lanes()}, i32 0"))
 
     # ── operands ────────────────────────────────────────────────────────────
 
@@ -282,7 +295,7 @@ class NumericsStep(ProductStep):
         returns = old is not None
         made = AtomicForm(form, space, at.bits, self.planes, followed, returns)
         routine, inner = atomic(made)
-        writer.routines[inner.name] = inner
+        writer.routines |= {each.name: each for each in (inner, NOTE)}
         assert value.at is not None
         places = [str(self.probes.scratch), writer.from_warp(value.at)]
         places += [str(each.offset) for each in (value.twin, old) if each is not None]
