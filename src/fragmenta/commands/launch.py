@@ -80,6 +80,7 @@ from fragmenta.commands.problems import (
 from fragmenta.commands.replays import (
     ReplayFile,
     ReplayFrom,
+    emit_left_out,
     replay_option,
     write_replay,
 )
@@ -281,15 +282,14 @@ def launch(
     if list_kernels:
         _list(named, target, as_json)
         return
-    file, found = named.one(target)
-    given = read_arguments(arg or ())
+    (file, found), given = named.one(target), read_arguments(arg or ())
     check_parameters(found, given)
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_files(timeline, save_schedule, no_check, force)
     _check_isolated(isolated, {"--orders": orders, "--replay": replay is not None})
-    window = replay_option(replay, replay_from, force)
     check_card(card)
+    window = replay_option(replay, replay_from, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     watch = Watch("report" if timeline or replay else problems, strict)
     options: LaunchOptions = {
@@ -302,8 +302,8 @@ def launch(
         "limits": Limits(seconds, memory, printed, limit),
         **schedule_options(schedule, schedules),
     }
-    before = [each.value.tobytes() for each in given]
-    values, picture = for_kernel([each.value for each in given]), ""
+    before, picture = [each.value.tobytes() for each in given], ""
+    values = for_kernel([each.value for each in given])
     where = target or found.loaded.module.target
     head = Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
     check = partial(check_launch, found, values, shared, where)
@@ -343,15 +343,14 @@ def launch(
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
-    if timeline is not None:
-        _draw(
-            timeline,
-            picture,
-            result,
-            partial(_lazily, found, sizes, arg or (), options),
-            force,
-        )
-    left_out = write_replay(replay, result, force)
+    left_out = _write(
+        timeline,
+        picture,
+        replay,
+        result,
+        partial(_lazily, found, sizes, arg or (), options),
+        force,
+    )
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
         emit_json(
@@ -368,8 +367,7 @@ def launch(
         for each in numbered(file, result.problems, done.shown, bool(timeline)):
             show_problems(f"\n{each}", err=False)
         emit_numerics(result)
-        if left_out:
-            emit(f"\n{replay}: {left_out}")
+        emit_left_out(replay, left_out)
     if any(each.severity == ERROR for each in (*done.shown, *born(result))):
         raise typer.Exit(NOTHING)
 
@@ -426,6 +424,20 @@ def _lazily(
         return kernel.launch(*sizes, values, **late)
     except KernelError:
         return None
+
+
+def _write(
+    timeline: str | None,
+    picture: str,
+    replay: str | None,
+    result: Result,
+    again: Callable[[], Result | None],
+    force: bool,
+) -> str:
+    """Write what shows the launch; what the record of its steps does not have."""
+    if timeline is not None:
+        _draw(timeline, picture, result, again, force)
+    return write_replay(replay, result, force)
 
 
 def _draw(

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fragmenta.commands.files import check_output, save_bytes
+from fragmenta.commands.output import emit
 from fragmenta.errors import BadCall
 
 if TYPE_CHECKING:
-    from fragmenta.api.kernels import Result
+    from fragmenta.launch.result import Result
     from fragmenta.tracing.told import Window
 
 ReplayFile = Annotated[
@@ -34,7 +35,7 @@ ReplayFrom = Annotated[
 
 
 def replay_option(path: str | None, first: int | None, force: bool) -> bool | Window:
-    """What ``launch`` is given as ``replay``; files that cannot be written are refused."""
+    """What ``launch`` is given as ``replay``; a file that is in the way is refused."""
     if path is None:
         if first is not None:
             raise BadCall("--replay-from needs --replay, the file to write")
@@ -52,9 +53,16 @@ def write_replay(path: str | None, result: Result, force: bool) -> str:
     if path is None:
         return ""
     from fragmenta.replay.files import saved
+    from fragmenta.replay.making import replay_of
     from fragmenta.view.replay_page import page
 
-    replay = result.replay()
+    replay = replay_of(result)
     data = saved(replay) if path.endswith(".npz") else page(replay).encode()
     save_bytes(path, data, force)
     return replay.left_out
+
+
+def emit_left_out(path: str | None, left_out: str) -> None:
+    """Say what the record of a launch does not have."""
+    if left_out:
+        emit(f"\n{path}: {left_out}")

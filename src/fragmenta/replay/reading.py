@@ -116,12 +116,12 @@ class _Reading:
         lines = self.module.text.splitlines()
         found = []
         for function in self.functions:
-            recursive = function.name in self.about["recursive"]
             for index, each in enumerate(function.instructions):
                 text = (
                     lines[each.line - 1].strip() if 0 < each.line <= len(lines) else ""
                 )
-                writes = written(function, index, recursive)
+                given = self.module, function, index, self.about["recursive"]
+                writes = [self.bases[n] + each.number for n, each in written(*given)]
                 found.append(
                     {
                         "function": demangled(function.name),
@@ -131,7 +131,7 @@ class _Reading:
                         "ptx_line": each.line,
                         "file": each.source.file if each.source else "",
                         "line": each.source.line if each.source else 0,
-                        "writes": self._ids(function, writes),
+                        "writes": writes,
                         "reads": self._ids(function, read(function, index)),
                     }
                 )
@@ -281,12 +281,12 @@ class _Reading:
         row = np.array(
             [[self._site_of(fault.site), fault.warp, fault.lanes, 0]], np.uint32
         )
-        function = self.module.functions[name]
-        places = self.about["registers"][name]
+        given = self.module, self.module.functions[name], index
         found = []
-        for each in written(function, index, name in self.about["recursive"]):
+        for owner, each in written(*given, self.about["recursive"]):
+            place = self.about["registers"][owner][each.number]
             size = register_bytes(each)
-            found.append(fault.memory[places[each.number] :][:size].view(np.uint32))
+            found.append(fault.memory[place:][:size].view(np.uint32))
         return row, found
 
     def _widened(self, site: Array, at: Array, words: Array) -> tuple[Array, Array]:
@@ -422,7 +422,7 @@ class _Reading:
         """``cp.async`` that compiled code made at once, each a unit of its own."""
         if not copies:
             return []
-        made = []
+        made: list[dict[str, Any]] = []
         waits = self._waits(found)
         writes = found["w_step"]
         base = self.told.pieces[0].base

@@ -334,9 +334,8 @@ class Replay:
         number = self._memory(memory)
         size = self.memories[number].size
         if not 0 <= offset < size:
-            raise ValueRangeError(
-                f"{self.memories[number].name} has bytes 0 to {size - 1}; given {offset}"
-            )
+            name = self.memories[number].name
+            raise ValueRangeError(f"{name} has bytes 0 to {size - 1}; given {offset}")
         return number
 
     # ── going on ────────────────────────────────────────────────────────────

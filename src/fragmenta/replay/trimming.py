@@ -49,9 +49,7 @@ class _Part:
         at = self.columns["at"].astype(np.int64)
         begin = int(at[self.first])
         end = int(at[self.last]) if self.last < len(at) else self._words_end()
-        found = {
-            name: self.columns[name][chosen] for name in ("site", "warp", "lanes")
-        }
+        found = {name: self.columns[name][chosen] for name in ("site", "warp", "lanes")}
         found["at"] = at[chosen] - begin
         found["words"] = self.columns["words"][begin:end]
         return found | self._registers(found["words"])

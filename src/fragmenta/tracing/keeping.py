@@ -1,4 +1,4 @@
-"""Which pieces of a log are kept: the first ones, and the last ones before a problem."""
+"""Which pieces of a log are kept: the first ones, and the last before a problem."""
 
 from __future__ import annotations
 

@@ -13,7 +13,17 @@ from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import Status
 from fragmenta.tracing.keeping import Held, Keeping
 from fragmenta.tracing.log import Log, own_record
-from fragmenta.tracing.told import Bytes, Fault, Mark, Moved, State, Told, Unit, Where, Window
+from fragmenta.tracing.told import (
+    Bytes,
+    Fault,
+    Mark,
+    Moved,
+    State,
+    Told,
+    Unit,
+    Where,
+    Window,
+)
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_events import lane_queue
 from fragmenta.units.lane_copies import WarpCopy
@@ -58,7 +68,7 @@ class Recorder:
         self._tried, self._problems = 0, 0
         self._ready = False
         """Whether the first cluster with a problem was recorded."""
-        self._is_over = False
+        self._is_cut = False
         """Whether no further step of the cluster is recorded."""
 
     # ── clusters ────────────────────────────────────────────────────────────
@@ -116,7 +126,7 @@ class Recorder:
             return
         self._take()
         self.told.wrong |= self._found() > self._problems
-        self._cluster, self._is_over = None, False
+        self._cluster, self._is_cut = None, False
         self._units.clear()
         self._open.clear()
         self._unpoint(cluster)
@@ -177,7 +187,7 @@ class Recorder:
         assert cluster is not None
         wrong = self._found() > self._problems
         if self._kept.full and (wrong or self.machine.watching is None):
-            self._is_over = self.told.cut = True
+            self._is_cut = self.told.cut = True
             self._unpoint(cluster)
         elif self._kept.begins:
             self._begun = self._state(cluster, whole=False)
@@ -226,7 +236,7 @@ class Recorder:
 
     def hears(self, cluster: Cluster) -> bool:
         """Whether a cluster is the one that is recorded; its time is noted."""
-        if cluster is not self._cluster or self._is_over:
+        if cluster is not self._cluster or self._is_cut:
             return False
         time = cluster.time
         if not self.told.times or self.told.times[-1][0] != time:
