@@ -170,6 +170,10 @@ def test_modules_import_at_the_top() -> None:
         ("launch", "fragmenta.view.timeline"),
         ("output", "rich.console"),
         ("output", "rich.text"),
+        ("replays", "fragmenta.replay.files"),
+        ("replays", "fragmenta.replay.making"),
+        ("replays", "fragmenta.tracing.told"),
+        ("replays", "fragmenta.view.replay_page"),
         ("targets", "fragmenta.execution.mma"),
         ("targets", "fragmenta.isa.synonyms"),
     }

@@ -390,9 +390,9 @@ def _launch_recorded(
 
 
 def _check_isolated(isolated: bool, alone: dict[str, bool]) -> None:
-    """Refuse options that a process of its own does not take."""
+    """Refuse what a process of its own does not do."""
     for name, given in alone.items():
-        if given and isolated:
+        if isolated and given:
             raise BadCall(f"{name} cannot be combined with --isolated")
 
 
@@ -411,6 +411,20 @@ def _check_files(
         check_output(timeline, force, option="--timeline")
 
 
+def _write(
+    timeline: str | None,
+    picture: str,
+    replay: str | None,
+    result: Result,
+    again: Callable[[], Result | None],
+    force: bool,
+) -> str:
+    """Write what shows the launch; what the record of its steps does not have."""
+    if timeline is not None:
+        _draw(timeline, picture, result, again, force)
+    return write_replay(replay, result, force)
+
+
 def _lazily(
     kernel: Kernel,
     sizes: tuple[tuple[int, ...], tuple[int, ...]],
@@ -424,20 +438,6 @@ def _lazily(
         return kernel.launch(*sizes, values, **late)
     except KernelError:
         return None
-
-
-def _write(
-    timeline: str | None,
-    picture: str,
-    replay: str | None,
-    result: Result,
-    again: Callable[[], Result | None],
-    force: bool,
-) -> str:
-    """Write what shows the launch; what the record of its steps does not have."""
-    if timeline is not None:
-        _draw(timeline, picture, result, again, force)
-    return write_replay(replay, result, force)
 
 
 def _draw(

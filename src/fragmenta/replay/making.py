@@ -37,7 +37,7 @@ def _in_window(found: Replay, window: Window) -> Replay:
     if not first and len(found) <= window.most:
         return found
     wrong = [max(each["steps"]) for each in found.problems if max(each["steps"]) >= 0]
-    if wrong and wrong[0] >= first + window.most:
+    if wrong and not window.first and wrong[0] >= window.most:
         behind = min(len(found), wrong[0] + 1 + window.most // BEHIND)
         first = max(first, behind - window.most)
     return Replay(*trimmed(found, first, window.most))
