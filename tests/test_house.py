@@ -58,6 +58,11 @@ ROOMS = [
     "numerics",
     "launch",
     "replay",
+<<<<<<< HEAD
+=======
+    "debugging",
+    "sameness",
+>>>>>>> debug
     "cuda",
     "view",
     "sameness",
