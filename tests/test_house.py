@@ -58,11 +58,7 @@ ROOMS = [
     "numerics",
     "launch",
     "replay",
-<<<<<<< HEAD
-=======
     "debugging",
-    "sameness",
->>>>>>> debug
     "cuda",
     "view",
     "sameness",

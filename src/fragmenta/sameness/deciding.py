@@ -55,13 +55,7 @@ _CONDITIONS = {
     "address": "data is part of an address, which is the same",
     "infinite": "what is multiplied by a constant zero is finite",
     "scales": "block scales are as they are here",
-<<<<<<< HEAD
     "arrival": "threads arrive at atomic operations in the order that they have here",
-}
-_OPEN = {
-    "lost": "the expression ends: bits of data are used as something else",
-    "atomic": "not deterministic: floats are combined in the order of arrival",
-=======
     "met": "threads meet here; all orders of blocks that were tried are the same",
 }
 _OPEN = {
@@ -71,7 +65,6 @@ _OPEN = {
     "stuck": "in another order of blocks, it ends with an error: ",
     "race": "not deterministic: ",
     "unwatched": "races were not looked for: ",
->>>>>>> sameproof
 }
 
 
