@@ -161,10 +161,13 @@ def _site(found: Numerics, site: Site) -> Iterator[Problem]:
                 counts[name],
             )
     if counts.get("other_way"):
+        # The least and the largest are hardly changed by that.
+        chooses = site.instruction.opcode in ("min", "max", "atom", "red")
+        words = "would choose another operand" if chooses else "decide otherwise"
         yield made(
             rules.OTHER_BRANCH,
-            rules.WARNING,
-            f"exact values decide otherwise, {counts['other_way']:,} times",
+            rules.INFO if chooses else rules.WARNING,
+            f"exact values {words}, {counts['other_way']:,} times",
             counts["other_way"],
         )
     if counts.get("restarted"):

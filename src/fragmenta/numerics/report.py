@@ -496,7 +496,10 @@ class Numerics:
 
     @property
     def branches(self) -> list[Site]:
-        """Comparisons and conversions where exact values decide otherwise."""
+        """Comparisons, choices and conversions where exact values decide otherwise.
+
+        Choices are those of ``min`` and ``max``.
+        """
         return [each for each in self.instructions if each.counts.get("other_way")]
 
     @property
@@ -582,6 +585,7 @@ class Numerics:
             "products": [each.to_dict() for each in self.products],
             "promotion": None if self.promotion is None else self.promotion.to_dict(),
             "inputs": self.inputs,
+            "watched": False,
         }
 
     def to_json(self) -> str:

@@ -23,6 +23,7 @@ MOST_LINES = 12
 MOST_WAYS = 6
 MOST_MOMENTS = 8
 """Places on a way."""
+UNWATCHED = "races were not looked for; a launch without numerics finds them"
 
 
 def report(found: Numerics) -> str:
@@ -44,6 +45,7 @@ def report(found: Numerics) -> str:
     notes = list(_notes(found))
     if notes:
         parts.append("\n".join(notes))
+    parts.append(UNWATCHED)
     return "\n\n".join(parts)
 
 
