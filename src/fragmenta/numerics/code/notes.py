@@ -324,8 +324,8 @@ class _Note:
         """Whether an infinite result comes from a division by zero."""
         which = shift_unsigned(self.about, _DIVIDES)
         first = (which == 1) & (self.told.row("a")[number] == 0.0)
-        second: Value = (which == 2) & (self.told.row("b")[number] == 0.0)
-        return first | second
+        found: Value = first | ((which == 2) & (self.told.row("b")[number] == 0.0))
+        return found
 
     def _node(
         self,
