@@ -121,7 +121,7 @@ hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded 
 	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
-	$(BIN)/pytest benchmarks --ignore benchmarks/gpu -s --benchmark-columns=min,median,rounds
+	$(BIN)/pytest benchmarks --ignore benchmarks/gpu --ignore benchmarks/peers -s --benchmark-columns=min,median,rounds
 
 # What is compiled is kept in the environment.  CASES="matmul saxpy" takes some of them;
 # the lines of the others stay in docs/benchmarks/peers.json.

@@ -45,7 +45,7 @@ export const launch = () =>
 export const HANG = 600_000;
 
 /** A page that has finished drawing; what the console says is kept. */
-export async function open(browser, hash = "", settings = {}) {
+export async function open(browser, hash = "", settings = {}, address = PAGE) {
   const viewport = { width: 1500, height: 950 };
   const context = await browser.newContext({ viewport, ...settings });
   context.setDefaultTimeout(HANG);
@@ -59,7 +59,7 @@ export async function open(browser, hash = "", settings = {}) {
     if (!/^(file|data|blob):/.test(request.url()))
       page.said.push(`asked for ${request.url()}`);
   });
-  await page.goto(PAGE + hash);
+  await page.goto(address + hash);
   await page.waitForSelector("html[data-ready]");
   return page;
 }

@@ -277,7 +277,7 @@ def test_interrupting_is_silent() -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
-def terminal(words: Sequence[str], **variables: str) -> str:
+def terminal(words: Sequence[str], status: int = 0, **variables: str) -> str:
     """What a question prints on a terminal."""
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
@@ -298,7 +298,7 @@ def terminal(words: Sequence[str], **variables: str) -> str:
             break
         output += more
     os.close(leader)
-    assert child.wait(timeout=HANG) == 0
+    assert child.wait(timeout=HANG) == status
     return output.decode()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,20 @@ def test_a_fault_in_sarif_has_the_line_of_the_user() -> None:
     ask("launch", "fault.ptx", "--block", "1", "--sarif", "fault.sarif")
     (run,) = json.loads(Path("fault.sarif").read_text())["runs"]
     assert located(run["results"][0]["locations"]) == [("k.cu", 9)]
+
+
+def test_problems_on_a_terminal_have_numbers_and_colours() -> None:
+    from tests.commands.test_cli import terminal
+
+    said = terminal([*ASKED, "--problems", "report"], status=1, NO_COLOR="")
+    assert "\x1b[1;7m1 \x1b[0m\x1b[1mrace.ptx:19:5:" in said
+    assert "\x1b[1;31merror: shared-race" in said
+    assert re.search(r"\x1b\[32m +hint: ", said)
+    plain = terminal([*ASKED, "--problems", "report"], status=1, NO_COLOR="1")
+    assert "\n1 race.ptx:19:5: error: shared-race" in plain.replace("\r", "")
+    assert "\x1b" not in plain
+
+
+def test_problems_have_numbers_beside_a_picture() -> None:
+    said = ask(*ASKED, "--timeline", "race.svg").stdout
+    assert "\n1 race.ptx:19:5: error: shared-race" in said

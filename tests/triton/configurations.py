@@ -2,11 +2,13 @@
 separates.
 
     python -m tests.triton.configurations FILE    # on the machine with the GPU
+    python -m tests.triton.configurations --prove docs/verification/classes.json
 
 Tiles, warps, stages and splits of k are what an autotuner chooses from.  Each
 configuration runs on the same random inputs.  Two are in one class if all of their
 results are equal.  ``docs/same-bits.md`` tells what the classes are, and
-``tests/triton/test_configurations.py`` finds them without a GPU.
+``tests/triton/test_configurations.py`` finds them without a GPU: by proof, from the
+expressions.  ``--prove`` writes down what it finds.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import hashlib
 import itertools
 import json
+import time
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +27,8 @@ import numpy as np
 import triton
 import triton.language as tl
 from numpy.typing import NDArray
+
+import fragmenta
 
 M, N, K = 256, 256, 1024
 INPUTS = 1000
@@ -79,17 +84,26 @@ class Configuration(NamedTuple):
         tile = "x".join(map(str, self[:3]))
         return f"{tile} split {self.split} warps {self.warps} stages {self.stages}"
 
-    def launch(self, a: Any, b: Any, c: Any) -> Any:
-        """Launch the product of two matrices."""
-        grid = (M // self.block_m, N // self.block_n)
-        sizes = {
+    def meta(self) -> dict[str, int]:
+        """The meta-parameters."""
+        return {
             "BLOCK_M": self.block_m,
             "BLOCK_N": self.block_n,
             "BLOCK_K": self.block_k,
             "SPLIT": self.split,
+            "num_warps": self.warps,
+            "num_stages": self.stages,
         }
-        more = {"num_warps": self.warps, "num_stages": self.stages}
-        return product[grid](a, b, c, M, N, K, **sizes, **more)
+
+    def launch(self, a: Any, b: Any, c: Any) -> Any:
+        """Launch the product of two matrices."""
+        meta = self.meta()
+        return product[grid(meta)](a, b, c, M, N, K, **meta)
+
+
+def grid(meta: dict[str, int]) -> tuple[int, int]:
+    """A block for each tile."""
+    return M // meta["BLOCK_M"], N // meta["BLOCK_N"]
 
 
 def _tiles() -> list[Configuration]:
@@ -125,6 +139,23 @@ def inputs(kind: str, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
             numbers *= np.exp2(rng.integers(-6, 7, shape)).astype(np.float32)
         found.append(numbers.astype(KINDS[kind]))
     return found[0], found[1]
+
+
+def proved(kind: str, chosen: list[Configuration]) -> Any:
+    """The classes of some configurations, found without a GPU."""
+    from fragmenta.triton import classes
+
+    metas = {str(each): each.meta() for each in chosen}
+    names = {id(meta): name for name, meta in metas.items()}
+    a, b = inputs(kind, 0)
+    arguments = [a, b, np.zeros((M, N), np.float32), M, N, K]
+    return classes(
+        product,
+        metas.values(),
+        arguments,
+        grid=grid,
+        names=lambda meta: names[id(meta)],
+    )
 
 
 def classes(results: dict[Configuration, str]) -> list[list[str]]:
@@ -164,27 +195,61 @@ def _measured(kind: str, count: int) -> list[list[str]]:
     return classes({each: known.hexdigest() for each, known in hashes.items()})
 
 
-def main() -> None:
-    """Measure the classes of each kind of element."""
-    import torch
+def prove() -> dict[str, Any]:
+    """The classes of each kind of element by proof, and what separates each two."""
+    found: dict[str, Any] = {
+        "made": date.today().isoformat(),
+        "script": "python -m tests.triton.configurations --prove",
+        "fragmenta": fragmenta.__version__,
+        "target": "sm_90a",
+        "triton": triton.__version__,
+        "shape": [M, N, K],
+        "classes": {},
+        "ways": {},
+        "between": {},
+        "seconds of processor time": {},
+    }
+    for kind in KINDS:
+        start = time.process_time()
+        made = proved(kind, CONFIGURATIONS)
+        seconds = round(time.process_time() - start, 1)
+        found["seconds of processor time"][kind] = seconds
+        found["classes"][kind] = [list(each) for each in made.members]
+        found["ways"][kind] = list(made.ways.values())
+        found["between"][kind] = {
+            f"{x} and {y}": [each.verdict, each.cause, str(each.witness)]
+            for (x, y), each in made.between.items()
+        }
+    return found
 
+
+def main() -> None:
+    """Measure the classes of each kind of element, or prove them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("--inputs", type=int, default=INPUTS)
+    parser.add_argument("--prove", action="store_true", help="without a GPU")
     given = parser.parse_args()
-    found = {
+    found = prove() if given.prove else measured(given.inputs)
+    given.output.write_text(json.dumps(found, indent=1) + "\n")
+    for kind, each in found["classes"].items():
+        print(kind, [len(names) for names in each])
+
+
+def measured(count: int) -> dict[str, Any]:
+    """The classes of each kind of element, as a GPU shows them."""
+    import torch
+
+    return {
         "made": date.today().isoformat(),
         "script": "python -m tests.triton.configurations",
         "gpu": torch.cuda.get_device_name(),
         "triton": triton.__version__,
         "torch": torch.__version__,
         "shape": [M, N, K],
-        "inputs": given.inputs,
-        "classes": {kind: _measured(kind, given.inputs) for kind in KINDS},
+        "inputs": count,
+        "classes": {kind: _measured(kind, count) for kind in KINDS},
     }
-    given.output.write_text(json.dumps(found, indent=1) + "\n")
-    for kind, each in found["classes"].items():
-        print(kind, [len(names) for names in each])
 
 
 if __name__ == "__main__":

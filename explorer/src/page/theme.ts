@@ -13,7 +13,7 @@ export function applyTheme(): void {
   if (kept === "light" || kept === "dark") root().dataset.theme = kept;
 }
 
-export function listenToTheme(explorer: Explorer): void {
+export function listenToTheme(explorer: Pick<Explorer, "theme"> & { update(change: object): void }): void {
   byId("theme").addEventListener("click", () => {
     const chosen = explorer.theme.dark ? "light" : "dark";
     root().dataset.theme = chosen;

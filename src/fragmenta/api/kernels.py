@@ -7,13 +7,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import numpy as np
+
 from fragmenta.api.returning import like
-from fragmenta.errors import BadCall, Error
+from fragmenta.errors import BadCall, Error, KernelHazard
 from fragmenta.launch import kernel as records
 from fragmenta.launch import result
 from fragmenta.launch.limits import Limits
 
 if TYPE_CHECKING:
+    from fragmenta.api.replays import Replay
     from fragmenta.arrays.checks import Array
     from fragmenta.cuda.tools.device import GPU
     from fragmenta.evidence.kernels import Verified
@@ -45,10 +48,54 @@ class Result(result.Result):
 
         Without ``cluster`` it is the one with the first problem, or else the first one.
         ``start`` and ``stop`` choose events; see :mod:`fragmenta.view.timeline`.
+
+        If a problem is about a copy, and the schedule was eager, the launch is run once
+        more with the schedule lazy, with the arrays as they are now; afterwards, they
+        are as before it.
         """
         from fragmenta.view.timeline import timeline
 
-        return timeline(self, cluster, start, stop)
+        return timeline(self, cluster, start, stop, self._lazily)
+
+    def _lazily(self) -> Result | None:
+        """The same launch with the schedule lazy; None if it cannot be made again."""
+        from fragmenta.launch.options import Watch
+        from fragmenta.sameness.capturing import called
+        from fragmenta.sameness.naming import root_of
+        from fragmenta.units.schedule import LAZY
+
+        launched = getattr(self, "_launched", None)
+        if launched is None:
+            return None
+        kernel, operands, options = launched
+        how = options.get("watch")
+        strict = how == "strict" or (isinstance(how, Watch) and how.strict)
+        try:
+            call = called(kernel, operands, options)
+        except Error:
+            return None
+        roots = {id(root): root for root in (root_of(e.array) for e in call.arrays())}
+        before = {each: root.copy() for each, root in roots.items()}
+        try:
+            made = call.run(watch=Watch("report", strict), schedule=LAZY)
+        except Error:
+            return None
+        finally:
+            for each, root in roots.items():
+                if root.flags.writeable:
+                    np.copyto(root, before[each])
+        assert isinstance(made, Result)
+        return made
+
+    def replay(self, schedule: str | int | None = None) -> Replay:
+        """The run, step by step, if it was launched with ``replay=True``.
+
+        If there were several schedules, it is the first run with a problem, or else the
+        first one, unless a schedule is given.
+        """
+        from fragmenta.api.replays import replay_of
+
+        return replay_of(self, schedule)
 
     def tree(self, array: Array, element: int | Sequence[int]) -> Tree:
         """The expression of one element of an array that the launch wrote to.
@@ -92,9 +139,15 @@ class Kernel(records.Kernel):
 
     @like(records.Kernel.launch, "Result")
     def launch(self, *operands: Any, **options: Any) -> Result:  # noqa: D102
-        found = super().launch(*operands, **options)
+        launched = self, operands, options
+        try:
+            found = super().launch(*operands, **options)
+        except KernelHazard as hazard:
+            if hazard.result is not None:
+                object.__setattr__(hazard.result, "_launched", launched)
+            raise
         assert isinstance(found, Result)  # see results
-        object.__setattr__(found, "_launched", (self, operands, options))
+        object.__setattr__(found, "_launched", launched)
         return found
 
     def invariant(

@@ -100,7 +100,7 @@ class Commands(TyperGroup):
 
 VERBATIM = ("run",)
 """Commands that pass words on to a program as they are."""
-FILES = ("launch", "run", "orders", "same", "invariant", "judge", "serve")
+FILES = ("launch", "debug", "run", "orders", "same", "invariant", "judge", "serve")
 """Commands whose words are files and their arguments, never instructions."""
 PROGRAM = "--program"
 """The option of ``record`` that two dashes before a program stand for."""
@@ -241,6 +241,21 @@ def _load(name: str) -> Any:
     """Import the module of a command and return the command."""
     import_module(f"fragmenta.commands.{COMMANDS[name].module}")
     return typer.main.get_command(_LOADED[name].app)
+
+
+def parsed(name: str, words: list[str]) -> dict[str, Any]:
+    """The parameters of a command that words describe, as on the command line.
+
+    >>> parsed("explore", ["--force"])["force"]
+    True
+    """
+    from click import UsageError  # a command line of its own is rarely read
+
+    try:
+        with _load(name).make_context(name, list(words)) as context:
+            return dict(context.params)
+    except UsageError as why:
+        raise BadCall(why.format_message()) from None
 
 
 class Declared(NamedTuple):

@@ -60,6 +60,9 @@ COMMANDS = {
     "launch": Listed(
         "launch", "Run a kernel of a PTX file on the CPU, with the bits of a GPU."
     ),
+    "debug": Listed(
+        "debug", "Step through a launch, forwards and backwards, here or in an editor."
+    ),
     "run": Listed(
         "run", "Run a program that uses CUDA, without a GPU, and watch its kernels."
     ),

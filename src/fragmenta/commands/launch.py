@@ -63,15 +63,17 @@ from fragmenta.commands.output import (
     complain,
     emit,
     emit_json,
+    is_terminal,
     printable,
+    show_problems,
     width,
 )
 from fragmenta.commands.problems import (
     check_sarif,
     fault_fields,
     fault_place,
+    numbered,
     of_fault,
-    problem_text,
     result_fields,
     write_sarif,
 )
@@ -89,6 +91,7 @@ from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Arguments
+from fragmenta.units.schedule import LAZY
 
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How
@@ -328,7 +331,13 @@ def launch(
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
     if timeline is not None:
-        _draw(timeline, picture, result, force)
+        _draw(
+            timeline,
+            picture,
+            result,
+            partial(_lazily, found, sizes, arg or (), options),
+            force,
+        )
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
         emit_json(
@@ -341,8 +350,8 @@ def launch(
     elif sarif_file != "-":
         head.show()
         emit("\n".join([done.to_text(), *counter_lines(found, result, card)]))
-        for each in done.shown:
-            emit(f"\n{problem_text(file, each, with_rule=True)}")
+        for each in numbered(file, result.problems, done.shown, bool(timeline)):
+            show_problems(f"\n{each}", err=False)
         emit_numerics(result)
     if any(each.severity == ERROR for each in (*done.shown, *born(result))):
         raise typer.Exit(NOTHING)
@@ -386,12 +395,33 @@ def _check_files(
         check_output(timeline, force, option="--timeline")
 
 
-def _draw(path: str, picture: str, result: Result, force: bool) -> None:
+def _lazily(
+    kernel: Kernel,
+    sizes: tuple[tuple[int, ...], tuple[int, ...]],
+    texts: Sequence[str],
+    options: LaunchOptions,
+) -> Result | None:
+    """The same launch with the schedule lazy, on new arrays, for its picture."""
+    values = for_kernel([each.value for each in read_arguments(texts)])
+    late: LaunchOptions = {**options, "schedule": LAZY}
+    try:
+        return kernel.launch(*sizes, values, **late)
+    except KernelError:
+        return None
+
+
+def _draw(
+    path: str,
+    picture: str,
+    result: Result,
+    again: Callable[[], Result | None],
+    force: bool,
+) -> None:
     """Write the picture of a launch; one that was isolated has drawn it."""
     from fragmenta.view.svg import convert
     from fragmenta.view.timeline import timeline
 
-    drawn = picture or str(timeline(result))
+    drawn = picture or str(timeline(result, again=again))
     save_bytes(path, convert(drawn, picture_format(path)), force)
 
 
@@ -657,10 +687,10 @@ def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
     if fault.output:
         emit(fault.output.rstrip("\n"))
     if isinstance(fault, KernelHazard):
-        texts = [
-            problem_text(file, each, with_rule=True) for each in problems_of(fault)
-        ]
-        complain("\n\n".join([*texts, ", ".join(counts(problems_of(fault)))]))
+        found = problems_of(fault)
+        texts = numbered(file, found, found, is_terminal(err=True))
+        said = "\n\n".join([*texts, ", ".join(counts(found))])
+        show_problems(said, err=True)
         return
     complain(f"{fault_place(file, fault)}: error: {printable(str(fault))}")
 

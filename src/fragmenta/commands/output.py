@@ -81,6 +81,38 @@ def complain(text: str) -> None:
     typer.echo(printable(text), err=True)
 
 
+def show_problems(text: str, err: bool) -> None:
+    """Write problems of a kernel, with colours in a terminal."""
+    text = printable(text)
+    if not colour(err):
+        typer.echo(text, err=err)
+        return
+    from rich.console import Console
+
+    Console(stderr=err, highlight=False, soft_wrap=True).print(painted_problems(text))
+
+
+def painted_problems(text: str) -> Text:
+    """Numbers and places bold, what is wrong red, what repairs it green."""
+    from rich.text import Text
+
+    painted = Text(text)
+    for pattern, style in (
+        (r"(?m)^\d+ (?=\S)", "bold reverse"),
+        (r"(?m)^(?:\d+ )?(?P<place>\S+:\d+:\d+:)(?= (?:error|warning|info):)", "bold"),
+        (r"(?<=: )error: [\w-]+(?=:)", "bold red"),
+        (r"(?<=: )warning: [\w-]+(?=:)", "bold yellow"),
+        (r"(?<=: )info: [\w-]+(?=:)", "bold cyan"),
+        (r"(?m)^ +\^~*$", "red"),
+        (r"(?m)^  hint: .*(?:\n  (?!from )\S.*)*", "green"),
+        (r"(?m)^  from .*", "dim"),
+    ):
+        for match in re.finditer(pattern, text):
+            where = "place" if "place" in match.groupdict() else 0
+            painted.stylize(style, match.start(where), match.end(where))
+    return painted
+
+
 def _finite(value: object) -> object:
     """The same with infinities and NaN as text, for which JSON has no number."""
     if isinstance(value, dict):
@@ -104,16 +136,17 @@ def _json(value: object, indent: int) -> str:
     return f"{opening}\n{body}\n{margin}{closing}"
 
 
-def colour() -> bool:
+def colour(err: bool = False) -> bool:
     """Whether to write colours; NO_COLOR (https://no-color.org) turns them off."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return is_terminal()
+    return is_terminal(err)
 
 
-def is_terminal() -> bool:
+def is_terminal(err: bool = False) -> bool:
     """Whether a terminal shows the answer; a pipe and a file get all of it."""
-    return sys.stdout is not None and sys.stdout.isatty()
+    stream = sys.stderr if err else sys.stdout
+    return stream is not None and stream.isatty()
 
 
 def screen() -> int:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import linecache
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
 from fragmenta import __version__
 from fragmenta.commands.files import check_output, save_text
-from fragmenta.commands.output import emit_json, json_text, printable, width
+from fragmenta.commands.output import (
+    emit_json,
+    is_terminal,
+    json_text,
+    printable,
+    width,
+)
 from fragmenta.cuda.tools.kinds import is_source
 from fragmenta.errors import BadCall, KernelError, KernelHazard
 from fragmenta.launch.result import Result
@@ -26,11 +32,17 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 # ── for people ──────────────────────────────────────────────────────────────
 
 
-def problem_text(file: str, problem: Problem, with_rule: bool = False) -> str:
-    """The place and the message as compilers write them, then the line, underlined."""
+def problem_text(
+    file: str, problem: Problem, with_rule: bool = False, number: int = 0
+) -> str:
+    """The place and the message as compilers write them, then the line, underlined.
+
+    With a number, that comes first.
+    """
     if problem.source is not None and is_source(file):
         file, problem = _in_source(problem, problem.source)
     where = f"{file}:{problem.line}:{problem.column}: " if problem.line else f"{file}: "
+    where = f"{number} {where}" if number else where
     message = problem.message
     if with_rule and not message.startswith(f"{problem.rule}: "):
         message = f"{problem.rule}: {message}"
@@ -44,6 +56,18 @@ def problem_text(file: str, problem: Problem, with_rule: bool = False) -> str:
         *((wrapped(f"  from {source.words}", width(), "  "),) if source else ()),
     ]
     return printable("\n".join(parts))
+
+
+def numbered(
+    file: str, every: Sequence[Problem], shown: Sequence[Problem], always: bool
+) -> list[str]:
+    """The texts of problems; on a terminal they have numbers, as in the picture."""
+    places = {id(each): place for place, each in enumerate(every, 1)}
+    wanted = always or is_terminal()
+    return [
+        problem_text(file, each, True, places[id(each)] if wanted else 0)
+        for each in shown
+    ]
 
 
 def _in_source(problem: Problem, source: Source) -> tuple[str, Problem]:

@@ -167,6 +167,8 @@ class Expressions(Algebra):
         super().__init__(planes)
         self.memories = memories
         self.notes: list[Note] = []
+        self.clusters = 0
+        """How many clusters the grid has, once it runs."""
         self.units = UnitProducts(self.products)
 
     def probes(self) -> ExpressionProbes:
@@ -197,6 +199,7 @@ class Expressions(Algebra):
 
     def begin(self, watch: PlaneWatch) -> None:
         """Give the elements of arrays their names."""
+        self.clusters = watch.launch.cluster_count
         for here, there in self._shared(watch):
             there[:] = here
 

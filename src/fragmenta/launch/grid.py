@@ -44,10 +44,11 @@ A thread needs a context, which takes about as long to make.  A short launch has
 
 
 def run(launch: Launch, limit: int | None) -> None:
-    """Run all blocks."""
+    """Run all blocks, or those of a part of the grid."""
+    part = None if _together(launch) else launch.part
     try:
         with launch.interrupts:
-            run_blocks(launch, limit, 0, launch.cluster_count)
+            run_blocks(launch, limit, *(part or (0, launch.cluster_count)))
     finally:
         launch.arguments.write_back()
         machine = launch.machine
@@ -59,9 +60,7 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     """Run some blocks of the grid, or clusters."""
     if first >= last:
         return
-    grants = launch.machine is not None and launch.machine.grants
-    together = launch.compiled.ordered or launch.cooperative or grants
-    if together or launch.compiled.prints:
+    if _together(launch) or launch.compiled.prints:
         _in_turns(launch, limit, first, last)
         return
     workers = _Workers(launch, limit, first, last)
@@ -69,6 +68,12 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
         workers.alone()
     else:
         _in_parallel(workers)
+
+
+def _together(launch: Launch) -> bool:
+    """Whether blocks may wait for one another."""
+    grants = launch.machine is not None and launch.machine.grants
+    return bool(launch.compiled.ordered or launch.cooperative or grants)
 
 
 class _Pace:
@@ -189,7 +194,8 @@ class _Workers:
         self.launch, self.limit = launch, limit
         self.lock = threading.Lock()
         self.first, self.count = first, last - first
-        self.most = min(cores(), self.count)
+        # What is recorded has one order of steps.
+        self.most = 1 if launch.recorder is not None else min(cores(), self.count)
         self.queue = Queue(first, last)
         self._clones = Clones(launch, self.queue)
         self.contexts: list[Runner] = []

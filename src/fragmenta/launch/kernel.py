@@ -37,6 +37,7 @@ from fragmenta.launch.options import (
     check_dynamic,
     check_nan,
     check_orders,
+    check_replay,
     check_schedules,
     check_shape,
     check_watch,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from fragmenta.numerics.report import Numerics
     from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
+    from fragmenta.tracing.told import Window
 
 
 class Parameter(NamedTuple):
@@ -122,6 +124,7 @@ class Kernel:
         numerics: bool = False,
         nan: str = "report",
         algebra: Algebra | None = None,
+        replay: bool | Window = False,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
         progress: Progress = ignore_progress,
@@ -171,6 +174,10 @@ class Kernel:
         the launch.  The results keep their bits.  Such a launch is not watched for
         races.
 
+        With ``replay=True``, the steps of the first cluster are recorded, or those of
+        the first one with a problem: ``result.replay()`` has them.  A :class:`Window`
+        says which blocks, from which step on, and how many steps.
+
         An ``algebra`` of :mod:`fragmenta.planes` follows second values beside all
         registers and memory; then the launch is not watched for races.
 
@@ -206,6 +213,7 @@ class Kernel:
         how = check_watch(watch)
         several = check_schedules(schedule)
         algebra = self._algebra(numerics, nan, algebra, client, several)
+        window = check_replay(replay, shape, client, algebra)
         states = check_orders(orders, how, client)
         limits = check_limits(limits)
         meter = Meter(limits)
@@ -248,6 +256,7 @@ class Kernel:
                 raced=raced,
                 goes_on=reports,
                 counted=counters and plain,
+                window=window if plain else None,
                 algebra=(other or algebra) if plain else None,
                 names=self.names,
                 language=self.language,
@@ -299,6 +308,7 @@ class Kernel:
             fault=runs.fault,
             counters=_counted(runs.launch, counts),
             numerics=_lost(repeats, algebra, runs.launch, self.function.shown),
+            steps=runs.steps,
         )
         if not reports:
             made.raise_errors()

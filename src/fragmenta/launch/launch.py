@@ -38,6 +38,8 @@ from fragmenta.units.schedule import Given, Plan
 if TYPE_CHECKING:
     from fragmenta.counters.tally import Tally
     from fragmenta.planes.algebra import Algebra
+    from fragmenta.tracing.recorder import Recorder
+    from fragmenta.tracing.told import Window
 
 TURN = 2000
 """How often a warp may jump back before another has its turn."""
@@ -94,12 +96,23 @@ class Launch:
         """The turns of its warps."""
         self.tally: Tally | None = None
         """What counts, if the code was made for it."""
+        self.recorder: Recorder | None = None
+        """What records its steps, if the code was made for it."""
+        self.part: tuple[int, int] | None = None
+        """The clusters that run, as a range; None if all do."""
 
     def count(self) -> None:
         """Let all contexts count memory traffic and lanes."""
         from fragmenta.counters.tally import Tally
 
         self.tally = Tally(self.compiled, self.places)
+
+    def record(self, window: Window) -> None:
+        """Record steps of the launch; the code was made for it."""
+        from fragmenta.tracing.recorder import Recorder
+
+        assert self.machine is not None
+        self.recorder = self.machine.tracer = Recorder(self.machine, window)
 
     def attach_machine(self, schedule: Given, strict: bool, seed: int = 0) -> None:
         """Attach what carries out events, and the observer that the code was made for.
@@ -139,6 +152,7 @@ class Launch:
         assert self.machine is not None
         self.saved *= 1 + algebra.planes  # planes of registers are saved, too
         self.machine.watching = PlaneWatch(self.machine, algebra)
+        self.part = algebra.part
 
     @property
     def kept(self) -> Launched:
@@ -177,6 +191,7 @@ class Launch:
         if self.machine.schedule.plan.stepped:
             return StepRunner(self)
         alone = self.shape.cluster_blocks == 1 and not self.machine.asynchronous
+        alone = alone and self.recorder is None
         return BlockRunner(self) if alone else ClusterRunner(self)
 
     def run(self, runner: Runner) -> None:

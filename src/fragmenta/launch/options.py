@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from fragmenta.errors import (
 from fragmenta.ptx.module import Function
 from fragmenta.simt.context import Shape
 from fragmenta.units.schedule import ADVERSARIAL, EAGER, Given, read
+
+if TYPE_CHECKING:
+    from fragmenta.tracing.told import Window
 
 MOST_CLUSTER = 16
 """Blocks of a cluster, also of one that is not portable."""
@@ -288,3 +291,43 @@ number from 1; given 'every'
         "orders is 'all', or the most states to look at, a whole number from 1; given "
         f"{orders!r}{hint}"
     )
+
+
+def check_replay(
+    replay: object, shape: Shape, client: object, algebra: object
+) -> Window | None:
+    """What is recorded; None if nothing is.
+
+    >>> shape = Shape((2, 1, 1), (32, 1, 1))
+    >>> check_replay(True, shape, None, None).most
+    200000
+    >>> check_replay("all", shape, None, None)
+    Traceback (most recent call last):
+    fragmenta.errors.BadCall: replay is True, False or a Window; given 'all'
+    """
+    if replay is False:
+        return None
+    # A launch that is not recorded does not load it.
+    from fragmenta.tracing.told import Window
+
+    window = Window() if replay is True else replay
+    if not isinstance(window, Window):
+        raise BadCall(f"replay is True, False or a Window; given {shortened(replay)}")
+    if client is not None:
+        raise BadCall("a launch on a Dask cluster is not recorded; leave client= out")
+    if algebra is not None:
+        raise BadCall("a launch with second values is not recorded: no numerics=True")
+    wrong = [each for each in window.blocks if not _is_block(each, shape)]
+    if wrong:
+        raise BadCall(
+            f"the blocks of the grid are 0 to {shape.blocks - 1}; given {wrong[0]!r}"
+        )
+    if not is_whole(window.first) or window.first < 0:
+        raise BadCall(f"steps are counted from 0; given {window.first!r}")
+    if not is_whole(window.most) or window.most < 1:
+        raise BadCall(f"at least 1 step is kept; given {window.most!r}")
+    return window
+
+
+def _is_block(given: object, shape: Shape) -> bool:
+    return is_whole(given) and 0 <= int(given) < shape.blocks

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
     from fragmenta.simt.compiled import Compiled
+    from fragmenta.tracing.told import Stepped
     from fragmenta.units.findings import Finding, Launched
 
 FIDELITY = {
@@ -80,6 +81,8 @@ class Result:
     """Exact counts by the names of Nsight Compute, if the launch was asked for them."""
     numerics: Numerics | None = field(default=None, repr=False, compare=False)
     """Where bits were lost, if the launch was asked."""
+    steps: list[Stepped] = field(default_factory=list, repr=False, compare=False)
+    """What each instruction wrote, run by run, if the launch was asked."""
 
     @once_property
     def schedule(self) -> dict[str, Any]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.module import Function
     from fragmenta.races.report.history import Recorded
     from fragmenta.simt.compiled import Compiled
+    from fragmenta.tracing.told import Stepped
 
 Attach: TypeAlias = Callable[[Machine], None]
 """Attaches to the machine of a launch what it is run again for."""
@@ -83,6 +84,8 @@ class ScheduledRuns:
         """What was found, with the first run in which it was."""
         self.recorded: list[Recorded] = []
         """What happened in some clusters of each run."""
+        self.steps: list[Stepped] = []
+        """The steps of each run, if they are recorded."""
         self._used: set[tuple[str, int]] = set()
         """Where unwritten registers were used: function and instruction."""
         self.complete = True
@@ -124,10 +127,21 @@ class ScheduledRuns:
         finally:
             launch.close()
 
+    def _record(self, launch: Launch, schedule: Given) -> None:
+        """Keep the steps that were recorded."""
+        if launch.recorder is not None:
+            from fragmenta.tracing.told import Stepped
+
+            told, name = launch.recorder.result(), str(read_schedule(schedule).name)
+            self.steps.append(Stepped(name, launch.target, told, launch.kept))
+
     def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
         output = ""
         try:
-            output = self._run(launch)
+            try:
+                output = self._run(launch)
+            finally:
+                self._record(launch, schedule)
         except LimitReached as fault:
             self._found_before(launch, fault)
             raise
@@ -256,6 +270,10 @@ class ScheduledRuns:
         number = block[0] + x * (block[1] + y * block[2])
         rule = rules.of_fault(fault.kind)
         made = Finding(rule, -1, str(fault), number, severity=ERROR, line=fault.line)
+        if fault.thread is not None:
+            x, y, z = fault.thread
+            wide, high, _ = launch.shape.block
+            made.warp = (x + wide * (y + high * z)) // 32
         assert launch.machine is not None
         launch.machine.problems.put(made)
 

@@ -34,6 +34,7 @@ from fragmenta.units.schedule import EAGER, Given, read
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
     from fragmenta.planes.algebra import Algebra
+    from fragmenta.tracing.told import Window
 
 
 class Origin(NamedTuple):
@@ -183,6 +184,7 @@ class Source:
         raced: bool = False,
         goes_on: bool = False,
         counted: bool = False,
+        window: Window | None = None,
         algebra: Algebra | None = None,
         meter: Meter | None = None,
     ) -> Launch:
@@ -192,7 +194,8 @@ class Source:
         ``recorded``, what synchronises is recorded.  With ``raced``, loads ask whether
         what they read is undefined.  With ``goes_on``, the launch goes on after
         mistakes that hardware survives.  With ``counted``, memory traffic and lanes
-        are counted.  With an ``algebra``, second values are followed.
+        are counted.  With a ``window``, its steps are recorded.  With an ``algebra``,
+        second values are followed.
         """
         # A file that is only read or checked does not need it.
         from fragmenta.launch.launch import Launch
@@ -204,7 +207,7 @@ class Source:
         follows = defined is not None
         mode = Mode(
             watch, clustered, late, follows, plan.stepped, recorded, raced, counted
-        )
+        )._replace(traced=window is not None)
         if algebra is not None:
             mode = mode._replace(planes=algebra.planes)
         ready = self.compiled(name, target, contract, mode, meter, algebra)
@@ -230,9 +233,11 @@ class Source:
         launch.target, launch.language = target, language
         if counted:
             launch.count()
-        observed = watch or mode.shadows > 0
+        observed = watch or mode.shadows > 0 or mode.traced
         if ready.events or clustered or observed or plan.stepped:
             launch.attach_machine(schedule, strict, defined or 0)
+        if window is not None:
+            launch.record(window)
         if algebra is not None:
             launch.follow(algebra)
         return launch
@@ -252,6 +257,10 @@ def _probes(mode: tuple[int, ...], algebra: Algebra | None = None) -> Probes:
         from fragmenta.counters.code.probes import CounterProbes
 
         every.append(CounterProbes())
+    if wanted.traced:
+        from fragmenta.tracing.code.probes import TraceProbes
+
+        every.append(TraceProbes())
     if not every:
         return NOTHING
     return every[0] if len(every) == 1 else Several(*every)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.code.steps import BORN
-from fragmenta.numerics.words import formula
+from fragmenta.numerics.words import event_words
 from fragmenta.ptx import rules
 from fragmenta.units.events import Event, carries_out
 from fragmenta.units.faults import Stop
@@ -22,10 +22,15 @@ def born(warp: Warp, event: Event, lanes: int) -> int:
     """A NaN or an infinity was born: the launch ends here."""
     watching = warp.block.cluster.machine.watching
     algebra = getattr(watching, "algebra", None)
-    site = int(event.words[1])
-    nodes: list[Node] = [] if algebra is None else algebra.births_at(site)
+    number = int(event.words[1])
+    nodes: list[Node] = [] if algebra is None else algebra.births_at(number)
+    raise stopped(nodes, number, event.site, warp, lanes)
+
+
+def stopped(nodes: list[Node], number: int, site: int, warp: Warp, lanes: int) -> Stop:
+    """The end of a launch where something was born; ``number`` is that of the place."""
     launch = warp.block.cluster.machine.launch
-    function, index = launch.compiled.followed[site]
+    function, index = launch.compiled.followed[number]
     instruction = launch.module().functions[function].instructions[index]
     said = "a NaN or an infinity is born"
     rule = rules.NAN
@@ -36,5 +41,6 @@ def born(warp: Warp, event: Event, lanes: int) -> int:
             Birth.DIVISION: "a number is divided by zero",
         }.get(node.kind, "a NaN is born")
         rule = rules.NAN if isnan(node.value) else rules.INFINITY
-        said = f"{words}: {formula(instruction, node.values, node.value)}"
-    raise Stop(rule, event.site, warp, lanes, said)
+        given = node.values, node.value, node.operand
+        said = f"{words}: {event_words(instruction, *given, born=True)}"
+    return Stop(rule, site, warp, lanes, said)

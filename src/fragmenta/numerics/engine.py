@@ -21,7 +21,7 @@ from fragmenta.planes.group_products import port_functions
 from fragmenta.ptx.module import Module
 from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.simt.empties import empty_parts
-from fragmenta.simt.layout import POISON
+from fragmenta.simt.layout import LANES, POISON
 
 if TYPE_CHECKING:
     from fragmenta.planes.memory import PlaneObserver, PlaneWatch
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fragmenta.units.warpgroups import Wgmma
 
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
+ALL_LANES = (1 << LANES) - 1
 _KINDS = ("kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
 
 
@@ -238,6 +239,22 @@ class StoppingAlgebra(NumericsAlgebra):
 
     name: ClassVar[str] = "numerics-stops"
     step: ClassVar[type[Step]] = StoppingStep
+
+    def port_functions(self) -> Mapping[int, int]:
+        """``wgmma`` is Python's: it looks for births after each."""
+        return {}
+
+    def product(
+        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+    ) -> None:
+        """A ``wgmma`` or ``tcgen05.mma`` was issued: it may stop the launch."""
+        from fragmenta.numerics.births import stopped
+
+        super().product(observer, work, warp)
+        number = self._products.number_of(observer, work)
+        nodes = [] if number is None else self.births_at(number)
+        if nodes and number is not None:
+            raise stopped(nodes, number, work.site, warp, ALL_LANES)
 
 
 def _sum(segment: Segment) -> int:

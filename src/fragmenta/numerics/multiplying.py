@@ -88,8 +88,7 @@ class LaunchProducts:
         """A ``wgmma`` or ``tcgen05.mma`` was issued: make its nearly exact D."""
         watch = observer.watch
         op = work.located.op if isinstance(work, Wgmma) else work.op
-        place = watch.compiled.places[work.site]
-        number = self._numbers.get((place[0], place[1]))
+        number = self.number_of(observer, work)
         own = self._own.get(id(warp.block.context))
         if number is None or own is None or op.types["d"].is_integer:
             observer.clear_product(work, warp)
@@ -98,6 +97,11 @@ class LaunchProducts:
         else:
             own.table.ops[number] = op, watch.launch.target
             self._tensor(observer, work, warp, number, own)
+
+    def number_of(self, observer: PlaneObserver, work: Wgmma | Product) -> int | None:
+        """The number of the place of a product; None if it has none."""
+        place = observer.watch.compiled.places[work.site]
+        return self._numbers.get((place[0], place[1]))
 
     def _group(
         self, observer: PlaneObserver, work: Wgmma, warp: Warp, number: int, own: _Own

@@ -30,14 +30,7 @@ from fragmenta.numerics.products import (
 )
 from fragmenta.numerics.seconds import Held, Seconds, kind_of
 from fragmenta.numerics.summaries import Summary, bits_lost, relative, summary, ulps
-from fragmenta.numerics.words import (
-    COUNTED,
-    PRODUCTS,
-    formula,
-    number,
-    operand_count,
-    product_words,
-)
+from fragmenta.numerics.words import COUNTED, event_words, number, operand_count
 from fragmenta.ptx.module import Instruction, Module, Source
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
@@ -244,9 +237,13 @@ class Moment(NamedTuple):
             if self.unwritten:
                 return "a word that nobody had written"
             return f"{value} is given to {self.instruction.opcode}"
-        made = formula(self.instruction, self.operands, self.value)
-        if self.instruction.opcode in PRODUCTS and self.kind == Birth.INVALID:
-            made = product_words(self.operands, self.operand)
+        made = event_words(
+            self.instruction,
+            self.operands,
+            self.value,
+            self.operand,
+            born=self.kind != Birth.PASSED,
+        )
         return {
             Birth.OVERFLOW: f"overflow: {made}",
             Birth.DIVISION: f"division by zero: {made}",

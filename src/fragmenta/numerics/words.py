@@ -66,13 +66,43 @@ def formula(instruction: Instruction, operands: Sequence[float], value: float) -
     return f"{opcode}({', '.join(shown)}) = {result}"
 
 
-def product_words(operands: Sequence[float], k: int) -> str:
-    """How a NaN was born in a product of matrices.
+def product_words(operands: Sequence[float], value: float, k: int) -> str:
+    """How a NaN or an infinity was born in a product of matrices.
 
-    >>> product_words((0.0, float("inf"), 1.0), 37), product_words((2.0, 1.0, 0.0), 0)
-    ('0 x inf at k = 37', 'inf - inf')
+    Operands are the elements of A and B whose product is none or infinite, and C.  Of a
+    sum that is too large, the first is the exact sum.
+
+    >>> inf, nan = math.inf, math.nan
+    >>> product_words((0.0, inf, 1.0), nan, 37)
+    '0 x inf = NaN at k = 37'
+    >>> product_words((2.0, -inf, inf), nan, 5)
+    'inf - inf: C = inf, 2 x -inf at k = 5'
+    >>> product_words((70000.0, 0.0, 60000.0), inf, 0)
+    'C = 60000 and the products are exactly 70000: inf'
     """
-    a, b = operands[:2]
+    a, b, c = operands
+    if not math.isnan(value):
+        exactly = f"C = {number(c)} and the products are exactly {number(a)}"
+        return f"{exactly}: {number(value)}"
     if math.isnan(a * b):
-        return f"{number(a)} x {number(b)} at k = {k}"
-    return "inf - inf"
+        return f"{number(a)} x {number(b)} = NaN at k = {k}"
+    said = [f"C = {number(c)}"] if math.isinf(c) else []
+    if math.isinf(a * b):
+        said.append(f"{number(a)} x {number(b)} at k = {k}")
+    return f"inf - inf: {', '.join(said)}" if said else "inf - inf"
+
+
+def event_words(
+    instruction: Instruction,
+    operands: Sequence[float],
+    value: float,
+    operand: int,
+    *,
+    born: bool,
+) -> str:
+    """What made a NaN or an infinity, or passed it on, with the numbers."""
+    if instruction.opcode not in PRODUCTS:
+        return formula(instruction, operands, value)
+    if born:
+        return product_words(operands, value, operand)
+    return f"{number(operands[operand])} in {'ABC'[operand]}: {number(value)}"

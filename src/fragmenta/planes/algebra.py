@@ -44,6 +44,8 @@ class Algebra:
         """How many planes there are: 4, or 8 for floats of 8 bits and less."""
         self.granule = (16 if planes < 8 else 8) if granule is None else granule
         """The bits of the smallest element that has second values."""
+        self.part: tuple[int, int] | None = None
+        """The clusters that run, as a range; None if all of the grid do."""
 
     @property
     def key(self) -> str:

@@ -27,6 +27,8 @@ Everything in :class:`Tiles` is memory of traced code (:mod:`fragmenta.jit.trace
 ``index``          of a sparse A, (rows, stored k): the logical k of each element
 ``scale_a``        block scales, their raw bits: (panels of 8 rows, scales along k, 8)
 ``scale_b``        the same of B
+``scale_a2``       second values of scales, if the algebra's are ``numbers``
+``scale_b2``       the same of B
 ``a2`` ... ``d2``  second values, in the order of ``a`` ... ``d``
 =================  =====================================================================
 
@@ -61,6 +63,7 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.planes.code.products import (
     ARRAYS,
     NOWHERE,
+    SCALES,
     Eight,
     Product,
     ProductAlgebra,
@@ -125,7 +128,10 @@ def separated(values: NDArray[np.uint64], bits: int, planes: int) -> NDArray[np.
     for number in range(planes):
         turn, place = divmod(number, part.per)
         for source, quarter in enumerate(part.quarters):
-            word = values[turn * len(part.quarters) + source]
+            index = turn * len(part.quarters) + source
+            if index >= len(values):  # the algebra uses fewer words
+                continue
+            word = values[index]
             field = word >> np.uint64(part.bits * place) & mask
             found[number] |= field << np.uint64(part.bits * quarter)
     return found
@@ -153,6 +159,9 @@ class Matrices(NamedTuple):
     a2: NDArray[np.uint64] | None = None
     b2: NDArray[np.uint64] | None = None
     c2: NDArray[np.uint64] | None = None
+    scale_a2: NDArray[np.uint64] | None = None
+    """Of the shape of ``scale_a``; one word each."""
+    scale_b2: NDArray[np.uint64] | None = None
 
 
 def on_matrices(
@@ -193,9 +202,15 @@ def on_matrices(
             arrays[f"{name}2"] = np.stack([_panels(each) for each in turned])
         else:
             arrays[f"{name}2"] = none
+    for place, name in enumerate(SCALES, 3):
+        second = getattr(given, name)
+        arrays[name] = none
+        if second is not None and second.any():
+            has |= 1 << place
+            arrays[name] = _panels(second if name == "scale_a2" else second.T)
     count = how.words("d")
     arrays["d2"] = np.zeros((count, how.sizes["d"]), np.uint64)
-    ordered = [arrays[name] for name in ARRAYS]
+    ordered = [arrays[name] for name in (*ARRAYS, *SCALES)]
     if not function(*ordered, has, *where):
         return None
     m, n = given.c.shape

@@ -1,8 +1,10 @@
 """Second values through ``tcgen05.mma``: at issue, with matrices in arrays.
 
 Each plane of tensor memory and of shared memory is read as the instruction reads the
-memories themselves.  Elements of A and B of fewer than 8 bits, and an old D that
-``scale-input-d`` scales, count as they are, without second values.
+memories themselves.  Elements of A and B of 6 bits count as they are, without second
+values: what packs them moves bits that planes do not follow.  So do, unless second
+values are numbers, elements of 4 bits, block scales, and an old D that
+``scale-input-d`` scales.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from fragmenta.planes.products import (
     product_model,
     separated,
 )
-from fragmenta.registers.tensor_fragment import Image
+from fragmenta.registers.tensor_fragment import (
+    Image,
+    TensorAddress,
+    TensorFragment,
+)
 from fragmenta.units.machine import Warp
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.tmem_operands import memory
@@ -58,10 +64,14 @@ def tensor_product(
     found = _operands(op, hardware, rest)
     result = multiply(*found[:3], product_model(op, target), **_more(found))
     of, count = op.types["d"].bits, len(planes)
-    seconds = _seconds(op, planes, rest)
+    numbers = bool(getattr(algebra, "numbers", False))
+    seconds = _seconds(op, planes, rest, numbers)
     matrices = Matrices(
         found.a, found.b, found.c, result, found.index, *found[4:], *seconds
     )
+    if numbers:
+        of_a, of_b = _scales(op, planes, rest)
+        matrices = matrices._replace(scale_a2=of_a, scale_b2=of_b)
     word = op.descriptor
     negated = (bool(word and word.negate_a), bool(word and word.negate_b))
     made = on_matrices(op, target, algebra, matrices, negated=negated, where=where)
@@ -90,12 +100,13 @@ def _more(found: tcgen05.Operands) -> dict[str, Any]:
 
 
 def _seconds(
-    op: Instruction, planes: Sequence[Memories], given: dict[str, Any]
+    op: Instruction, planes: Sequence[Memories], given: dict[str, Any], numbers: bool
 ) -> list[NDArray[np.uint64] | None]:
     """The second values of A, B and C; None if an operand has none."""
-    scaled = given.get("scale_input_d")
+    scaled = int(given.get("scale_input_d") or 0)
     wanted = {"a": given["a"], "b": given["b"], "d": given.get("d", 0)}
-    wanted["enable_input_d"] = 0 if scaled else given.get("enable_input_d", 1)
+    drops = scaled and not numbers
+    wanted["enable_input_d"] = 0 if drops else given.get("enable_input_d", 1)
     # The signs of second values are as they are: no negation, no scales, no metadata.
     found = [
         tcgen05.unsigned_operands(op, tensor, shared, wanted)
@@ -111,8 +122,39 @@ def _seconds(
         bits = op.types[name].bits
         like = np.zeros_like(some[place])
         every = np.stack([like if each is None else each[place] for each in found])
-        usable = bits >= 8 and every.any()
-        made.append(combined(every, bits) if usable else None)
+        usable = bits >= 8 or (numbers and _nibbles(op, name, given))
+        made.append(combined(every, bits) if usable and every.any() else None)
+    old = made[2]
+    if scaled and old is not None:  # the lowest bits name a source, and stay
+        values = old.view(np.float64) * 2.0**-scaled
+        made[2] = np.where(old == 0, old, values.view(np.uint64))
+    return made
+
+
+def _nibbles(op: Instruction, name: str, given: dict[str, Any]) -> bool:
+    """Whether elements have 4 bits, and are in halves of bytes."""
+    if op.types[name].bits != 4:
+        return False
+    if name != "a" or not isinstance(given["a"], TensorAddress):
+        return True
+    part = op.fragment("A")
+    return isinstance(part, TensorFragment) and part.container.bits == 4
+
+
+def _scales(
+    op: Instruction, planes: Sequence[Memories], given: dict[str, Any]
+) -> list[NDArray[np.uint64] | None]:
+    """The second values of block scales, which are in tensor memory."""
+    made: list[NDArray[np.uint64] | None] = []
+    for side in "AB":
+        at = given.get(f"scale_{side.lower()}")
+        if at is None:
+            made.append(None)
+            continue
+        part = op.fragment(f"scale_{side}")
+        assert isinstance(part, TensorFragment)
+        every = np.stack([part.unpack_bits(tensor, address=at) for tensor, _ in planes])
+        made.append(combined(every, 8)[0] if every.any() else None)
     return made
 
 

@@ -15,6 +15,7 @@ RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
 RawModule(code=, path=)   several of them, or those of a file
 Pool(workers)             processes that stay warm and launch many kernels
 Watch, Limits             how a launch is watched, and what it may take
+Replay, Window            a recorded run, step by step; which part of it is recorded
 KernelFault               the error of a kernel that does what it must not do
 KernelHazard              the error of one with a race or the like; both are KernelError
 
@@ -50,7 +51,9 @@ _HOME = homes(
         "sameness.telling": "Tree",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
+        "tracing.told": "Window",
         "api.raw": "RawKernel RawModule",
+        "api.replays": "Replay",
         "errors": "KernelError KernelFault KernelHazard LimitReached",
     }
 )
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     from fragmenta.api.kernels import parse as parse
     from fragmenta.api.raw import RawKernel as RawKernel
     from fragmenta.api.raw import RawModule as RawModule
+    from fragmenta.api.replays import Replay as Replay
     from fragmenta.errors import KernelError as KernelError
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
@@ -84,6 +88,7 @@ if TYPE_CHECKING:
     from fragmenta.sameness.telling import Tree as Tree
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
+    from fragmenta.tracing.told import Window as Window
 else:
     __getattr__ = opener(__name__, _HOME)
 

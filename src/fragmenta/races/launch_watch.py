@@ -289,6 +289,7 @@ class LaunchWatch:
                     problems,
                     launch.module,
                     launch.compiled,
+                    tuple(members),
                 )
             )
         return made

@@ -138,6 +138,24 @@ def _oddities(
     return of.reading.twice(), of.reading.uneven()
 
 
+@lru_cache(maxsize=4096)
+def _meant(layout: BoxLayout, start: int, rows: tuple[int, ...]) -> tuple[int, ...]:
+    """The swizzles by which rows of a box are below each other, unless they are so."""
+    addresses = np.array(rows, np.int64)
+    line, byte = layout.find(start, addresses)
+    if (line < 0).any() or len(set(byte.tolist())) == 1:
+        return ()
+    found = []
+    for swizzle in WGMMA_SWIZZLES:
+        other = layout._replace(swizzle=swizzle)
+        if swizzle == layout.swizzle or other.pitch != layout.pitch:
+            continue
+        meant, place = other.find(start, addresses)
+        if len(set(place.tolist())) == 1 and len(set(meant.tolist())) == _MATRIX:
+            found.append(swizzle)
+    return tuple(found)
+
+
 class KnownLayouts:
     """What was judged in a kernel and is right: it need not be judged by each thread.
 
@@ -499,24 +517,16 @@ class LayoutWatch:
         begins = self._begins(warp.block.rank, rows // at.LINE)
         if len(begins) != 1:
             return False
-        boxes = [self._box(warp.block.rank, line) for _, line in begins]
-        layout, start = boxes[0].box
-        line, byte = layout.find(start, rows)
-        if (line < 0).any() or len(set(byte.tolist())) == 1:
-            return False
-        for swizzle in WGMMA_SWIZZLES:
-            if swizzle == layout.swizzle:
-                continue
-            other = layout._replace(swizzle=swizzle)
-            if other.pitch != layout.pitch:
-                continue
-            meant, place = other.find(start, rows)
-            same = len(set(place.tolist())) == 1 and len(set(meant.tolist())) == _MATRIX
-            if same and self._copied_last(warp.block.rank, rows, boxes):
+        noted = self._box(warp.block.rank, begins[0][1])
+        layout, start = noted.box
+        first = start // REPEAT * REPEAT
+        near = tuple((rows - first).tolist())
+        for swizzle in _meant(layout, start - first, near):
+            if self._copied_last(warp.block.rank, rows, [noted]):
                 message, repair = layout_words.of_rows(
-                    boxes[0].box, number, rows, swizzle, boxes[0].coordinates
+                    noted.box, number, rows, swizzle, noted.coordinates
                 )
-                self._report(warp, site, ALL, message, boxes[0].site, repair)
+                self._report(warp, site, ALL, message, noted.site, repair)
                 return True
         return False
 

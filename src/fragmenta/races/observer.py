@@ -216,8 +216,7 @@ class Observer(TensorObserver, Unattended):
 
     def begin(self) -> None:
         """A new cluster begins."""
-        if self.cluster.alone:
-            self.history.begin()
+        if self.cluster.alone:  # compiled code has begun its notes
             return
         self.order.reset()
         self.shared.reset()

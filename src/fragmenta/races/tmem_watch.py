@@ -180,6 +180,7 @@ class TensorObserver(Port):
         self.meet(step)
         kind = task.effect.kind
         new = self._access(kind, f"tcgen05.{kind}", warp, event, -1)
+        self.note("move", warp, step.lanes, event, [(new.agent, new.epoch)])
         if kind == "st":
             self._check(new, step, [], task.cells)
             return
@@ -188,12 +189,14 @@ class TensorObserver(Port):
 
     def moves_waited(self, step: Step, waited: Waited) -> None:
         """A warp has waited for its loads, or for its stores."""
-        warp, _, lanes = step
+        warp, event, lanes = step
         self.meet(step)
         if waited.done_by == "wait::ld":
             self.loaded.waited(warp)
         agent = waited.done_by.replace("wait::", "tcgen05.")
-        self._know(warp, lanes, agent, self._next_period(agent, warp))
+        until = self._next_period(agent, warp)
+        self.note("moved", warp, lanes, event, self._agent(agent, warp), until)
+        self._know(warp, lanes, agent, until)
 
     # ── products and copies ─────────────────────────────────────────────────
 
@@ -241,6 +244,8 @@ class TensorObserver(Port):
             self._last = (warp, lane, arrival.covers), clock
             place = mbarrier.block.rank << RANK_BITS | mbarrier.offset
             self.watch.commits.add((agent, lane, epoch, place, mbarrier.phase))
+            about = mbarrier.block.rank, mbarrier.offset, mbarrier.phase, agent, epoch
+            self.note("commit", warp, step.lanes, step.event, *about)
             if not arrival.covers.some:
                 self.watch.is_idle(warp.block.rank, warp.number, lane)
         arrival.clock = clock

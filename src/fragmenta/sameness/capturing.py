@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -27,9 +27,15 @@ def called(
     return Call(kernel, grid, block, arguments, **chosen)
 
 
+class Stopped(BaseException):
+    """A launch was noted, and is not made."""
+
+
 @contextmanager
-def captured() -> Iterator[list[Call]]:
+def captured(stop: bool = False) -> Iterator[list[Call]]:
     """In this block, all launches are noted; afterwards, arrays are as before them.
+
+    With ``stop``, the first of them is noted, and the block ends there.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -54,9 +60,11 @@ def captured() -> Iterator[list[Call]]:
             root = root_of(each.array)
             before.setdefault(id(root), (root, root.copy()))
         found.append(call)
+        if stop:
+            raise Stopped
 
     try:
-        with before_launches(note):
+        with before_launches(note), suppress(Stopped):
             yield found
     finally:
         for root, old in before.values():

@@ -10,6 +10,7 @@ Never ``same`` without a proof, never ``different`` without an input that shows 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,10 +18,12 @@ import numpy as np
 
 from fragmenta.arrays.checks import Array, is_whole
 from fragmenta.errors import BadCall, Error
+from fragmenta.expressions.code.hashing import Hash
 from fragmenta.sameness.calls import Call, Program, program
 from fragmenta.sameness.following import Followed, Output, Place, follow, planes_for
 from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
-from fragmenta.sameness.telling import why_parted
+from fragmenta.sameness.parting import why_parted
+from fragmenta.sameness.telling import Tree
 from fragmenta.sameness.trees import tree
 from fragmenta.sameness.witness import (
     Witness,
@@ -28,6 +31,7 @@ from fragmenta.sameness.witness import (
     separates,
     shared_shape,
     tries,
+    witnessed,
 )
 
 TRIES = 20
@@ -84,6 +88,8 @@ class Sameness:
     tries: int = 0
     reason: str = ""
     """Where the expressions part."""
+    cause: str = ""
+    """Why they part, in one line."""
     followed: tuple[Followed, ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
@@ -112,6 +118,7 @@ class Sameness:
             "witness": witness,
             "tries": self.tries,
             "reason": self.reason,
+            "cause": self.cause,
         }
 
     def __str__(self) -> str:
@@ -235,29 +242,54 @@ def decide(
     if not apart:
         raise Error("equal expressions with different bits: please report this")
     found, tried = _search(one, two, pairs, tries, seed)
-    reason = parting(one, two, pairs, found)
+    reason, cause = parting(one, two, pairs, found)
     proof = UNKNOWN if against else HERE
     verdict = proof if found is None else DIFFERENT
-    return _with(made, verdict=verdict, witness=found, tries=tried, reason=reason)
+    made = _with(made, verdict=verdict, witness=found, tries=tried)
+    return _with(made, reason=reason, cause=cause)
 
 
 def parting(
     one: Followed, two: Followed, pairs: Pairs, found: Witness | None = None
-) -> str:
-    """Where the expressions of an element part, in words."""
+) -> tuple[str, str]:
+    """Where the expressions of an element part, in words, and why."""
     for x, y in pairs:
-        index = first_apart(x, y)
+        index = _known(one, two, x, y) or first_apart(x, y)
         if found is not None and found.output == (x.name, y.name):
-            index = found.element
+            index = _known(one, two, x, y) or found.element
         if index is None:
             continue
-        trees = [
-            tree(each.program, each.roots, _array(each, output), output.name, index)
-            for each, output in ((one, x), (two, y))
-        ]
+        trees = [_tree(*each, index) for each in ((one, x), (two, y))]
+        why = why_parted(*trees)
         place = ", ".join(map(str, index))
-        return f"the expressions of {x.name}[{place}] part:\n{why_parted(*trees)}"
-    return ""
+        head = f"the expressions of {x.name}[{place}] part:"
+        return "\n".join([head, why.cause, *why.sides]), why.cause
+    return "", ""
+
+
+def _known(
+    one: Followed, two: Followed, x: Output, y: Output
+) -> tuple[int, ...] | None:
+    """An element whose expressions differ, and for one of which there is a tree."""
+    for name, index in [*one.trees, *two.trees]:
+        inside = all(map(operator.lt, index, shared_shape(x.array, y.array)))
+        if name == x.name == y.name and inside and _hash(x, index) != _hash(y, index):
+            return index
+    return None
+
+
+def _hash(of: Output, index: tuple[int, ...]) -> Hash:
+    place = int(np.ravel_multi_index(index, of.shape))
+    return Hash(*(int(word[place]) for word in of.hashes))
+
+
+def _tree(of: Followed, output: Output, index: tuple[int, ...]) -> Tree:
+    """The expression of an element; made once for all that a program is compared to."""
+    key = output.name, index
+    if key not in of.trees:
+        array, wanted = _array(of, output), _hash(output, index)
+        of.trees[key] = tree(of.program, of.roots, array, output.name, index, wanted)
+    return of.trees[key]
 
 
 def _with(of: Sameness, **changed: object) -> Sameness:
@@ -344,13 +376,14 @@ def _remark(place: Place, why: str) -> Remark:
 def _search(
     one: Followed, two: Followed, pairs: Pairs, count: int, seed: int
 ) -> tuple[Witness | None, int]:
-    """An input for which bits differ: these inputs first."""
+    """An input for which bits differ: these inputs first, which were followed."""
     both: list[Root] = [*one.roots, *two.roots]
-    arrays = [((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs]
-    programs, memory = (one.program, two.program), (one.roots, two.roots)
-    made = separates(given_inputs(both), programs, memory, arrays)
+    seen = [((x.name, x.array), (y.name, y.array)) for x, y in pairs]
+    made = witnessed(given_inputs(both), seen)
     if made is not None:
         return made, 0
+    arrays = [((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs]
+    programs, memory = (one.program, two.program), (one.roots, two.roots)
     for number, given in enumerate(tries(both, count, seed), 1):
         made = separates(given, programs, memory, arrays)
         if made is not None:

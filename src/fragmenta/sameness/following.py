@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
 from fragmenta.errors import Error
-from fragmenta.expressions.algebra import Expressions, Note, Remembered
+from fragmenta.expressions.algebra import Expressions, Name, Note, Remembered
 from fragmenta.expressions.code.hashing import Hash
 from fragmenta.ptx.module import Instruction
 from fragmenta.sameness.calls import Call, Program
 from fragmenta.sameness.naming import Root
+from fragmenta.sameness.telling import Tree
 
 _NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "ue8m0", "ue4m3")
 
@@ -59,6 +60,8 @@ class Followed:
     roots: list[Root]
     outputs: list[Output]
     places: list[Place]
+    trees: dict[tuple[str, tuple[int, ...]], Tree] = field(default_factory=dict)
+    """The expressions of elements that were asked for."""
 
     def noted(self, *kinds: str) -> list[Place]:
         """The notes of some kinds, each instruction once."""
@@ -93,11 +96,22 @@ def planes_for(of: Program, given: list[Root]) -> int:
     return 8 if any(kind in text for text in texts for kind in _NARROW) else 4
 
 
-def follow(of: Program, given: list[Root], planes: int | None = None) -> Followed:
+Known = dict[tuple[Name | None, int, int], NDArray[np.uint8]]
+"""The planes of names, by the name, the bytes and the planes: many runs share them."""
+
+
+def follow(
+    of: Program,
+    given: list[Root],
+    planes: int | None = None,
+    known: Known | None = None,
+) -> Followed:
     """Run a program; its memory is as it was afterwards."""
     many = planes or planes_for(of, given)
-    memories = [Remembered.named(e.start, e.size, many, e.named()) for e in given]
-    named = [each.planes.copy() for each in memories]
+    named = [_names(each, many, {} if known is None else known) for each in given]
+    memories = [
+        Remembered(e.start, n.copy()) for e, n in zip(given, named, strict=True)
+    ]
     places: list[Place] = []
     with put_back(given) as before:
         for call in of:
@@ -106,6 +120,15 @@ def follow(of: Program, given: list[Root], planes: int | None = None) -> Followe
             places += (_place(call, note) for note in algebra.notes)
         outputs = list(_outputs(of, given, memories, named, before))
     return Followed(of, given, outputs, places)
+
+
+def _names(root: Root, planes: int, known: Known) -> NDArray[np.uint8]:
+    """The planes of the names of some memory."""
+    name = root.named()
+    key = name, root.size, planes
+    if key not in known:
+        known[key] = Remembered.named(root.start, root.size, planes, name).planes
+    return known[key]
 
 
 def _place(call: Call, note: Note) -> Place:

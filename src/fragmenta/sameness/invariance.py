@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from inspect import signature
+from textwrap import wrap
 from typing import Any, TypeVar
 
 from fragmenta.errors import BadCall, shortened
@@ -21,8 +30,9 @@ from fragmenta.sameness.deciding import (
     decide,
     paired,
 )
-from fragmenta.sameness.following import Followed, follow, planes_for
+from fragmenta.sameness.following import Followed, Known, follow, planes_for
 from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.sameness.parting import how
 
 Item = TypeVar("Item")
 
@@ -42,6 +52,41 @@ class Classes:
     """What separates two classes."""
     within: dict[int, Sameness] = field(default_factory=dict)
     """The proof, or what is open, in each class."""
+    parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """What each program was made with, such as the tile of a configuration."""
+    ways: Mapping[int, str] = field(default_factory=dict)
+    """How an element of each class is computed, in few words."""
+
+    def parting(self, x: int, y: int) -> dict[str, tuple[str, str]]:
+        """The parameters that have no value in common in two classes, with the values.
+
+        >>> made = {"a": {"split": 1}, "b": {"split": 2}, "c": {"split": 4}}
+        >>> Classes((("a",), ("b", "c")), parameters=made).parting(0, 1)
+        {'split': ('1', '2, 4')}
+        """
+        one, two = (self._values(each) for each in (x, y))
+        return {
+            name: (_listed(values), _listed(two[name]))
+            for name, values in one.items()
+            if name in two and not set(values) & set(two[name])
+        }
+
+    def _values(self, number: int) -> dict[str, dict[object, None]]:
+        """The values that each parameter has in a class, in their order."""
+        found: dict[str, dict[object, None]] = {}
+        for each in self.members[number]:
+            for name, value in self.parameters.get(each, {}).items():
+                found.setdefault(name, {})[_hashable(value)] = None
+        return found
+
+    def _about(self, number: int) -> str:
+        """The parameters that all of a class share, and some of the others have not."""
+        every = [self._values(n) for n in range(len(self.members))]
+        return ", ".join(
+            f"{name} {_listed(values)}"
+            for name, values in every[number].items()
+            if len(values) == 1 and any(each.get(name) != values for each in every)
+        )
 
     @property
     def invariant(self) -> bool:
@@ -57,6 +102,8 @@ class Classes:
         return {
             "invariant": self.invariant,
             "classes": [list(each) for each in self.members],
+            "ways": {str(n): each for n, each in self.ways.items()},
+            "parameters": {name: dict(each) for name, each in self.parameters.items()},
             "within": {str(n): each.to_dict() for n, each in self.within.items()},
             "between": [
                 {"classes": [x, y], **each.to_dict()}
@@ -70,20 +117,68 @@ class Classes:
         if self.invariant:
             lines[0] = "1 class: the same bits for every input that takes the same path"
         for number, names in enumerate(self.members):
-            lines.append(f"  {number}: {', '.join(names)}")
-            made = self.within.get(number)
-            if made is not None:
-                lines += [f"       open: {each}" for each in made.open]
-                lines += [f"       if: {each}" for each in made.conditions]
+            lines += self._class_lines(number, names)
         for (x, y), each in self.between.items():
-            word = {DIFFERENT: "differ", HERE: "are the same here"}.get(
-                each.verdict, each.verdict
-            )
-            lines.append(f"  {x} and {y} {word}")
-            if each.witness is not None:
-                lines.append(f"       {each.witness}")
-            lines += [f"       {line}" for line in each.reason.splitlines()]
+            lines += self._pair_lines(x, y, each)
         return "\n".join(lines)
+
+    def _class_lines(self, number: int, names: Sequence[str]) -> Iterator[str]:
+        about, of = self._about(number), f"{len(names)} programs"
+        if about and len(names) > 1:
+            yield from _wrapped(f"  {number}: {about} ({of})")
+            yield from _wrapped(f"       {', '.join(names)}")
+        else:
+            yield from _wrapped(f"  {number}: {', '.join(names)}")
+        if len(self.between) > FEW and number in self.ways:
+            yield from _wrapped(f"       {self.ways[number]}")
+        made = self.within.get(number)
+        if made is not None:
+            for title, remarks in (("open", made.open), ("if", made.conditions)):
+                for each in remarks:
+                    yield from _wrapped(f"       {title}: {each}")
+
+    def _pair_lines(self, x: int, y: int, made: Sameness) -> Iterator[str]:
+        """What separates two classes; of many classes, in few lines."""
+        word = {DIFFERENT: "differ", HERE: "are the same here"}
+        apart = self.parting(x, y)
+        with_them = "; ".join(f"{n} {a} and {b}" for n, (a, b) in apart.items())
+        head = f"  {x} and {y} {word.get(made.verdict, made.verdict)}"
+        yield from _wrapped(f"{head}: {with_them}" if with_them else head)
+        if len(self.between) > FEW and made.cause:
+            yield from _wrapped(f"       {made.cause}")
+        else:
+            for line in made.reason.splitlines():
+                yield from _wrapped(f"       {line}")
+        if made.witness is not None:
+            yield from _wrapped(f"       {made.witness}")
+
+
+WIDTH = 80
+FEW = 3
+"""With more pairs of classes than these, each has one line of its reason."""
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line as several of at most 80 columns; the others are indented further."""
+    words = line.lstrip()
+    pad = line[: len(line) - len(words)]
+    deeper = pad if len(pad) > 2 else f"{pad}     "
+    return wrap(
+        words,
+        WIDTH,
+        initial_indent=pad,
+        subsequent_indent=deeper,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _hashable(value: object) -> object:
+    return value if isinstance(value, Hashable) else str(value)
 
 
 def classes(
@@ -122,8 +217,9 @@ def classes(
     named = _named(listed, labels, by_value, types)
     planes = max(planes_for(each, named[name]) for name, each in listed.items())
     found: list[list[tuple[str, Followed]]] = []
+    known: Known = {}
     for number, (name, each) in enumerate(listed.items()):
-        made = follow(each, named[name], planes)
+        made = follow(each, named[name], planes, known)
         for some in found:
             if all(_equal(made, other, outputs) for _, other in some):
                 some.append((name, made))
@@ -131,18 +227,24 @@ def classes(
         else:
             found.append([(name, made)])
         progress((number + 1) / len(listed))
-    return Classes(
-        tuple(tuple(name for name, _ in some) for some in found),
-        {
-            (x, y): decide(found[x][0][1], found[y][0][1], outputs, tries, seed)
-            for y in range(len(found))
-            for x in range(y)
-        },
-        {
-            n: decide(some[0][1], some[-1][1], outputs, 0)
-            for n, some in enumerate(found)
-        },
-    )
+    between = {
+        (x, y): decide(found[x][0][1], found[y][0][1], outputs, tries, seed)
+        for y in range(len(found))
+        for x in range(y)
+    }
+    within = {
+        n: decide(some[0][1], some[-1][1], outputs, 0) for n, some in enumerate(found)
+    }
+    members = tuple(tuple(name for name, _ in some) for some in found)
+    firsts = enumerate(some[0][1] for some in found)
+    ways = {n: _way(each) for n, each in firsts if each.trees}
+    return Classes(members, between, within, ways=ways)
+
+
+def _way(of: Followed) -> str:
+    """How an element is computed whose tree is known."""
+    (name, index), known = next(iter(of.trees.items()))
+    return f"{name}[{', '.join(map(str, index))}]: {how(known.root)}"
 
 
 def _named(

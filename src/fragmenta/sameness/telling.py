@@ -1,4 +1,4 @@
-"""Trees of expressions: nodes, their text, and where two of them part.
+"""Trees of expressions: nodes, and their text.
 
 A node is an input, a constant, an operation of one lane, or one Tensor Core
 instruction: an accumulator and steps of products.  The text is folded where it is
@@ -41,6 +41,11 @@ class Node:
             return ""
         source = self.instruction.source
         return str(source) if source is not None else f"line {self.instruction.line}"
+
+    @property
+    def line(self) -> str:
+        """The same without the folder of the file."""
+        return self.where.replace("\\", "/").rpartition("/")[2]
 
 
 @dataclass(eq=False)
@@ -142,7 +147,7 @@ def _lines(node: Node, depth: int) -> Iterator[str]:
     elif node.kind == "product":
         yield from _product_lines(node, depth)
     else:
-        chain = _chain(node)
+        chain = chain_of(node)
         if len(chain) > 3:
             yield from _chain_lines(chain, depth)
             return
@@ -158,7 +163,7 @@ def _at(node: Node) -> str:
 # ── chains of operations ────────────────────────────────────────────────────
 
 
-def _chain(node: Node) -> list[Node]:
+def chain_of(node: Node) -> list[Node]:
     """Operations of one name, each an operand of the next: the last one first."""
     found = [node]
     while True:
@@ -209,10 +214,7 @@ def _series(words: list[str]) -> str:
 def _product_lines(node: Node, depth: int) -> Iterator[str]:
     """All instructions whose results are the accumulators of the next."""
     pad = "  " * depth
-    chain = [node]
-    while chain[-1].operands[0].kind == "product":
-        chain.append(chain[-1].operands[0])
-    chain.reverse()
+    chain = accumulated(node)
     groups: list[list[Node]] = []
     for each in chain:
         if groups and groups[-1][-1].model == each.model:
@@ -223,9 +225,17 @@ def _product_lines(node: Node, depth: int) -> Iterator[str]:
         steps = [step for each in some for step in each.steps]
         yield f"{pad}{steps_told(some[0].model, len(steps), len(some))}{_at(some[-1])}"
         yield f"{pad}  {some[0].name} on {some[0].target}"
-        yield f"{pad}  {_products_told(steps)}"
+        yield f"{pad}  {products_told(steps)}"
     yield f"{pad}  begins with"
     yield from _lines(chain[0].operands[0], depth + 2)
+
+
+def accumulated(node: Node) -> list[Node]:
+    """A product, after those whose results are accumulators of the next."""
+    chain = [node]
+    while chain[-1].operands and chain[-1].operands[0].kind == "product":
+        chain.append(chain[-1].operands[0])
+    return chain[::-1]
 
 
 def steps_told(model: Model | None, steps: int, instructions: int) -> str:
@@ -249,7 +259,7 @@ def steps_told(model: Model | None, steps: int, instructions: int) -> str:
     )
 
 
-def _products_told(steps: Sequence[Sequence[tuple[Node, Node]]]) -> str:
+def products_told(steps: Sequence[Sequence[tuple[Node, Node]]]) -> str:
     """Which products the steps add, and in which order."""
     firsts = [_span(step) for step in steps]
     if len(steps) == 1:
@@ -316,72 +326,3 @@ def brief(node: Node, depth: int = 2) -> str:
         return f"{node.name}(…)"
     inner = ", ".join(brief(each, depth - 1) for each in node.operands)
     return f"{node.name}({inner})"
-
-
-def parting(one: Node, two: Node) -> tuple[Node, Node]:
-    """The first nodes, from the results on, that are not made in the same way."""
-    while _alike(one, two):
-        following = _next(one, two)
-        if following is None:
-            return one, two
-        one, two = following
-    return one, two
-
-
-def _alike(one: Node, two: Node) -> bool:
-    """Whether two nodes are the same operation, of other operands."""
-    if one.kind != two.kind or one.name != two.name:
-        return False
-    if one.kind == "operation":
-        return len(one.operands) == len(two.operands)
-    if one.kind != "product" or one.model is None or two.model is None:
-        return False
-    sizes = [[len(step) for step in each.steps] for each in (one, two)]
-    return sizes[0] == sizes[1] and one.model.fraction == two.model.fraction
-
-
-def _next(one: Node, two: Node) -> tuple[Node, Node] | None:
-    """The only operands that differ; None if more than one does."""
-    left = [each for each in _operands(one) if not _among(each, _operands(two))]
-    right = [each for each in _operands(two) if not _among(each, _operands(one))]
-    if len(left) == len(right) == 1:
-        return left[0], right[0]
-    return None
-
-
-def _operands(node: Node) -> list[Node]:
-    products = [each for step in node.steps for pair in step for each in pair]
-    return [*node.operands, *products]
-
-
-def _among(node: Node, others: Sequence[Node]) -> bool:
-    return any(
-        node.hash == each.hash and (node.hash != (0, 0) or node.name == each.name)
-        for each in others
-    )
-
-
-def why_parted(one: Tree, two: Tree) -> str:
-    """Where two trees part, in words."""
-    x, y = parting(one.root, two.root)
-    if x.kind == y.kind == "product" and x.model is not None and y.model is not None:
-        steps = [steps_told(e.model, len(e.steps), 1) for e in (x, y)]
-        if steps[0] != steps[1]:
-            return "\n".join(
-                f"{each.target}, {each.where}: {words}"
-                for each, words in zip((x, y), steps, strict=True)
-            )
-    return "\n".join(
-        f"{name}{f' at {each.where}' if each.where else ''}: {_summed(each)}"
-        for name, each in (("first", x), ("second", y))
-    )
-
-
-def _summed(node: Node) -> str:
-    """A node where two trees part: chains are folded."""
-    chain = _chain(node) if node.kind == "operation" else []
-    if len(chain) > 3:
-        return f"{len(chain)} times {node.name}, one after the other"
-    if node.kind == "product":
-        return f"{node.name}: {_products_told(node.steps)}"
-    return brief(node)

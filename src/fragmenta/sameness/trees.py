@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from fragmenta.arrays.checks import Array
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, Error
 from fragmenta.expressions.algebra import (
+    Expressions,
     LoggedExpressions,
     Remembered,
     input_words,
@@ -33,6 +35,8 @@ from fragmenta.simt.matrices import operation
 
 Words = NDArray[np.uint64]
 EIGHT = 8
+MANY = 4
+"""Blocks of a grid that are worth a search for the one that matters."""
 
 
 def tree_of(of: Program, array: Array, element: Sequence[int]) -> Tree:
@@ -48,32 +52,100 @@ def tree_of(of: Program, array: Array, element: Sequence[int]) -> Tree:
 
 
 def tree(
-    of: Program, given: list[Root], array: Array, name: str, element: Sequence[int]
+    of: Program,
+    given: list[Root],
+    array: Array,
+    name: str,
+    element: Sequence[int],
+    wanted: Hash | None = None,
 ) -> Tree:
-    """The expression of an element of an array that a program writes to."""
+    """The expression of an element of an array that a program writes to.
+
+    ``wanted`` is its hash, if it is known: then few blocks have to run.
+    """
     index = tuple(int(each) for each in element)
     if len(index) != array.ndim or any(
         not 0 <= i < n for i, n in zip(index, array.shape, strict=False)
     ):
         raise BadCall(f"{name} has shape {array.shape}; it has no element {index}")
-    planes = planes_for(of, given)
-    memories = [Remembered.named(e.start, e.size, planes, e.named()) for e in given]
-    log = Log(planes)
-    with put_back(given):
+    own = _Element(given, planes_for(of, given), array, index)
+    part = None
+    if len(of) == 1:  # blocks of one launch may be alone; launches need all of theirs
+        part = _part(of[0], own, wanted)
+    log = Log(own.planes)
+    with own.fresh() as memories:
         for call in of:
-            algebra = LoggedExpressions(memories, planes)
+            algebra = LoggedExpressions(memories, own.planes)
+            algebra.part = part
             call.run(algebra=algebra)
             log.add(call, algebra)
-        number = next(n for n, each in enumerate(given) if each.holds(array))
-        hashes = memories[number].of(array)
-        place = int(np.ravel_multi_index(index, array.shape))
-        value = array[index]
+        found, value = own.hash(), np.asarray(array[index])
     log.finish(given)
-    found = Hash(int(hashes.u[place]), int(hashes.v[place]))
-    if not memories[number].has(array)[place]:
-        found = Hash(0, 0)  # a constant
-    root = log.expanded(found, np.asarray(value))
-    return Tree(name, index, root, not log.full)
+    return Tree(name, index, log.expanded(found, value), not log.full)
+
+
+# ── the blocks that an element needs ────────────────────────────────────────
+
+
+class _Element:
+    """An element of an array: its hash after some blocks of a launch."""
+
+    def __init__(
+        self, given: list[Root], planes: int, array: Array, index: tuple[int, ...]
+    ) -> None:
+        self.given, self.planes = given, planes
+        self._memories = [
+            Remembered.named(e.start, e.size, planes, e.named()) for e in given
+        ]
+        self._named = [each.planes.copy() for each in self._memories]
+        number = next(n for n, each in enumerate(given) if each.holds(array))
+        self._memory = self._memories[number]
+        self._there = array[tuple(slice(i, i + 1) for i in index)]
+
+    @contextmanager
+    def fresh(self) -> Iterator[list[Remembered]]:
+        """Memory with the names of inputs; its numbers are put back."""
+        for each, old in zip(self._memories, self._named, strict=True):
+            each.planes[...] = old
+        with put_back(self.given):
+            yield self._memories
+
+    def hash(self) -> Hash:
+        """Its hash now; nothing if it is a constant."""
+        if not self._memory.has(self._there).all():
+            return Hash(0, 0)
+        u, v = self._memory.of(self._there)
+        return Hash(int(u[0]), int(v[0]))
+
+    def hash_after(self, call: Call, part: tuple[int, int] | None) -> tuple[Hash, int]:
+        """Its hash after some blocks, and how many clusters the grid has."""
+        with self.fresh() as memories:
+            algebra = Expressions(memories, self.planes)
+            algebra.part = part
+            call.run(algebra=algebra)
+            return self.hash(), algebra.clusters
+
+
+def _part(call: Call, element: _Element, wanted: Hash | None) -> tuple[int, int] | None:
+    """The cluster that makes an element, as a range; None if all have to run.
+
+    A cluster that leaves the right hash alone is enough.  The first one is tried, then
+    halves of the others: together they take as long as one launch.
+    """
+    if np.prod(call.grid) < MANY:  # type: ignore[call-overload]
+        return None
+    if wanted is None:
+        wanted, _ = element.hash_after(call, None)
+    found, clusters = element.hash_after(call, (0, 1))
+    if found == wanted:
+        return 0, 1
+    first, last = 1, clusters
+    while last - first > 1:
+        middle = (first + last) // 2
+        found, _ = element.hash_after(call, (first, middle))
+        first, last = (first, middle) if found == wanted else (middle, last)
+    found, _ = element.hash_after(call, (first, last))
+    return (first, last) if found == wanted else None
 
 
 # ── the log ─────────────────────────────────────────────────────────────────

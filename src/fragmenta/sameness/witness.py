@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from fragmenta.sameness.naming import Root
 
 Random = np.random.Generator
 Numbers = NDArray[np.float64]
+NamedPair: TypeAlias = tuple[tuple[str, Array], tuple[str, Array]]
+"""An array of each program, with its name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +150,7 @@ def separates(
     given: dict[str, Array],
     programs: tuple[Program, Program],
     memory: tuple[list[Root], list[Root]],
-    pairs: list[tuple[tuple[str, Array], tuple[str, Array]]],
+    pairs: list[NamedPair],
 ) -> Witness | None:
     """Whether results differ for these inputs; ``pairs`` are the arrays to compare."""
     found = []
@@ -161,14 +164,22 @@ def separates(
                 each.array[...] = old
     if found[0] is None or found[1] is None:
         return None
-    for names, one, two in zip(pairs, found[0], found[1], strict=True):
+    names = [(one[0], two[0]) for one, two in pairs]
+    left = [
+        ((x, one), (y, two))
+        for (x, y), one, two in zip(names, found[0], found[1], strict=True)
+    ]
+    return witnessed(given, left)
+
+
+def witnessed(given: dict[str, Array], pairs: list[NamedPair]) -> Witness | None:
+    """The first element that differs among results, if one does."""
+    for (x, one), (y, two) in pairs:
         made = difference(one, two)
         if made is not None:
             index, count = made
-            both = names[0][0], names[1][0]
-            return Witness(
-                given, both, index, one[index], two[index], count, common(one, two)
-            )
+            first, second, total = one[index], two[index], common(one, two)
+            return Witness(given, (x, y), index, first, second, count, total)
     return None
 
 

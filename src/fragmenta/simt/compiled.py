@@ -90,6 +90,8 @@ class Compiled:
     """Function and index of the instructions beside which second values go."""
     remembered: dict[str, Any] = field(default_factory=dict)
     """What else the instrument of second values knows of the code."""
+    traced: dict[str, Any] = field(default_factory=dict)
+    """What is needed to read the log of a launch that is recorded."""
 
     partial: Callable[[], list[library.Object]] = list
     """Makes the code for a part of the lanes, and the routines that it calls."""

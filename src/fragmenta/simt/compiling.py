@@ -232,7 +232,7 @@ def _block(writer: Writer, block: CodeBlock, version: str) -> None:
         _count(writer, block.number)
     if block.returns_here:
         writer.index = block.start - 1
-        writer.guarded(lambda: after_call(writer, instructions[block.start - 1]))
+        writer.guarded(lambda: _after_call(writer, instructions[block.start - 1]))
     for index in range(block.start, block.stop):
         writer.index = index
         instruction = instructions[index]
@@ -255,6 +255,12 @@ def _block(writer: Writer, block: CodeBlock, version: str) -> None:
         writer.end_turn(kind, lanes)
     else:
         writer.goto(block.number + 1)
+
+
+def _after_call(writer: Writer, instruction: Instruction) -> None:
+    """What lanes do that return from a call."""
+    after_call(writer, instruction)
+    writer.probes.returned(writer, instruction)
 
 
 def _count(writer: Writer, number: int) -> None:

@@ -117,7 +117,7 @@ def cp(writer: Writer, instruction: Instruction) -> None:
         return  # everything has been copied already
     given = lane_copy(writer, instruction)
     size, to, to_offset, of, of_offset, used, _ = given
-    if writer.mode.watch:
+    if writer.mode.watch or writer.mode.traced:
         reads = given.reading(writer)
         writer.probes.lane_copy(writer, size, to, to_offset, of, of_offset, reads)
     lenient = writer.mode.watch or writer.mode.defined

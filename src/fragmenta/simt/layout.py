@@ -232,6 +232,7 @@ BLOCK_GOES_ON = 296  #: i32: whether a block goes on whose warps have used their
 BLOCK_GRANULE = 304  #: i64: GRANULE if a launch goes on after accesses there; or 1
 BLOCK_COUNTERS = 312  #: pointer to the counters of the context; 0 if there are none
 BLOCK_CLUSTER = 320  #: 3 x i64: the blocks of a cluster along x, y and z
+BLOCK_TRACE = 344  #: pointer to the record of a block that is recorded; or 0
 BLOCK_BARRIERS = 352  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same

@@ -85,6 +85,7 @@ COMPILING = (
     "simt",
     "units/fast",
     "counters/code",
+    "tracing/code",
     "planes/code",
     "numerics/code",
     "expressions/code",

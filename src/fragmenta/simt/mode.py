@@ -25,6 +25,8 @@ class Mode(NamedTuple):
     """Whether what racy loads read is undefined, where undefined bits are followed."""
     counted: bool = False
     """Whether memory traffic, lanes and branches are counted."""
+    traced: bool = False
+    """Whether every step is recorded, with the registers and memory that it writes."""
     planes: int = 0
     """How many planes of second values go beside registers and memory."""
 
@@ -47,7 +49,7 @@ class Mode(NamedTuple):
     @property
     def probed(self) -> bool:
         """Whether an instrument wants to know of accesses by copies and matrices."""
-        return self.watch or self.counted
+        return self.watch or self.counted or self.traced
 
 
 PLAIN = Mode()

@@ -34,6 +34,9 @@ class Probes:
     def after(self, writer: Writer, instruction: Instruction) -> None:
         """After any instruction that does not jump."""
 
+    def returned(self, writer: Writer, instruction: Instruction) -> None:
+        """After lanes returned from a call."""
+
     def access(
         self,
         writer: Writer,

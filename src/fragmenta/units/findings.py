@@ -81,6 +81,8 @@ class Finding:
     """The uses of a value that was never written."""
     alike: int = 0
     """How many other loads there are with the same uses."""
+    time: int = -1
+    """When it was reported: the number of the event; -1 if that is not known."""
 
     def __post_init__(self) -> None:
         self.severity = self.severity or self.rule.severity

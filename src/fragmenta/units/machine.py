@@ -132,6 +132,7 @@ class Warp:
             repair=repair,
             use=use,
             register=register,
+            time=self.block.cluster.time,
         )
         self.block.cluster.machine.problems.put(made)
 
@@ -455,6 +456,8 @@ class Cluster(Record):
         granted = machine.grants or machine.cancelled  # Python leaves clusters out
         if self.schedule.random is not None or machine.tensor or granted:
             return None
+        if machine.tracer is not None:
+            return None
         made, unattended = Renewal(self), self.port.unattended
         if unattended is None or not unattended.renewed(made):
             return None
@@ -581,6 +584,7 @@ class Cluster(Record):
         self.port.end()
         for work in self.unfinished:
             work.finish()
+        self.port.over()
 
     def close(self) -> None:
         """Free everything: the launch has ended."""
@@ -687,6 +691,13 @@ class Watching(Protocol):
         """Free everything: the launch has ended."""
 
 
+class Tracer(Protocol):
+    """What records the steps of a launch."""
+
+    def listen(self, cluster: Cluster, port: Port) -> Port:
+        """The port of a cluster, of whose calls it hears, too."""
+
+
 class Machine:
     """Carries out the events of a launch, which compiled code raises."""
 
@@ -724,6 +735,8 @@ class Machine:
         """The errors, by the address of the block."""
         self.watching: Watching | None = None
         """What observes the launch, if anything does."""
+        self.tracer: Tracer | None = None
+        """What records its steps, if anything does."""
         self.notes: dict[int, NDArray[np.uint8]] = {}
         """How each byte of global memory was written, by slot, if that is noted."""
 
@@ -825,7 +838,8 @@ class Machine:
 
     def port(self, cluster: Cluster) -> Port:
         """The observer of a cluster."""
-        return Port() if self.watching is None else self.watching.observer(cluster)
+        made = Port() if self.watching is None else self.watching.observer(cluster)
+        return made if self.tracer is None else self.tracer.listen(cluster, made)
 
     def close(self) -> None:
         """Free everything: the launch has ended."""

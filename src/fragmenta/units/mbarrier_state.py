@@ -161,6 +161,7 @@ class Mbarrier(Record):
         """Put its bits into shared memory."""
         data = (self.state() ^ layout.MARK).to_bytes(8, "little")
         self.block.shared[self.offset : self.offset + 8] = list(data)
+        self.block.cluster.port.wrote(self)
 
     def intact(self) -> bool:
         """Whether its bits are in shared memory as it left them."""

@@ -112,6 +112,9 @@ class Port:
     def end(self, block: Block | None = None) -> None:
         """All threads of a block have ended; without one, all of the cluster."""
 
+    def over(self) -> None:
+        """The cluster has ended, and no work is in flight."""
+
     # ── work in flight ──────────────────────────────────────────────────────
 
     def issue(self, step: Step, work: Work) -> None:
@@ -119,6 +122,12 @@ class Port:
 
     def done(self, what: Work | Mbarrier) -> None:
         """Work is done and about to write; or a phase of an mbarrier is over."""
+
+    def wrote(self, what: Work | Mbarrier) -> None:
+        """Work has written its results; or an mbarrier its bits, to shared memory.
+
+        Fast paths do not call this.
+        """
 
     def signal(self, work: Work, mbarrier: Mbarrier) -> None:
         """Work that is done signals an mbarrier."""

@@ -322,6 +322,8 @@ class Work:
         if self.started:
             self.cluster.finished(self)
         self.write()
+        if self.started:
+            self.cluster.port.wrote(self)
         self.signal()
 
 

@@ -1,60 +1,84 @@
 """The picture of what a cluster of a launch did.
 
 From left to right are the events of the cluster; rows are its warps, its copies, the
-products of its warpgroups, and its mbarriers (:mod:`timeline_rows`).  The two accesses
-of a problem are marked with its number and joined by a line.
+products of its warpgroups, its work on tensor memory, and its mbarriers
+(:mod:`timeline_rows`).  The two accesses of a problem are marked with its number and
+joined by a line; what may still be in flight is hatched, and what is missing is a
+dashed box (:mod:`timeline_marks`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import BadCall, ShapeError, one_of
+from fragmenta.ptx import rules
 from fragmenta.races.report.history import Recorded
-from fragmenta.races.report.stories import story_of
-from fragmenta.units.findings import Finding
+from fragmenta.races.report.stories import Agent, story_of
+from fragmenta.units.schedule import EAGER, LAZY
 from fragmenta.view.picture import Picture
 from fragmenta.view.svg import Drawing, document, down, words
+from fragmenta.view.timeline_marks import Ghost, Mark, Watched, marks, numbered, numbers
 from fragmenta.view.timeline_rows import Band, Bar, ClusterRows, Key, Row, Tick
 
 MOST_EVENTS = 320
 """The most events that are drawn by default."""
-MOST_MARKS = 9
+AROUND = 60
+"""Events before and after a problem that are drawn, if not all are."""
 MOST_ROWS = 96
+MOST_AGAIN = 5_000_000
+"""Warp instructions of a launch that is run once more for its picture."""
 _LEFT, _RIGHT = 116, 972
 _ROW, _STEP = 13, 17
 _LETTER = 5.6  # the width of a letter of 9 pixels
+_COPIES = "mbarrier", "cp.async", "bulk-read", "bulk-write"
+"""Agents whose work is done at once in the schedule eager."""
 
-_COLOURS = {"wait": "l14", "copy": "l1", "product": "l5", "even": "l9", "odd": "l10"}
+_COLOURS = {
+    "wait": "l14",
+    "barrier": "l18",
+    "copy": "l1",
+    "product": "l5",
+    "tensor": "l21",
+    "even": "l9",
+    "odd": "l10",
+}
+_HATCH = (
+    '<pattern id="fm-late" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<path class="x" d="M-1 7L7 -1M-1 1L1 -1M5 7L7 5" style="stroke-width:1"/>'
+    "</pattern>"
+)
 _STYLE = """
 svg.fm .x{stroke:#c4262e;fill:none;stroke-width:1.6}
+svg.fm .xd{stroke:#c4262e;stroke-width:1.2;stroke-dasharray:4 3}
 svg.fm .xf{fill:#c4262e}
+svg.fm .xq{fill:#c4262e;font-size:9px;font-weight:bold}
 svg.fm .xt{fill:#ffffff;font-size:9px;font-weight:bold;text-anchor:middle}
 svg.fm .q{font-size:9px;text-anchor:start}
 svg.fm .d{fill-opacity:.55}
 @media (prefers-color-scheme: dark){
-svg.fm .x{stroke:#ff7b72}
-svg.fm .xf{fill:#ff7b72}
+svg.fm .x,svg.fm .xd{stroke:#ff7b72}
+svg.fm .xf,svg.fm .xq{fill:#ff7b72}
 svg.fm .xt{fill:#0d1017}
 }
 """
-_LEGEND = (
-    ("wait", "waits"),
-    ("copy", "copy, from issue to completion"),
-    ("product", "wgmma, until it is waited for"),
-    ("even", "phase of an mbarrier"),
-)
-
-
-class Watched(Protocol):
-    """The result of a launch, with the events of some of its clusters."""
-
-    @property
-    def recorded(self) -> list[Recorded]:
-        """The events, by cluster."""
+_LEGEND = {
+    "wait": "waits",
+    "barrier": "at a barrier",
+    "copy": "copy, from issue to completion",
+    "product": "wgmma, until it is waited for",
+    "tensor": "tcgen05, until it is done",
+    "even": "phase of an mbarrier",
+}
+_TICKS = {"arrive": "arrives", "issue": "issues", "event": "other"}
+_SCHEDULES = {
+    EAGER: "schedule eager: copies and products are done as soon as they are issued",
+    LAZY: "schedule lazy: copies and products are done as late as they may be",
+}
 
 
 class Timeline(Picture):
@@ -68,44 +92,90 @@ def timeline(
     cluster: int | None = None,
     start: int | None = None,
     stop: int | None = None,
+    again: Callable[[], Watched | None] | None = None,
 ) -> Timeline:
-    """The picture of one cluster of a launch, or of some of its events."""
-    recorded = _chosen(result.recorded, cluster)
+    """The picture of one cluster of a launch, or of some of its events.
+
+    ``again`` runs the launch with the schedule lazy.  It is called if a problem is
+    about a copy, which the schedule eager has done before anybody looks.
+    """
+    known = numbers(result)
+    run = _late(result, again)
+    here = numbered(run, known)
+    if run is not result and 1 not in [*here.values()]:
+        run, here = result, numbered(result, known)
+    recorded = _chosen(run.recorded, cluster, here)
     seen = ClusterRows(recorded)
-    return Timeline(_Picture(seen, _window(seen, start, stop)).draw())
+    found = marks(seen, run.found, known)
+    window = _window(seen, found, start, stop)
+    return Timeline(_Picture(seen, window, found, run is not result).draw())
 
 
-def _chosen(every: list[Recorded], cluster: int | None) -> Recorded:
+def _late(result: Watched, again: Callable[[], Watched | None] | None) -> Watched:
+    """The run to draw: another one with the schedule lazy, if only that shows it."""
+    schedules = {str(each.schedule) for each in result.recorded}
+    long = result.instructions > MOST_AGAIN
+    if again is None or long or schedules != {EAGER} or not _is_about_copies(result):
+        return result
+    return again() or result
+
+
+def _is_about_copies(result: Watched) -> bool:
+    """Whether a problem is about a copy."""
+
+    def copies(agent: Agent | None) -> bool:
+        return agent is not None and agent.kind in _COPIES
+
+    for _, each in result.found:
+        story = story_of(each)
+        if each.severity != rules.INFO and (
+            each.rule is rules.LEAK
+            or (story is not None and (copies(story.now) or copies(story.before)))
+        ):
+            return True
+    return False
+
+
+def _chosen(
+    every: list[Recorded], cluster: int | None, here: dict[object, int]
+) -> Recorded:
+    """The cluster with the first problem; of several schedules, a lazy one."""
     if not every:
         raise BadCall(
             "there is nothing to draw: the launch was not watched (watch=False)"
         )
-    if cluster is None:
-        marked = [each for each in every if each.problems]
-        placed = [each for each in marked if any(map(story_of, each.problems))]
-        return (placed or marked or every)[0]
-    for each in every:
-        if each.cluster == cluster:
-            return each
-    have = one_of(sorted({each.cluster for each in every}), "and")
-    raise BadCall(
-        f"the events of cluster {cluster} were not kept; those of the first and of "
-        f"some with problems are: {have}"
-    )
+    if cluster is not None:
+        mine = [each for each in every if each.cluster == cluster]
+        if not mine:
+            have = one_of(sorted({each.cluster for each in every}), "and")
+            raise BadCall(
+                f"the events of cluster {cluster} were not kept; those of the first "
+                f"and of some with problems are: {have}"
+            )
+        every = mine
+
+    def worth(each: Recorded) -> tuple[object, ...]:
+        marked = [here[of.key] for of in each.problems if of.key in here]
+        eager = not str(each.schedule).startswith(LAZY)
+        lowest = min(marked, default=len(here) + 1)
+        return lowest, not each.notes, eager and bool(marked)
+
+    return min(every, key=worth)
 
 
-def _window(seen: ClusterRows, start: int | None, stop: int | None) -> tuple[int, int]:
+def _window(
+    seen: ClusterRows, found: list[Mark], start: int | None, stop: int | None
+) -> tuple[int, int]:
     """The events to draw: as given, or around the first problem."""
     for each in (start, stop):
         if each is not None and (not is_whole(each) or each < 0):
             raise ShapeError(f"events are counted from 0; given {each!r}")
     if start is None and stop is None and seen.last > MOST_EVENTS:
-        times = [
-            time for mark in seen.recorded.problems[:1] for time in _times(seen, mark)
-        ]
-        middle = int(sum(times) / len(times)) if times else 0
-        start = max(0, min(middle - MOST_EVENTS // 2, seen.last - MOST_EVENTS))
-        stop = start + MOST_EVENTS
+        times = [each.time for mark in found[:1] for each in mark.points] or [0]
+        first = max(0, int(min(times)) - AROUND)
+        length = min(MOST_EVENTS, max(3 * AROUND, int(max(times)) + AROUND - first))
+        start = max(0, min(first, seen.last - length))
+        stop = start + length
     first = int(start or 0)
     last = seen.last if stop is None else min(int(stop), seen.last)
     if first >= last:
@@ -113,13 +183,6 @@ def _window(seen: ClusterRows, start: int | None, stop: int | None) -> tuple[int
             f"the cluster has events 0 to {seen.last}; given {first} to {stop}"
         )
     return first, last
-
-
-def _times(seen: ClusterRows, mark: Finding) -> list[float]:
-    story = story_of(mark)
-    agents = () if story is None else (story.now, story.before)
-    points = [seen.point(each) for each in agents]
-    return [each.time for each in points if each is not None]
 
 
 class _Place(NamedTuple):
@@ -130,8 +193,25 @@ class _Place(NamedTuple):
 class _Picture:
     """Draws the rows of a cluster, between two events."""
 
-    def __init__(self, seen: ClusterRows, window: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        seen: ClusterRows,
+        window: tuple[int, int],
+        found: list[Mark],
+        again: bool,
+    ) -> None:
         self.seen, (self.first, self.last) = seen, window
+        self.found, self.again = found, again
+        self.late = {
+            seen.works[each.work].bar: each
+            for each in reversed(found)
+            if each.work in seen.works
+        }
+        """The work that may still be in flight, with the first problem of each."""
+        self._above: list[str] = []
+        """What is drawn above the lines of problems."""
+        self._used: set[str] = set()
+        """The styles that the legend has to explain."""
         self.middles: dict[Key, float] = {}
         """The height of each row's middle."""
         self.left_out = 0
@@ -156,10 +236,12 @@ class _Picture:
         for band in self.seen.bands:
             text, height = self._band(band, height)
             body.append(text)
-        marks, listed = self._marks()
+        lines, marked, listed = self._marks()
         grid = self._axis(height)
-        plot = Drawing(_RIGHT, height, "".join([grid, *body, marks]))
-        notes = down([*listed, self._legend()], 4)
+        plot = Drawing(
+            _RIGHT, height, "".join([_HATCH, grid, *body, lines, *self._above, marked])
+        )
+        notes = down([*listed, self._said(), self._legend()], 4)
         return document(down([head, plot, notes], 10), title, _STYLE)
 
     # ── rows ────────────────────────────────────────────────────────────────
@@ -176,11 +258,14 @@ class _Picture:
                 continue
             if group and row.key[0] != group:
                 y += 6
-            again = group == row.key[0] == "copy"
+            again = group == row.key[0] and group in ("copy", "tensor")
             group = row.key[0]
             self.middles[row.key] = y + _ROW / 2
             text.append(self._row(row, y, "" if again else row.title))
             y += _STEP
+            for each in self._ghosts(row.key):
+                self._above.append(self._ghost(each, y))
+                y += _STEP
         return "".join(text), y + 8
 
     def _shown(self, row: Row) -> bool:
@@ -197,7 +282,8 @@ class _Picture:
                 f'<rect class="b" x="{_LEFT}" y="{y:g}" width="{width}" '
                 f'height="{_ROW}" rx="2"/>'
             )
-        parts += [self._bar(each, y) for each in row.bars if self._inside(each)]
+        shown = [each for each in row.bars if self._inside(each)]
+        parts += [self._bar(e, y) for e in sorted(shown, key=self.late.__contains__)]
         parts += [
             self._tick(each, y)
             for each in row.ticks
@@ -209,6 +295,9 @@ class _Picture:
         return bar.end >= self.first and bar.start <= self.last
 
     def _bar(self, bar: Bar, y: float) -> str:
+        self._used.add("even" if bar.style == "odd" else bar.style)
+        if bar in self.late:
+            return self._late(bar, self.late[bar], y)
         left, right = self.x(bar.start), self.x(bar.end)
         width = max(3.0, right - left)
         faded = " d" if bar.open else ""
@@ -223,16 +312,63 @@ class _Picture:
             text += f'<text class="q t" {place}>{escape(bar.label)}</text>'
         return text
 
+    def _late(self, bar: Bar, mark: Mark, y: float) -> str:
+        """Work of a problem: hatched until somebody has waited for it."""
+        until = max(bar.end, bar.sure, *(each.time + 0.5 for each in mark.points))
+        left, right = self.x(bar.start), self.x(until)
+        width = max(6.0, right - left)
+        place = f'x="{left:.1f}" y="{y:g}" width="{width:.1f}" height="{_ROW}" rx="2"'
+        text = (
+            f'<rect class="{_COLOURS[bar.style]} d" {place}/>'
+            f'<rect {place} style="fill:url(#fm-late)">'
+            f"<title>{escape(bar.title)}; {escape(mark.memory)}</title></rect>"
+        )
+        for label in (mark.memory, "may still be in flight", "late"):
+            if len(label) * _LETTER <= width - 24:
+                size = len(label) * _LETTER + 8
+                x = left + (width - size) / 2
+                text += (
+                    f'<rect class="p" x="{x:.1f}" y="{y + 1:g}" width="{size:.1f}" '
+                    f'height="{_ROW - 2}" rx="2"/><text class="q t" x="{x + 4:.1f}" '
+                    f'y="{y + _ROW - 3.5:g}">{escape(label)}</text>'
+                )
+                break
+        return text
+
+    def _ghosts(self, key: Key) -> list[tuple[str, Ghost]]:
+        """What is missing in a row, with the numbers of the problems."""
+        found: dict[tuple[str, int], tuple[list[str], Ghost]] = {}
+        for mark in self.found:
+            ghost = mark.ghost
+            if ghost is None or ghost.point.key != key:
+                continue
+            if self.first <= ghost.point.time <= self.last + 1:
+                # One wait is enough for all that the same work is about.
+                about = ghost.words, mark.work
+                found.setdefault(about, ([], ghost))[0].append(str(mark.number))
+        return [(", ".join(of), ghost) for of, ghost in found.values()]
+
+    def _ghost(self, of: tuple[str, Ghost], y: float) -> str:
+        """A dashed box that ends, or begins, where the instruction is missing."""
+        number, ghost = of
+        label = f"{number}  missing here: {ghost.words}"
+        width = len(label) * _LETTER + 12
+        at = self.x(ghost.point.time)
+        left = at if ghost.after else at - width
+        left = min(max(_LEFT, left), _RIGHT - width)
+        edge = min(max(at, left), left + width)
+        return (
+            f'<path class="x" d="M{edge:.1f} {y:g}V{y - _STEP + _ROW:g}"/>'
+            f'<rect class="p xd" x="{left:.1f}" y="{y:g}" width="{width:.1f}" '
+            f'height="{_ROW}" rx="2"/><text class="xq" x="{left + 6:.1f}" '
+            f'y="{y + _ROW - 3.5:g}">{escape(label)}</text>'
+        )
+
     def _tick(self, tick: Tick, y: float) -> str:
+        self._used.add(tick.style)
         x = self.x(tick.time)
         title = f"<title>{escape(tick.title)}</title>"
-        if tick.style == "arrive":
-            shape = f"M{x:.1f} {y + 2:g}l3.5 8h-7z"
-        elif tick.style == "issue":
-            shape = f"M{x:.1f} {y + 2:g}l3.5 4.5l-3.5 4.5l-3.5 -4.5z"
-        else:
-            shape = f"M{x - 0.6:.1f} {y + 2:g}h1.2v9h-1.2z"
-        return f'<path class="s" d="{shape}">{title}</path>'
+        return f'<path class="s" d="{_shape(tick.style, x, y)}">{title}</path>'
 
     def _axis(self, height: float) -> str:
         step = _step(self.last - self.first)
@@ -249,43 +385,35 @@ class _Picture:
 
     # ── problems and legend ─────────────────────────────────────────────────
 
-    def _marks(self) -> tuple[str, list[Drawing]]:
-        """The marks of problems, and the lines below that explain them."""
-        parts, listed = [], []
-        drawn: set[tuple[object, ...]] = set()
-        for mark in self.seen.recorded.problems:
-            lines = self._lines(mark)
-            # A race is one in either order, and a line of an unrolled loop is one line.
-            pair = (mark.rule, *sorted(lines))
-            if mark.severity == "info" or pair in drawn or len(drawn) == MOST_MARKS:
-                continue
-            drawn.add(pair)
-            places, number = self._places(mark), len(drawn)
-            parts.append(_link(places, number))
-            where = f": {' and '.join(lines)}" if lines else ""
-            listed.append(words(f"{number}  {mark.rule}{where}"))
+    def _marks(self) -> tuple[str, str, list[Drawing]]:
+        """The lines and the marks of problems, and the words below about them."""
+        lines, parts, listed = [], [], []
+        for mark in self.found:
+            places = self._places(mark)
+            lines.append(_link(places))
+            parts += [_numbered(each, mark.number) for each in places]
+            listed += [
+                words(line, "k t" if not number else "k s")
+                for number, line in enumerate(mark.lines)
+            ]
         if self.left_out:
             listed.append(words(f"{self.left_out} more rows are not drawn", "k s"))
-        return "".join(parts), listed
+        return "".join(lines), "".join(parts), listed
 
-    def _lines(self, mark: Finding) -> list[str]:
-        """The lines of a problem."""
-        sites = [each for each in (mark.site, mark.other) if each is not None]
-        names = self.seen.names
-        return [names.place(each) for each in sites if names.instruction(each)]
+    def _said(self) -> Drawing:
+        """Which run it is."""
+        schedule = str(self.seen.recorded.schedule)
+        said = _SCHEDULES.get(schedule, f"schedule {schedule}")
+        if self.again:
+            said += "; run once more for this picture"
+        return words(f"{said}. Time is counted in events.", "k s")
 
-    def _places(self, mark: Finding) -> list[_Place]:
-        story = story_of(mark)
-        if story is None:
-            return []
-        found = []
-        for agent in (story.now, story.before):
-            point = self.seen.point(agent)
-            if point is None or point.key not in self.middles:
-                continue
-            if self.first <= point.time <= self.last + 1:
-                found.append(self._free(self.x(point.time), self.middles[point.key]))
-        return found
+    def _places(self, mark: Mark) -> list[_Place]:
+        return [
+            self._free(self.x(point.time), self.middles[point.key])
+            for point in mark.points
+            if point.key in self.middles and self.first <= point.time <= self.last + 1
+        ]
 
     def _free(self, x: float, y: float) -> _Place:
         """A free place for a mark, to the right of others."""
@@ -295,44 +423,58 @@ class _Picture:
         return _Place(x, y)
 
     def _legend(self) -> Drawing:
-        x, parts = 0.0, []
-        for style, text in _LEGEND:
+        """The styles that are in the picture."""
+        used, x, parts = set(self._used), 0.0, []
+        for style, text in _LEGEND.items():
+            if style not in used:
+                continue
             parts.append(
                 f'<rect class="{_COLOURS[style]}" x="{x:g}" y="0" width="18" '
                 f'height="11" rx="2"/>'
                 f'<text class="q s" x="{x + 23:g}" y="9">{text}</text>'
             )
-            x += 23 + _LETTER * len(text) + 18
-        for style, text in (
-            ("arrive", "arrives"),
-            ("issue", "issues"),
-            ("event", "other"),
-        ):
-            tick = Tick(0, style, text)
-            mark = self._tick(tick, -1).replace(f"M{self.x(0):.1f}", f"M{x + 4:.1f}")
-            mark = mark.replace(f"M{self.x(0) - 0.6:.1f}", f"M{x + 3.4:.1f}")
+            x += 23 + _LETTER * len(text) + 14
+        for style, text in _TICKS.items():
+            if style not in used:
+                continue
+            mark = f'<path class="s" d="{_shape(style, x + 4, -1)}"/>'
             parts.append(f'{mark}<text class="q s" x="{x + 12:g}" y="9">{text}</text>')
-            x += 12 + _LETTER * len(text) + 18
+            x += 12 + _LETTER * len(text) + 14
         return Drawing(x, 14, "".join(parts))
 
 
-def _link(places: list[_Place], number: int) -> str:
-    """Two places, joined; both have the number."""
-    parts = []
-    if len(places) == 2:
-        a, b = places
-        bend = 24 if abs(a.x - b.x) < 40 else 0
-        middle = (a.x + b.x) / 2 + bend
-        parts.append(
-            f'<path class="x" d="M{a.x:.1f} {a.y:.1f}C{middle:.1f} {a.y:.1f} '
-            f'{middle:.1f} {b.y:.1f} {b.x:.1f} {b.y:.1f}"/>'
-        )
-    parts += [
-        f'<circle class="xf" cx="{each.x:.1f}" cy="{each.y:.1f}" r="6"/>'
-        f'<text class="xt" x="{each.x:.1f}" y="{each.y + 3.2:.1f}">{number}</text>'
-        for each in places
-    ]
-    return "".join(parts)
+def _shape(style: str, x: float, y: float) -> str:
+    """The outline of a tick."""
+    if style == "arrive":
+        return f"M{x:.1f} {y + 2:g}l3.5 8h-7z"
+    if style == "issue":
+        return f"M{x:.1f} {y + 2:g}l3.5 4.5l-3.5 4.5l-3.5 -4.5z"
+    return f"M{x - 0.6:.1f} {y + 2:g}h1.2v9h-1.2z"
+
+
+def _link(places: list[_Place]) -> str:
+    """The line between two places."""
+    if len(places) != 2:
+        return ""
+    a, b = places
+    if a.y == b.y:
+        middle = (a.x + b.x) / 2
+        curve = f"Q{middle:.1f} {a.y - 22:.1f} {b.x:.1f} {b.y:.1f}"
+        return f'<path class="x" d="M{a.x:.1f} {a.y:.1f}{curve}"/>'
+    bend = 24 if abs(a.x - b.x) < 40 else 0
+    middle = (a.x + b.x) / 2 + bend
+    return (
+        f'<path class="x" d="M{a.x:.1f} {a.y:.1f}C{middle:.1f} {a.y:.1f} '
+        f'{middle:.1f} {b.y:.1f} {b.x:.1f} {b.y:.1f}"/>'
+    )
+
+
+def _numbered(place: _Place, number: int) -> str:
+    """The number of a problem at a place."""
+    return (
+        f'<circle class="xf" cx="{place.x:.1f}" cy="{place.y:.1f}" r="6"/>'
+        f'<text class="xt" x="{place.x:.1f}" y="{place.y + 3.2:.1f}">{number}</text>'
+    )
 
 
 def _step(span: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
+from fragmenta.view.svg import Drawing, document, down
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import cases
 
@@ -27,6 +28,8 @@ PICTURES = {
     "timeline-tensor": "tensor-pipeline",
 }
 """The pictures of launches that pages show, and the cases that are launched."""
+EXAMPLE = Path(__file__).parents[3] / "examples" / "two_copies.ptx"
+"""The kernel of the README, whose picture is there."""
 FOLDER = Path(__file__).parents[3] / "docs" / "hazards"
 WORDS = np.arange(2048, dtype=np.uint32)
 
@@ -118,6 +121,15 @@ def repaired(page: Page) -> str:
 
 def problems(rule: str, code: str, right: bool = False) -> list[tuple[str, str]]:
     """The rule and the words of each report about a kernel, wrong or repaired."""
+    try:
+        result = launched(rule, code, right)
+    except ptx.KernelFault as fault:
+        return [(fault.kind, str(fault))]
+    return [(each.rule, each.paragraph()) for each in result.problems]
+
+
+def launched(rule: str, code: str, right: bool = False) -> ptx.Result:
+    """The launch of a kernel, wrong or repaired."""
     how = launch(rule, code)
     arguments = how.repaired if right and how.repaired is not None else how.arguments
     target = "sm_100a" if "blackwell.cuh" in code else "sm_90a"
@@ -125,13 +137,9 @@ def problems(rule: str, code: str, right: bool = False) -> list[tuple[str, str]]
     text = running.without_folders(compiler.to_ptx(code, target, "-lineinfo"))
     [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
-    try:
-        result = kernel.launch(
-            how.grid, how.block, given, watch=ptx.Watch("report", strict=rule in STRICT)
-        )
-    except ptx.KernelFault as fault:
-        return [(fault.kind, str(fault))]
-    return [(each.rule, each.paragraph()) for each in result.problems]
+    return kernel.launch(
+        how.grid, how.block, given, watch=ptx.Watch("report", strict=rule in STRICT)
+    )
 
 
 def report(page: Page) -> str:
@@ -153,9 +161,52 @@ def picture(name: str) -> str:
     return str(result.timeline())
 
 
+def readme_picture() -> str:
+    """What the kernel of the README does."""
+    given = [np.arange(64, dtype=np.uint32), np.zeros(32, np.uint32)]
+    kernel = ptx.load(EXAMPLE).kernels["add"]
+    return str(kernel.launch(1, 32, given, watch="report").timeline())
+
+
+def page_picture(rule: str) -> str:
+    """The picture of a page: what its kernel does, event by event."""
+    if rule == "bank-conflict":
+        return banks()
+    return str(launched(rule, read(rule).kernel).timeline())
+
+
+def banks() -> str:
+    """The bank that each lane uses in a column of a tile, without and with padding."""
+    panels = []
+    for words in (32, 33):
+        parts = [f'<text class="k t" x="0" y="11">rows of {words} words</text>']
+        for lane in range(32):
+            place = words * lane
+            x, y = 46 + 25 * (place % 32), 34 + 13 * lane
+            parts.append(
+                f'<text class="r s" x="40" y="{y + 9}">lane {lane}</text>'
+                f'<rect class="b" x="46" y="{y}" width="800" height="12"/>'
+                f'<rect class="l{lane}" x="{x}" y="{y}" width="25" height="12"/>'
+                f'<text class="m t" x="{x + 12.5}" y="{y + 9}">{place}</text>'
+            )
+        parts += [
+            f'<text class="m s" x="{58.5 + 25 * bank}" y="28">{bank}</text>'
+            for bank in range(32)
+        ]
+        taken = max(np.bincount(words * np.arange(32) % 32))
+        passes = f"{taken} passes" if taken > 1 else "1 pass"
+        text = f'<text class="k s" x="46" y="466">{passes}: columns are banks, cells '
+        parts.append(f"{text}have the word that the lane wants</text>")
+        panels.append(Drawing(850, 474, "".join(parts)))
+    return document(down(panels, 18), "Banks of a column of a tile")
+
+
 def main() -> None:
     for name, case in PICTURES.items():
         (IMAGES / f"{name}.svg").write_text(picture(case), "utf-8")
+    (IMAGES / "timeline-readme.svg").write_text(readme_picture(), "utf-8")
+    for rule in PAGES:
+        (IMAGES / f"hazard-{rule}.svg").write_text(page_picture(rule), "utf-8")
     for rule in PAGES:
         page, path = read(rule), FOLDER / f"{rule}.md"
         text = path.read_text("utf-8")

@@ -27,6 +27,18 @@ def test_a_picture_is_drawn_from_a_launch(name: str) -> None:
     assert (pages.IMAGES / f"{name}.svg").read_text("utf-8") == drawn
 
 
+@pytest.mark.parametrize("rule", pages.PAGES)
+def test_a_page_has_its_picture(rule: str) -> None:
+    name = f"hazard-{rule}.svg"
+    assert f"](../images/{name})" in (pages.FOLDER / f"{rule}.md").read_text("utf-8")
+    assert (pages.IMAGES / name).read_text("utf-8") == pages.page_picture(rule)
+
+
+def test_the_readme_has_the_picture_of_its_kernel() -> None:
+    kept = (pages.IMAGES / "timeline-readme.svg").read_text("utf-8")
+    assert kept == pages.readme_picture()
+
+
 def test_every_rule_of_a_launch_has_a_page_and_a_case() -> None:
     ruled = {each.name for each in RULES.values() if each.page}
     assert {*pages.PAGES} == ruled

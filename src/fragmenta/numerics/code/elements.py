@@ -231,25 +231,38 @@ def packed(
         word = select(single == 0, LEAST_BITS, single)
         word = select(exact.upper == held, 0, word)
         return convert(word, I64, signed=False), None
+    return second_words(held, exact, node, source, wide=kind.bits >= 32)
+
+
+def second_words(
+    held: Value,
+    exact: Double,
+    node: Value | None,
+    source: Value | None,
+    *,
+    wide: bool,
+) -> tuple[Value, Value | None]:
+    """A second value as numbers of 64 bits: two if it is ``wide``, otherwise one.
+
+    A value that is NaN or infinite keeps the upper word of the exact value, and its
+    node.  An exact value that is NaN or infinite names no source.
+    """
+    usual = (held - held) == 0.0
+    known = (exact.upper - exact.upper) == 0.0
     same = exact.upper == held
     bits = bits_of(exact.upper)
-    if source is not None:
-        bits = (bits & ~MOST_SOURCES) | source
-    upper = select(bits == 0, LEAST_BITS, bits)
-    lower = None
-    if kind.bits >= 32:
-        same = same & (exact.lower == 0.0)
-        rest = (exact.upper - float_of(upper)) + exact.lower
-        lower = select(same, 0, bits_of(rest))
-    upper = select(same, 0, upper)
-    # Where no way is followed, a NaN or an infinity has no node: not other bits.
-    usual = (held - held) == 0.0
-    named = bits_of(exact.upper) & -(1 << 32)
+    named = bits & -(1 << 32)
     if node is not None:
         named = named | convert(node, I64, signed=False)
-    upper = select(usual, upper, named)
-    if lower is not None:
-        lower = select(usual, lower, 0)
+    if source is not None:
+        bits = select(known, (bits & ~MOST_SOURCES) | source, bits)
+    upper = select(bits == 0, LEAST_BITS, bits)
+    lower = None
+    if wide:
+        same = same & (exact.lower == 0.0)
+        rest = (exact.upper - float_of(upper)) + exact.lower
+        lower = select(usual & known & ~same, bits_of(rest), 0)
+    upper = select(usual, select(same, 0, upper), named)
     return upper, lower
 
 

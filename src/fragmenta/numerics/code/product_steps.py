@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.numerics.code.chains import chains, multiplies
+from fragmenta.numerics.code.products import BORN
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.code.warp_products import write_product
 from fragmenta.ptx.module import Register
@@ -52,7 +53,7 @@ class ProductStep(Step):
         number = self._number()
         chain = self.probes.remembered["products"][str(number)]
         count = max(1, self.probes.remembered["chains"])
-        write_product(
+        made = write_product(
             self.writer,
             self.instruction,
             ALGEBRA,
@@ -62,6 +63,10 @@ class ProductStep(Step):
             number,
             (chain, count),
         )
+        self._stop_if(made, BORN)
+
+    def _stop_if(self, made: str, bit: int) -> None:
+        """Stop if a product says that something was born, if that is asked for."""
 
     def _second(self, register: Register) -> Written | None:
         return self.second(register) if self.has(register) else None

@@ -167,6 +167,14 @@ class NumericsStep(ProductStep):
             with if_some(self.writer, born):
                 notify(self.writer, [BORN, str(self.number)], [], born)
 
+    def _stop_if(self, made: str, bit: int) -> None:
+        """The same for a product of a warp: all its lanes take part."""
+        if self.stops:
+            writer = self.writer
+            some = writer.value(f"and i32 {made}, {bit}")
+            found = writer.value(f"icmp ne i32 {some}, 0")
+            self._stop(writer.value(f"select i1 {found}, i32 {writer.lanes()}, i32 0"))
+
     # ── operands ────────────────────────────────────────────────────────────
 
     def _gathered(

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fragmenta.execution.warp_operands import Given, Side, each_scale, metadata_index
-from fragmenta.execution.warp_registers import Items, Panels, items_of
+from fragmenta.execution.warp_operands import (
+    Given,
+    Side,
+    each_scale,
+    metadata_index,
+    scale_places,
+)
+from fragmenta.execution.warp_registers import (
+    Items,
+    Panels,
+    items_of,
+    places_from,
+)
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     I8,
@@ -23,6 +34,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.planes.code.products import Product, fields
 from fragmenta.registers.words import Container
+from fragmenta.simt.layout import LANES as WARP
 
 _ITEMS = {16: I16, 32: I32, 64: I64}
 _WIDE = 32
@@ -93,6 +105,38 @@ def scales_of(code: Code, given: Given, side: Side) -> Memory | None:
         for lane, each in enumerate(bits):
             goal[row * LANES + lane] = convert(each, I8)
     return goal
+
+
+def second_scales(
+    code: Code,
+    how: Product,
+    given: Given,
+    side: Side,
+    read: Callable[[Value, Memory], None],
+) -> tuple[Memory, Value]:
+    """The second values of block scales in panels, and whether there are any: an I1.
+
+    ``read`` copies one plane of the register with the scales to memory.
+    """
+    part = given.op.fragment(f"scale_{side.name}")
+    found = scale_places(part)
+    chosen = (given.selectors[f"{which}_{side.name}"] for which in ("byte", "thread"))
+    first = found.first(*chosen)
+    table = code.table(found.places.ravel().tolist(), I16)
+    goal = code.scratch(I64, found.rows * LANES)
+    planes = code.scratch(I32, how.planes * WARP)
+    with code.loop(how.planes) as plane:
+        read(plane, planes.after(plane * WARP))
+    has = any_of(code, planes, how.planes * WARP)
+    scales = planes.view(I8)
+    with code.when(has), code.loop(found.rows) as row:
+        for lane, place in enumerate(places_from(table, (first + row) * LANES)):
+            word = code.variable(code.constant(0, I64))
+            for number in range(how.planes):
+                byte = convert(scales[place + number * WARP * 4], I64, signed=False)
+                word.value = word.value | ((byte & 255) << (8 * number))
+            goal[row * LANES + lane] = word.value
+    return goal, has
 
 
 class Held(NamedTuple):

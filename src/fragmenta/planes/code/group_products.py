@@ -211,7 +211,7 @@ def _trace(
         parts.b2,
         parts.c2,
         parts.d2,
-        *has,
+        *has,  # type: ignore[arg-type]  # three flags
         *rest,
     )
     made = convert(algebra.product(code, how, tiles), I32, signed=False)

@@ -77,7 +77,8 @@ class Product(NamedTuple):
         part = self.op.fragments.get(name.upper())
         if isinstance(part, Fragment):
             return part.container.bits
-        return self.op.types[name].bits  # in shared or tensor memory
+        # In shared or tensor memory, where D is C before.
+        return self.op.types["d" if name == "c" else name].bits
 
     def words(self, name: str) -> int:
         """The words of the second value of an element that the algebra uses."""
@@ -126,6 +127,12 @@ class Tiles(NamedTuple):
     """The number of the block in the grid."""
     warp: Value
     """The number of the warp in the block; of ``wgmma``, of the first of four."""
+    scale_a2: Memory | None = None
+    """The second values of block scales, in the order of ``scale_a``, of one word each;
+    only for algebras whose second values are ``numbers``."""
+    scale_b2: Memory | None = None
+    has_scale_a: Value | None = None
+    has_scale_b: Value | None = None
 
 
 class ProductAlgebra(Protocol):
@@ -146,7 +153,8 @@ class ProductAlgebra(Protocol):
     def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
         """Write the code that fills ``tiles.d2``; 1 if it did (I1 or I32).
 
-        0: no element of D has a second value, and ``d2`` is not filled.
+        0: no element of D has a second value, and ``d2`` is not filled.  Other bits are
+        for the algebra's own step.
         """
 
 
@@ -235,6 +243,7 @@ NOWHERE = Where()
 # ── matrices in arrays ──────────────────────────────────────────────────────
 
 ARRAYS = ("a", "b", "c", "d", "index", "scale_a", "scale_b", "a2", "b2", "c2", "d2")
+SCALES = ("scale_a2", "scale_b2")
 NUMBERS = ("data", "site", "chain", "block", "warp")
 
 
@@ -246,8 +255,10 @@ def matrix_function(
     how = Product(op, product_model(op, target), algebra.planes, negated, algebra.most)
     kinds = {**dict.fromkeys("abcd", how.raw), "index": I32}
     kinds |= {"scale_a": I8, "scale_b": I8}
-    kinds |= dict.fromkeys(("a2", "b2", "c2", "d2"), I64)
-    parameters: dict[str, object] = {name: pointer(kinds[name]) for name in ARRAYS}
+    kinds |= dict.fromkeys(("a2", "b2", "c2", "d2", *SCALES), I64)
+    parameters: dict[str, object] = {
+        name: pointer(kinds[name]) for name in (*ARRAYS, *SCALES)
+    }
     parameters |= dict.fromkeys(("has", *NUMBERS), I64)
     trace = partial(_trace_matrices, how, algebra)
     name = f"{algebra.name}_product"
@@ -258,13 +269,15 @@ def _trace_matrices(
     how: Product, algebra: ProductAlgebra, code: Code, *given: Memory | Value
 ) -> Value:
     memories = dict(zip(ARRAYS, given, strict=False))
-    has, *numbers = given[len(ARRAYS) :]
+    of_a, of_b, has, *numbers = given[len(ARRAYS) :]
     if not how.op.sparse:
         memories["index"] = None  # type: ignore[assignment]
     if not how.model.scale:
         memories |= {"scale_a": None, "scale_b": None}  # type: ignore[dict-item]
-    flags = [(has & (1 << place)) != 0 for place in range(3)]  # type: ignore[operator]
-    tiles = Tiles(*memories.values(), *flags, *numbers)  # type: ignore[arg-type]
+    flags = [(has & (1 << place)) != 0 for place in range(5)]  # type: ignore[operator]
+    scales = (of_a, of_b, *flags[3:]) if how.model.scale else ()
+    every: list[object] = [*memories.values(), *flags[:3], *numbers, *scales]
+    tiles = Tiles(*every)  # type: ignore[arg-type]
     return convert(algebra.product(code, how, tiles), I32, signed=False)
 
 

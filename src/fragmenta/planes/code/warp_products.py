@@ -9,8 +9,9 @@ a call of :func:`warp_product`, which is in the table of functions of the launch
             const int64 *selectors, int64 data, int64 site, int64 block)
 
 The table begins with two numbers: which accumulator it is, and how many a warp has.
-Then come the places in the warp of plane 0 of each register of A, B, C and D; -1 if a
-register has no planes.  Plane p is p times the bytes of the register further on.
+Then come the places in the warp of plane 0 of each register of A, B, C and D, and of
+those with block scales; -1 if a register has no planes.  Plane p is p times the bytes
+of the register further on.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from fragmenta.planes.code.gathering import (
     raw_bits,
     scales_of,
     scatter,
+    second_scales,
 )
 from fragmenta.planes.code.products import Product, ProductAlgebra, Tiles, product_model
 from fragmenta.ptx.module import Instruction, Operand, Register, Vector
@@ -65,8 +67,10 @@ def write_product(
     data: str,
     number: int,
     chain: tuple[int, int] = (0, 1),
-) -> None:
+) -> str:
     """Write the code that makes the second values of D, after the instruction.
+
+    It returns what the algebra's product returns.
 
     ``algebra`` is its name in the table of algebras of a launch.  ``second`` says where
     plane 0 of a register is, ``data`` is a pointer to the algebra's memory, ``number``
@@ -82,8 +86,9 @@ def write_product(
     table = [*chain]
     for name in NAMES:
         table += _places(given[name], second)
+    table += _scales(op, instruction, second)
     content = b"".join(each.to_bytes(8, "little", signed=True) for each in table)
-    writer.call(
+    return writer.call(
         CALL,
         *("ptr %warp", "ptr %constants", "ptr %stage", "ptr %functions"),
         "ptr %block",
@@ -91,6 +96,7 @@ def write_product(
         f"i64 {writer.data(content)}",
         f"ptr {data}",
         f"i64 {number}",
+        returns="i32",
     )
 
 
@@ -104,6 +110,22 @@ def _places(
         yield -1 if found is None else found.offset
 
 
+def _scales(
+    op: Op, instruction: Instruction, second: Callable[[Register], Written | None]
+) -> Iterable[int]:
+    """The same of the registers with the block scales of A and B."""
+    if not op.scale_vec:
+        return
+    rest = [
+        part
+        for each in instruction.operands[len(NAMES) :]
+        for part in (each.items if isinstance(each, Vector) else (each,))
+    ]
+    names = [each.name for each in op.operands[len(NAMES) :]]
+    for name in ("scale_a", "scale_b"):
+        yield from _places(rest[names.index(name)], second)
+
+
 def _call(
     code: Code,
     warp: Raw,
@@ -115,7 +137,7 @@ def _call(
     table: Value,
     data: Raw,
     site: Value,
-) -> None:
+) -> Value:
     """Call a function of the table of functions on the operands in the stage."""
     b = code.builder
     names = ("d", "a", "b", "c", "extra", "selectors")
@@ -126,10 +148,10 @@ def _call(
     there = b.gep(constants, [table.raw])
     index = field(code, block, layout.BLOCK_INDEX, I64)[0]
     last = [b.ptrtoint(data, I64), site.raw, index.raw]
-    b.call(b.load(place), [warp, there, *given, *last])
+    return Value(b, b.call(b.load(place), [warp, there, *given, *last]))
 
 
-CALL = routine("plane product", _call, [P, P, P, P, P, I64, I64, P, I64], None)
+CALL = routine("plane product", _call, [P, P, P, P, P, I64, I64, P, I64], I32)
 
 
 # ── what is called ──────────────────────────────────────────────────────────
@@ -211,6 +233,15 @@ def _trace(
         block,
         number,
     )
+    if model.scale and getattr(algebra, "numbers", False):
+        both = [
+            second_scales(code, how, given, side, registers.scale(place))
+            for place, side in enumerate(sides.values())
+        ]
+        (of_a, has_a), (of_b, has_b) = both
+        tiles = tiles._replace(
+            scale_a2=of_a, scale_b2=of_b, has_scale_a=has_a, has_scale_b=has_b
+        )
     made = convert(algebra.product(code, how, tiles), I32, signed=False)
     registers.scattered(seconds["d"], made != 0)
     return made
@@ -225,6 +256,7 @@ class _Registers:
         for name in NAMES:
             self._first[name] = start
             start += how.op.fragment(name.upper()).registers
+        self._scales = start
 
     def _shape(self, name: str) -> tuple[Fragment, int]:
         """A fragment, and the words of one of its registers in all lanes."""
@@ -238,6 +270,20 @@ class _Registers:
         held = held_by(self._code, self._how, name, part.registers * size, items)
         read = partial(self._copy, name, out=False)
         return gather(self._code, self._how, name, held, read, goal)
+
+    def scale(self, place: int) -> Callable[[Value, Memory], None]:
+        """What copies a plane of the register with the scales of A, or of B."""
+
+        def read(plane: Value, held: Memory) -> None:
+            at = self._table[self._scales + place]
+            there = at >= 0
+            zero = self._code.constant(0, I32).in_all_lanes(LANES)
+            with self._code.when(there):
+                held[0] = self._warp.lanes((at >> 2) + plane * LANES, LANES)
+            with self._code.when(~there):
+                held[0] = zero
+
+        return read
 
     def scattered(self, source: Memory, made: Value) -> None:
         """Put second values into the planes of D, or clear them."""

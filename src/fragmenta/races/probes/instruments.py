@@ -159,7 +159,8 @@ class RaceProbes(Probes):
     def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
         """Publish what the lanes know to the barrier."""
         lanes, how = f"i32 {writer.lanes()}", f"i32 {MODES[mode]}"
-        writer.call(BAR_BEFORE, *MEMORY, f"ptr {number}", lanes, how)
+        site = f"i32 {writer.site()}"
+        writer.call(BAR_BEFORE, *MEMORY, f"ptr {number}", lanes, how, site)
 
     def barrier_passed(
         self, writer: Writer, number: str, passed: str, whole: bool

@@ -22,6 +22,8 @@ from fragmenta.units.findings import Finding
 from fragmenta.units.renewal import Renewal
 from fragmenta.units.work import ranks
 
+WORK = "copy", "product", "tensor", "move"
+"""What is in flight after it was noted."""
 MOST_KEPT = 3
 """Clusters whose notes are kept, of those that run in one thread of the host."""
 
@@ -33,7 +35,7 @@ class Note(NamedTuple):
     """The number of the event in its cluster."""
     what: str
     """``wait``, ``try`` (a wait that fails), ``arrive``, ``phase``, ``copy``, ``done``,
-    ``product`` …"""
+    ``product``, ``barrier arrive`` …"""
     rank: int
     warp: int
     lanes: int
@@ -43,7 +45,8 @@ class Note(NamedTuple):
     about: tuple[Any, ...]
     """At an mbarrier: its rank, its offset, the phase.  For work in flight:
     its agents and epochs; for a copy also its number, what it counts at, its bytes, and
-    the ranks that it writes to."""
+    the ranks that it writes to.  For a ``commit``: its mbarrier as above, and the agent
+    and the epoch whose work it covers."""
 
 
 # ── notes in memory ─────────────────────────────────────────────────────────
@@ -93,6 +96,15 @@ _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
     "product": _product,
     "copy": _copy,
     "tensor": lambda _, agent, epoch, *rest: ([(agent, epoch)],),
+    "move": lambda _, agent, epoch, *rest: ([(agent, epoch)],),
+    "moved": lambda _, agent, until, *rest: (agent, until),
+    "commit": lambda _, agent, epoch, place, phase: (
+        *_mbarrier(0, place, phase),
+        agent,
+        epoch,
+    ),
+    "barrier arrive": lambda _, number, *rest: (number,),
+    "barrier": lambda _, number, *rest: (number,),
     "done": lambda _, copy, *rest: (copy,),
     "waited": lambda _, until, how, *rest: (
         "cp.async" if how == log.LANES_WAITED else "bulk",
@@ -186,6 +198,11 @@ class History:
         """Where compiled code finds the log."""
         return int(self._memory.ctypes.data)
 
+    @property
+    def owner(self) -> int:
+        """The block whose notes they are, if blocks run one after the other."""
+        return int(self._memory[log.OWNER :][:8].view(np.int64)[0])
+
     def begin(self) -> None:
         """A new cluster begins."""
         if any(each is self.notes for each in self.kept.values()):
@@ -201,6 +218,19 @@ class History:
         """Keep the notes, if there is a problem in the cluster or it is the first."""
         if (problem and len(self.kept) < MOST_KEPT) or not cluster:
             self.kept[cluster] = self.notes
+
+    def keep_alone(self, wrong: set[int]) -> None:
+        """Keep the notes of the one block that has them, after others have run.
+
+        It is the first in which something is wrong, or else the last.
+        """
+        for number in sorted(wrong)[:MOST_KEPT]:
+            self.kept[number] = Notes(np.zeros(log.NOTES_AT, np.uint8))
+        head = self._memory[: log.NOTES_AT].view(np.int64)
+        if head[log.ENDED // 8]:
+            head[log.COUNT // 8] = head[log.ENDED // 8] - 1
+        self.notes = Notes(self._memory)
+        self.kept[self.owner] = self.notes
 
     def add(self, note: Note) -> None:
         """Add a note, if there is room."""
@@ -232,7 +262,7 @@ def moment(
     found = -1
     for each in notes:
         if warp < 0:
-            if each.what in ("copy", "product", "tensor") and _is(each, agent, access):
+            if each.what in WORK and _is(each, agent, access):
                 return each.time
         elif (each.rank, each.warp) == (rank, warp) and each.epoch <= access.epoch:
             found = each.time
@@ -287,3 +317,5 @@ class Recorded(NamedTuple):
     problems: list[Finding]
     module: Callable[[], Module]
     compiled: Compiled
+    members: tuple[int, ...] = ()
+    """The numbers of its blocks in the grid, by rank."""

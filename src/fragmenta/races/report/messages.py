@@ -28,7 +28,14 @@ ALL = 0xFFFFFFFF
 
 
 def reports(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
-    """All problems of a launch: errors, then warnings, then what is worth knowing.
+    """All problems of a launch: errors, then warnings, then what is worth knowing."""
+    return [problem for problem, _ in grouped(found)]
+
+
+def grouped(
+    found: Iterable[tuple[Launched, Finding]],
+) -> list[tuple[Problem, list[Finding]]]:
+    """All problems of a launch, in the order of reports, and what was found of each.
 
     The same lines of the source in an unrolled loop are one problem, and so are two
     accesses that race in either order.
@@ -40,9 +47,12 @@ def reports(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
         if id(launch) not in reporters:
             reporters[id(launch)] = Reporter(launch)
         problem = reporters[id(launch)].report(each)
-        together.setdefault(_key(problem), []).append((reporters[id(launch)], each))
-    every = [_with_count(_report_once(some)) for some in together.values()]
-    return sorted(every, key=order)
+        together.setdefault(key(problem), []).append((reporters[id(launch)], each))
+    every = [
+        (_with_count(_report_once(some)), [each for _, each in some])
+        for some in together.values()
+    ]
+    return sorted(every, key=lambda pair: order(pair[0]))
 
 
 def order(problem: Problem) -> tuple[int, bool, int]:
@@ -65,7 +75,7 @@ def _writes(found: Finding) -> bool:
     return isinstance(found, Collision) and found.noted.now_write
 
 
-def _key(problem: Problem) -> tuple[str, ...]:
+def key(problem: Problem) -> tuple[str, ...]:
     """What equal problems have in common: rule and lines, if possible of the source."""
     places: list[Problem | Related] = [problem, *problem.related]
     where = [str(each.source.words if each.source else each.line) for each in places]
@@ -101,7 +111,7 @@ class Reporter:
         if instruction is not None:
             line, column = instruction.line, instruction.column
             source, length = instruction.source, len(instruction.mnemonic)
-        hint = self._language(source).spoken(hint)
+        hint = self.language(source).spoken(hint)
         return Problem(
             found.rule.name,
             found.severity,
@@ -118,7 +128,7 @@ class Reporter:
             related=self._related(found),
         )
 
-    def _language(self, source: Source | None) -> Words:
+    def language(self, source: Source | None) -> Words:
         """What the line of a problem is written in; PTX if it is not known."""
         if self.launch.language != PTX or source is None:
             return self.launch.language
@@ -171,7 +181,7 @@ class Reporter:
         story, noted = found.story, found.noted
         now, before = story.now, story.before
         verb = "writes" if noted.now_write else "reads"
-        memory = self._memory(found)
+        memory = self.memory(found)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
         if found.rule is rules.UNINITIALISED:
             what = phrases.PARTLY if noted.partly else phrases.UNWRITTEN
@@ -284,7 +294,8 @@ class Reporter:
             return "" if same else f" of {block_words(self._block(who.block))}"
         return "" if who.rank == than.rank else f" of block {who.rank} of the cluster"
 
-    def _memory(self, found: Collision) -> str:
+    def memory(self, found: Collision) -> str:
+        """The memory that two accesses are about."""
         first, last = found.noted.first, found.noted.last
         if found.noted.case.space == "shared":
             low = (1 << layout.RANK_BITS) - 1

@@ -136,15 +136,15 @@ class Stories:
         """
         observer = self.observer
         found = self._new()
-        if observer.cluster.alone:  # nothing is noted, and several blocks have run
-            numbers = {observer.number_of(each) for each in found} or {0}
-            for number in sorted(numbers):
-                observer.history.keep(number, True)
+        history, alone = observer.history, observer.cluster.alone
+        if alone:  # several blocks have run, and one of them has notes
+            history.keep_alone({observer.number_of(each) for each in found})
         else:
-            observer.history.keep(observer.cluster.number, bool(found) or problem)
-        notes = observer.history.notes
+            history.keep(observer.cluster.number, bool(found) or problem)
         for each in found:
             if each.key not in self._stories:
+                number = observer.number_of(each)
+                notes = history.kept.get(number, ()) if alone else history.notes
                 self._stories[each.key] = self._story(each, notes)
 
     def _new(self) -> list[Noted]:

@@ -21,7 +21,8 @@ from fragmenta.jit.trace import (
     select,
     shift_unsigned,
 )
-from fragmenta.races.shadow import layout
+from fragmenta.races.shadow import layout, notes, problem_table
+from fragmenta.races.shadow.notes import Noting
 from fragmenta.races.shadow.order import (
     Head,
     WarpClocks,
@@ -39,6 +40,7 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import field, pointer_at
 from fragmenta.simt.memory import lane_of
 from fragmenta.simt.warps import P, routine
+from fragmenta.units.fast import layout as units
 
 MODES = {"sync": 0, "arrive": 1, "red": 2}
 """The modes of a barrier as ``BAR_BEFORE`` takes them."""
@@ -84,8 +86,36 @@ def _live(code: Code, warp: Raw) -> Value:
     return field(code, warp, engine.LIVE, I32)[0]
 
 
+def _note(
+    code: Code,
+    block: Raw,
+    warp: Raw,
+    clocks: WarpClocks,
+    what: str,
+    lanes: Value,
+    site: Value,
+    number: Value,
+) -> None:
+    """Note that lanes arrive at a barrier or pass it, which is an event, too."""
+    state = pointer_at(code, block, engine.BLOCK_UNITS)
+    cluster = pointer_at(code, state, units.STATE_CLUSTER)
+    time = field(code, cluster, units.CLUSTER_TIME, I64)
+    time[0] = time[0] + 1
+    rank = clocks.head.word(layout.HEAD_RANK)
+    own = field(code, warp, engine.WARP_NUMBER, I32)[0]
+    epoch = clocks.epoch[0]
+    made = Noting(time[0], what, rank, own, lanes, site, epoch, (number,))
+    notes.add(code, clocks.head, made)
+
+
 def _before(
-    code: Code, warp: Raw, block: Raw, numbers: Raw, lanes: Value, mode: Value
+    code: Code,
+    warp: Raw,
+    block: Raw,
+    numbers: Raw,
+    lanes: Value,
+    mode: Value,
+    site: Value,
 ) -> None:
     """Lanes that come to a barrier publish to its clock what they know."""
 
@@ -95,6 +125,8 @@ def _before(
 
         def each(number: Value, group: Value) -> Value:
             _arrive(code, clocks, block, number, group, _live(code, warp), mode)
+            arrives = "barrier arrive"
+            _note(code, block, warp, clocks, arrives, group, site, number)
             return group
 
         each_barrier(code, numbers, new, each)
@@ -186,6 +218,8 @@ def _after(code: Code, warp: Raw, block: Raw, numbers: Raw, passed: Value) -> No
             acquire(clocks, same, live, clock_row(code, clock))
             with code.when((live & ~same) == 0):
                 _all_met(code, clocks)
+            none = same.lift(-1)
+            _note(code, block, warp, clocks, "barrier", same, none, number)
             return same
 
         each_barrier(code, numbers, passed, each)
@@ -265,8 +299,27 @@ def _renew(code: Code, block: Raw) -> None:
         sets = head.pointer(layout.HEAD_SETS)
         with code.when(field(code, sets, layout.SETS_USED, I32)[0] != 0):
             _zero(code, sets, step.lift(layout.SETS_CELLS))
+        _renew_notes(code, block, head, number)
 
     watching(code, block, then)
+
+
+def _renew_notes(code: Code, block: Raw, head: Head, number: Value) -> None:
+    """The log is that of the last block, or of the first that has a problem."""
+    log = head.pointer(layout.HEAD_NOTES)
+    table = head.pointer(layout.HEAD_PROBLEMS)
+    fine = field(code, table, problem_table.USED, I32)[0] == 0
+    count = field(code, log, notes.COUNT, I64)
+    ended = field(code, log, notes.ENDED, I64)
+    state = pointer_at(code, block, engine.BLOCK_UNITS)
+    cluster = pointer_at(code, state, units.STATE_CLUSTER)
+    field(code, cluster, units.CLUSTER_TIME, I64)[0] = number.lift(0)
+    with code.when(fine):
+        count[0] = number.lift(0)
+        field(code, log, notes.OWNER, I64)[0] = number
+    with code.when(~fine & (ended[0] == 0)):
+        ended[0] = count[0] + 1
+        count[0] = number.lift(notes.MOST)
 
 
 def _zero(code: Code, memory: Raw, size: Value) -> None:
@@ -275,8 +328,8 @@ def _zero(code: Code, memory: Raw, size: Value) -> None:
 
 RENEW = routine("watch.renew", _renew, [P], None)
 """Called when a block begins that runs without Python: the block."""
-BAR_BEFORE = routine("watch.bar.before", _before, [P, P, P, I32, I32], None)
-"""Called before ``bar``: warp, block, barriers of the lanes, lanes, mode."""
+BAR_BEFORE = routine("watch.bar.before", _before, [P, P, P, I32, I32, I32], None)
+"""Called before ``bar``: warp, block, barriers of the lanes, lanes, mode, site."""
 BAR_AFTER = routine("watch.bar.after", _after, [P, P, P, I32], None)
 """Called after ``bar.sync`` and ``bar.red``, not after ``bar.arrive``: warp, block,
 barriers of the lanes, lanes that passed."""

@@ -21,6 +21,7 @@ from fragmenta.simt.layout import LANES, SLOT_BITS
 from fragmenta.simt.library import POINTER, field
 from fragmenta.simt.memory import has
 from fragmenta.simt.warps import all_lanes, first_lane, to_word
+from fragmenta.units.fast import layout as units
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.step import declared, shift
 
@@ -158,17 +159,46 @@ def _know(seen: Seen, row: Memory, until: Value) -> None:
 
 
 def _lanes(seen: Seen) -> None:
-    """Lanes have waited for the groups before an epoch; or a new epoch begins."""
+    """Lanes have waited for the groups before an epoch; or something else happens."""
     code, until = seen.code, convert(seen.number, I32)
-    begins = until < 0
-    with code.when(begins):
+    with code.when(until == units.NEW_EPOCH):
         state = seen.clocks.state
         field(code, state, layout.STATE_COPIES, I32)[0] = code.constant(0, I32)
         epoch = seen.word(at.LANES_MARKS)[0]
         field(code, state, layout.STATE_COPY_EPOCH, I32)[0] = epoch
-    with code.when(~begins):
+    with code.when(until == units.MADE_AT_ONCE):
+        _add_made(seen)
+    with code.when(until >= 0):
         how = code.constant(notes.LANES_WAITED, I64)
         seen.note("waited", seen.lanes, seen.number, how)
+        _waited(seen, until)
+
+
+def _add_made(seen: Seen) -> None:
+    """Add copies that compiled code has made at once to the open group, as one."""
+    code = seen.code
+    made = field(code, seen.clocks.state, layout.STATE_COPIES, I32)[0]
+    with code.when(made != 0):
+        open_ = seen.word(at.LANES_OPEN)
+        open_[0] = open_[0] | seen.lanes
+        for each in (at.LANES_UNWAITED, at.LANES_ISSUED):
+            seen.word(each)[0] = seen.word(each)[0] + 1
+        seen.word(at.LANES_SITE)[0] = seen.site + 1
+
+
+def _waited(seen: Seen, until: Value) -> None:
+    """Let lanes know the copies before an epoch.
+
+    Copies that are made at once have a lane each.  If all lanes have waited, each knows
+    its own: others' are known when they meet.
+    """
+    code = seen.code
+    eager = field(code, seen.cluster, units.CLUSTER_SCHEDULE, I32)[0] == units.EAGER
+    own = eager & ((seen.live & ~seen.lanes) == 0)
+    with code.when(own):
+        waited = field(code, seen.clocks.state, layout.STATE_WAITED, I32)
+        waited[0] = larger(waited[0], until)
+    with code.when(~own):
         row = field(code, seen.head.pointer(layout.HEAD_SPARE), 0, I32)
         _know(seen, row, until)
         acquire(seen.clocks, seen.lanes, seen.live, row)

@@ -43,6 +43,11 @@ WHATS = (
     "cluster arrive",
     "cluster wait",
     "tensor",
+    "move",
+    "moved",
+    "commit",
+    "barrier arrive",
+    "barrier",
 )
 """What a note is about; a record has the number."""
 MOST = 20_000
@@ -50,6 +55,8 @@ MOST = 20_000
 LANES_WAITED = 2
 """What a note of a wait for ``cp.async`` says; for bulk copies, if they were read."""
 COUNT = 0  #: i64: how many there are
+OWNER = 8  #: i64: the block that runs alone whose notes they are
+ENDED = 16  #: i64: one more than it has, if no later block is to add any
 NOTES_AT = 64
 LOG_BYTES = NOTES_AT + MOST * NOTE.itemsize
 

@@ -366,6 +366,7 @@ def _move(seen: Seen) -> Value:
                 sync_warp(seen.clocks, seen.lanes, seen.live)
                 watch.issued[0] = watch.issued[0] + 1
                 words = new.words(seen.lanes.lift(-1), of)
+                seen.note("move", seen.lanes, words["agent"], words["epoch"])
                 if kind == ST:
                     new.wrote(words)
                     _each_part(seen, watch, new.mark)
@@ -410,9 +411,10 @@ def _moved(seen: Seen) -> None:
     sync_warp(seen.clocks, seen.lanes, seen.live)
     for of, chosen in ((LOADS, ~stores), (WRITES, stores)):
         with code.when(chosen):
-            period = watch.period(of)
+            period, agent = watch.period(of), watch.agent(_KINDS[of])
             period[0] = period[0] + 1
-            _learn(seen, watch.agent(_KINDS[of]), period[0])
+            seen.note("moved", seen.lanes, agent, period[0])
+            _learn(seen, agent, period[0])
 
 
 def _learn(seen: Seen, agent: Value, epoch: Value) -> None:
@@ -659,16 +661,18 @@ def _commit(seen: Seen) -> None:
     count = watch.long(at.WATCH_COMMITS_COUNT)
     record = watch.row(at.WATCH_COMMITS, count[0], at.COMMIT)
     lane = first_lane(seen.lanes)
+    place = field(code, mbarrier, units.MBARRIER_PLACE, I32)[0]
     for name, word in (
         ("agent", agent),
         ("lane", lane),
         ("epoch", before),
-        ("place", field(code, mbarrier, units.MBARRIER_PLACE, I32)[0]),
+        ("place", place),
     ):
         field(code, record, at.offset(at.COMMIT, name), I32)[0] = word
     phase = field(code, mbarrier, units.MBARRIER_PHASE, I64)[0]
     field(code, record, at.offset(at.COMMIT, "phase"), I64)[0] = phase
     count[0] = count[0] + 1
+    seen.note("commit", seen.lanes, agent, before, place, phase)
     with code.when(seen.number == 0):
         idle = field(code, pointer_at(code, watch.raw, at.WATCH_IDLE), 0, I32)
         idle[convert(watch.rank, I64)] = watch.number * 32 + lane + 1

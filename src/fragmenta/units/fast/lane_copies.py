@@ -45,7 +45,8 @@ GENERIC, NO_INCREMENT = 1, 2
 class _Queue:
     """The groups of a warp, if they are not Python's."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, made_at_once: bool = False) -> None:
+        """``made_at_once``: it asks the observer for copies that were made at once."""
         b, self.step = step.code.builder, step
         queues = pointer_at(step.code, step.state, layout.STATE_LANE_QUEUES)
         number = convert(step.number, I64) * at.LANES_RECORD
@@ -54,7 +55,10 @@ class _Queue:
         # An observer has recorded the copies that compiled code makes at once.
         schedule = step.word(step.cluster, layout.CLUSTER_SCHEDULE)[0]
         observed = step.long(step.cluster, layout.CLUSTER_PORT)[0] != 0
-        step.require(~observed | (schedule == layout.LAZY))
+        known = schedule == layout.LAZY
+        if made_at_once:
+            known = known | (schedule == layout.EAGER)
+        step.require(~observed | known)
 
     def word(self, offset: int) -> Memory:
         """A word of the record."""
@@ -70,7 +74,7 @@ class _Queue:
         """Begin a new epoch."""
         marks = self.word(at.LANES_MARKS)
         marks[0] = marks[0] + 1
-        self.step.observe(layout.PORT_LANES, self.record, -1)
+        self.step.observe(layout.PORT_LANES, self.record, layout.NEW_EPOCH)
 
     def add(self) -> None:
         """Add a copy to the open group."""
@@ -99,6 +103,7 @@ class _Queue:
 
     def commit(self) -> None:
         """Close the open group; all was asked for."""
+        self.step.observe(layout.PORT_LANES, self.record, layout.MADE_AT_ONCE)
         groups, began = self.word(at.QUEUE_EPOCH), self.word(at.LANES_BEGAN)
         place = convert(groups[0] & (at.GROUPS - 1), I64)
         self.word(at.LANES_BEGUN)[place] = began[0]
@@ -185,7 +190,7 @@ def _counts(step: Step, size: Value) -> Value:
 
 def _commit(step: Step) -> Value:
     """Close a group."""
-    queue = _Queue(step)
+    queue = _Queue(step, made_at_once=True)
     queue.may_commit()
     queue.commit()
     return step.lanes
@@ -194,7 +199,7 @@ def _commit(step: Step) -> Value:
 def _wait(step: Step) -> Value:
     """Wait for groups; the operand is how many are left out."""
     code = step.code
-    queue, left = _Queue(step), step.value(0)
+    queue, left = _Queue(step, made_at_once=True), step.value(0)
     every = (step.flags & ALL) != 0
     step.require((left >= 0) & (left < at.GROUPS) & queue.is_of_lanes())
     with code.when(every):

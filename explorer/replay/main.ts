@@ -1,0 +1,106 @@
+// The page comes together here.
+
+import { byId, h } from "../src/page/dom.js";
+import { showNotice } from "../src/page/notice.js";
+import { applyTheme, listenToTheme } from "../src/page/theme.js";
+import { inflate, split } from "./recording/columns.js";
+import { readHead } from "./recording/head.js";
+import { Recording } from "./recording/recording.js";
+import { Values } from "./recording/values.js";
+import { keepLink, openHash } from "./session/link.js";
+import { HUES, type Kind } from "./session/names.js";
+import { Session, type Shared } from "./session/session.js";
+import { Controls } from "./views/controls.js";
+import { listenToHazards } from "./views/hazard.js";
+import { MemoryView } from "./views/memory.js";
+import { Source } from "./views/source.js";
+import { Time } from "./views/time.js";
+import { WarpView } from "./views/warp.js";
+
+async function start(): Promise<void> {
+  applyTheme();
+  const text = byId("replay-head").textContent!.trim();
+  if (!text) return fail("There is no recording in this page. Python writes one: result.replay().to_html(path).");
+  const head = readHead(text);
+  const columns = split(head, await inflate(byId("replay-data").textContent!));
+  const shared = JSON.parse(byId("shared").textContent!) as Shared;
+  const session = new Session(new Recording(head, columns), new Values(shared.types), shared);
+  if (!session.run.count) return fail(`No step was recorded. ${head.left_out}`);
+  showHead(session);
+  const wrong = openHash(session, location.hash);
+  listenToHazards(session);
+  const time = new Time(session);
+  const source = new Source(session);
+  if (head.memories.length) new MemoryView(session);
+  else byId("memory").hidden = true;
+  new WarpView(session);
+  new Controls(session, time, (back) => source.goOn(back));
+  listenToPanes(session);
+  const themed = {
+    get theme() {
+      return session.theme;
+    },
+    update: () => {
+      session.retheme();
+      showLegend(session);
+      session.changed();
+    },
+  };
+  listenToTheme(themed);
+  keepLink(session, showNotice);
+  showNotice(wrong);
+  // For tests, and for whoever asks at the console.
+  Object.assign(globalThis, { replay: session });
+  session.listen(() => (document.documentElement.dataset.ready = "yes"));
+  session.changed();
+}
+
+function fail(words: string): void {
+  byId("main").replaceChildren(h("p", { class: "fail" }, words));
+  document.documentElement.dataset.ready = "yes";
+}
+
+function showHead(session: Session): void {
+  const { kernel, target, schedule, grid, block, cluster, left_out, problems } = session.run.head;
+  document.title = `${kernel} · fragmenta replay`;
+  byId("kernel").textContent = kernel;
+  const sizes = (size: number[]) => size.filter((each, at) => each > 1 || at === 0).join(" × ");
+  const facts: [string, string][] = [
+    ["target", target],
+    ["grid", sizes(grid)],
+    ["block", sizes(block)],
+    ...(cluster && cluster.some((each) => each > 1) ? ([["cluster", sizes(cluster)]] as [string, string][]) : []),
+    ["schedule", schedule],
+  ];
+  byId("facts").replaceChildren(
+    ...facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
+  byId("problems").hidden = !problems.length;
+  byId("problem-count").textContent = `${problems.length} problem${problems.length === 1 ? "" : "s"}`;
+  byId("left-out").hidden = !left_out;
+  byId("left-out").textContent = left_out;
+  showLegend(session);
+}
+
+function showLegend({ hues }: Session): void {
+  byId("kinds").replaceChildren(
+    ...(Object.keys(HUES) as Kind[]).map((kind) => {
+      const [hue, shade, words] = HUES[kind];
+      return h("li", {}, h("span", { class: "key", style: `background:${hues[hue * 4 + shade]}` }), words);
+    }),
+  );
+}
+
+/** On a narrow screen one of the three parts is seen at a time. */
+function listenToPanes(session: Session): void {
+  const buttons = [...document.querySelectorAll<HTMLButtonElement>("#panes button")];
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      document.body.dataset.pane = button.dataset.pane;
+      for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
+      session.changed();
+    });
+  }
+}
+
+start().catch((error: Error) => fail(`This recording cannot be read: ${error.message}`));

@@ -1,0 +1,122 @@
+// What the page is given besides the columns: everything that is small.
+
+export interface Site {
+  function: string;
+  index: number;
+  opcode: string;
+  text: string;
+  ptx_line: number;
+  file: string;
+  line: number;
+  /** Numbers of registers. */
+  writes: number[];
+  reads: number[];
+}
+
+export interface Register {
+  name: string;
+  /** As PTX declares it: ``f32``, ``b64``, ``pred`` … */
+  type: string;
+  bits: number;
+}
+
+export interface Warp {
+  block: number | number[];
+  warp: number;
+  threads: number;
+}
+
+/** Name, first byte, number of bytes, type of the elements. */
+export type Variable = [name: string, offset: number, size: number, type: string];
+
+export interface Memory {
+  name: string;
+  kind: string;
+  block: number | number[];
+  size: number;
+  variables: Variable[];
+}
+
+/** A number of a memory, the first byte, the number of bytes. */
+export type Range = [memory: number, offset: number, size: number];
+
+/** A piece of asynchronous work; steps that were not recorded are -1. */
+export interface Unit {
+  kind: string;
+  name: string;
+  issued: number;
+  done: number;
+  waited: number;
+  warp: number;
+  bytes: number;
+  writes: Range[];
+}
+
+/** An mbarrier with its phases, or a barrier of warps with its uses. */
+export interface Barrier {
+  kind: string;
+  name: string;
+  memory?: number;
+  offset?: number;
+  /** The step, the phase, the arrivals and the bytes that it then waits for. */
+  phases?: [step: number, phase: number, pending: number, bytes?: number][];
+  uses?: [step: number, warps: number[]][];
+}
+
+export interface Problem {
+  /** As in the text of the report. */
+  number: number;
+  code: string;
+  words: string;
+  hint: string;
+  /** Of both accesses, the earlier first; -1 where it was not recorded. */
+  steps: number[];
+  /** The units that they belong to, or -1. */
+  units: number[];
+  memory: number;
+  offset: number;
+  size: number;
+  /** The instruction that would make the order. */
+  missing: string;
+}
+
+export type ColumnType = "u8" | "u16" | "u32" | "i32";
+
+export interface Head {
+  kernel: string;
+  target: string;
+  schedule: string;
+  grid: number[];
+  block: number[];
+  cluster: number[] | null;
+  left_out: string;
+  files: { name: string; text: string }[];
+  sites: Site[];
+  registers: Register[];
+  warps: Warp[];
+  memories: Memory[];
+  units: Unit[];
+  barriers: Barrier[];
+  problems: Problem[];
+  columns: Record<string, { type: ColumnType; count: number }>;
+}
+
+/** NumPy's names of types that PTX calls otherwise. */
+const TYPES: Record<string, string> = {
+  bool: "u8", bfloat16: "bf16", float8_e4m3fn: "e4m3", float8_e4m3: "e4m3", float8_e5m2: "e5m2",
+  float8_e8m0fnu: "ue8m0",
+};
+
+function typeName(type: string): string {
+  const known = /^(float|int|uint)(\d+)$/.exec(type);
+  if (known) return { float: "f", int: "s", uint: "u" }[known[1]]! + known[2];
+  return TYPES[type] ?? type;
+}
+
+export function readHead(text: string): Head {
+  const head = JSON.parse(text) as Head;
+  for (const { variables } of head.memories) {
+    for (const variable of variables) variable[3] = typeName(variable[3]);
+  }
+  return head;
+}

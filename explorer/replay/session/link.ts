@@ -1,0 +1,68 @@
+// The link holds the step, the warp, the lane, the byte and the line.
+
+import type { Session } from "./session.js";
+
+export function hashOf({ step, warp, lane, at, line, memory, run }: Session): string {
+  const parts = [`step=${step}`, `warp=${warp}`];
+  if (lane) parts.push(`lane=${lane}`);
+  if (at) parts.push(`at=${at.memory}:0x${at.offset.toString(16)}`);
+  else if (memory && run.head.memories.length > 1) parts.push(`memory=${memory}`);
+  if (line) parts.push(`line=${encodeURIComponent(line.file)}:${line.line}`);
+  return `#${parts.join("&")}`;
+}
+
+/** What a link says that is there is taken; the rest is told. */
+export function openHash(session: Session, hash: string): string[] {
+  const { run } = session;
+  const { warps, memories } = run.head;
+  const asked = new URLSearchParams(hash.replace(/^#/, ""));
+  const wrong: string[] = [];
+  const whole = (name: string, count: number): number | null => {
+    const text = asked.get(name);
+    if (text === null) return null;
+    const value = Number(text);
+    if (Number.isInteger(value) && value >= 0 && value < count) return value;
+    wrong.push(`${name}=${text}: there are ${name}s 0 to ${count - 1}.`);
+    return null;
+  };
+  const step = whole("step", run.count);
+  if (step !== null) session.go(step);
+  const warp = whole("warp", warps.length);
+  if (warp !== null) session.warp = warp;
+  session.lane = whole("lane", 32) ?? session.lane;
+  session.memory = whole("memory", memories.length) ?? session.memory;
+  const at = asked.get("at");
+  if (at !== null) {
+    const [memory, offset] = at.split(":").map(Number);
+    if (memories[memory] && offset >= 0 && offset < memories[memory].size) {
+      Object.assign(session, { at: { memory, offset }, memory });
+    } else wrong.push(`at=${at}: there is no such byte.`);
+  }
+  const line = /^(.*):(\d+)$/.exec(asked.get("line") ?? "");
+  if (line) session.line = { file: line[1], line: Number(line[2]) };
+  session.changed();
+  return wrong;
+}
+
+/** The address follows what is shown, but not at every step of a film. */
+export function keepLink(session: Session, complain: (wrong: string[]) => void): void {
+  let [timer, last] = [0, location.hash];
+  session.listen(() => {
+    window.clearTimeout(timer);
+    timer = window.setTimeout(() => {
+      const hash = hashOf(session);
+      if (hash === location.hash) return;
+      try {
+        history.replaceState(null, "", hash);
+        last = location.hash;
+      } catch {
+        // A page inside another may not have an address of its own.
+      }
+    }, 150);
+  });
+  window.addEventListener("hashchange", () => {
+    if (location.hash === last) return;
+    last = location.hash;
+    complain(openHash(session, last));
+  });
+}

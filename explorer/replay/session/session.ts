@@ -1,0 +1,133 @@
+// What is looked at: the step, the warp, a lane, a byte, a line; and who draws it.
+
+import { themeOf, type Theme } from "../../src/drawing/palette.js";
+import type { Catalogue } from "../../src/records/catalogue.js";
+import type { Problem } from "../recording/head.js";
+import type { Line, Recording } from "../recording/recording.js";
+import { nextBreak, nextNaN, nextStep, type By } from "../recording/search.js";
+import { mixed } from "./canvas.js";
+import type { Values } from "../recording/values.js";
+
+export interface Place {
+  memory: number;
+  offset: number;
+}
+
+/** Colours and types that Python has in the page. */
+export type Shared = Pick<Catalogue, "inks" | "lanes" | "types">;
+
+export class Session {
+  step = 0;
+  warp = 0;
+  lane = 0;
+  /** The memory that is shown, and the byte that is pinned in it. */
+  memory = 0;
+  at: Place | null = null;
+  line: Line | null = null;
+  breaks: Line[] = [];
+  theme!: Theme;
+  /** The colours of lanes for what stands on the page, and of text on them. */
+  hues: string[] = [];
+  onHue = "";
+  /** Colours of the style sheet, read once: to ask for them lays the page out. */
+  signals = { soft: "", read: "", wrote: "" };
+  private views: (() => void)[] = [];
+  private waiting = false;
+
+  constructor(
+    readonly run: Recording,
+    readonly values: Values,
+    private shared: Shared,
+  ) {
+    this.retheme();
+    const byKind = run.head.memories.findIndex(({ kind }) => kind === "shared");
+    this.memory = Math.max(0, byKind);
+  }
+
+  retheme(): void {
+    const chosen = document.documentElement.dataset.theme;
+    const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    this.theme = themeOf(this.shared as Catalogue, dark);
+    // Blocks on a line are smaller than cells of a picture: in the dark they are brighter.
+    const { page } = this.theme;
+    this.hues = this.shared.lanes.light.map((hue) => (dark ? mixed(hue, page, 0.82) : hue));
+    this.onHue = dark ? page : this.theme.ink;
+    const style = getComputedStyle(document.documentElement);
+    const named = (name: string) => style.getPropertyValue(`--${name}`).trim();
+    this.signals = { soft: named("soft"), read: named("element"), wrote: named("register") };
+  }
+
+  // ── drawing ───────────────────────────────────────────────────────────────
+
+  listen(view: () => void): void {
+    this.views.push(view);
+  }
+
+  /** Everything is drawn once, before the next frame. */
+  changed(): void {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      for (const view of this.views) view();
+    });
+  }
+
+  update(change: Partial<Pick<Session, "warp" | "lane" | "memory" | "at" | "line" | "breaks">>): void {
+    Object.assign(this, change);
+    this.changed();
+  }
+
+  // ── moving ────────────────────────────────────────────────────────────────
+
+  /** To a step; the warp that ran it is looked at, unless another is to be kept. */
+  go(step: number, keep = false): void {
+    this.step = Math.max(0, Math.min(this.run.count - 1, Math.round(step)));
+    if (!keep && this.run.count) this.warp = this.run.columns.warp[this.step];
+    this.changed();
+  }
+
+  /** Whether there was somewhere to go. */
+  move(by: By, back = false): boolean {
+    const to = nextStep(this.run, this.step, by, this.warp, back);
+    if (to !== null) this.go(to);
+    return to !== null;
+  }
+
+  toBreak(back = false): boolean {
+    return this.maybe(nextBreak(this.run, this.step, this.breaks, back));
+  }
+
+  toNaN(): boolean {
+    return this.maybe(nextNaN(this.run, this.step, this.values));
+  }
+
+  toWrite(back = false): boolean {
+    if (!this.at) return false;
+    const { memory, offset } = this.at;
+    return this.maybe(this.run.memories[memory].nextWrite(this.step, offset, back));
+  }
+
+  private maybe(step: number | null): boolean {
+    if (step !== null) this.go(step);
+    return step !== null;
+  }
+
+  /** Whether playing on from here would pass a problem. */
+  get stopped(): boolean {
+    return this.run.stops.includes(this.step);
+  }
+
+  /** The problem that this step has a part in. */
+  get problem(): Problem | null {
+    const { problems } = this.run.head;
+    const last = problems.find(({ steps }) => Math.max(...steps) === this.step);
+    return last ?? problems.find(({ steps }) => steps.includes(this.step)) ?? null;
+  }
+
+  toggleBreak(line: Line): void {
+    const same = (each: Line) => each.file === line.file && each.line === line.line;
+    const rest = this.breaks.filter((each) => !same(each));
+    this.update({ breaks: rest.length < this.breaks.length ? rest : [...rest, line] });
+  }
+}

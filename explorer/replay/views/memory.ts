@@ -1,0 +1,413 @@
+// Memory at the moment: a map of named tiles, and all about the byte that is pointed at.
+
+import { byId, h } from "../../src/page/dom.js";
+import { IN_FLIGHT, UNWRITTEN, type Access, type MemoryHistory } from "../recording/memory.js";
+import { hex, wordAt } from "../recording/values.js";
+import { Board, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
+import { agent, grouped, lineText, memoryName } from "../session/names.js";
+import type { Place, Session } from "../session/session.js";
+import { boxOf, cellAt, GUTTER, LEVELS, tileOf, tilesOf, TITLE, type Tile } from "./map.js";
+import { shortened } from "./time.js";
+
+type Colouring = "state" | "values" | "writer";
+
+const TYPES = ["auto", "f32", "f16", "bf16", "e4m3", "e5m2", "tf32", "f64", "s32", "u32", "s8", "u8", "s64", "b8", "b16", "b32", "b64"];
+const READ = 8;
+const WROTE = 16;
+const EARLY = 32;
+const LETTER = 11.5 * 0.602; // of the monospaced font of values
+
+export class MemoryView {
+  private board: Board;
+  private tiles: Tile[] = [];
+  private tall = 0;
+  private key = "";
+  private level = -1;
+  private hover: Place | null = null;
+  private hatched: CanvasPattern | null = null;
+  private warned: CanvasPattern | null = null;
+  private states: Uint8Array = new Uint8Array(0);
+  private revealed = "";
+  private moment = "";
+
+  constructor(private session: Session) {
+    this.board = new Board(byId("map"), "Memory. Arrow keys walk through the elements, Enter pins one, Escape lets go.", () => this.draw());
+    const { head } = session.run;
+    byId("memory-pick").replaceChildren(
+      ...head.memories.map((_, number) => h("option", { value: number }, memoryName(head, number))),
+    );
+    byId("memory-type").replaceChildren(...TYPES.map((type) => h("option", { value: type }, type === "auto" ? "own type" : `as ${type}`)));
+    this.listen();
+    session.listen(() => this.draw());
+  }
+
+  private get history(): MemoryHistory {
+    return this.session.run.memories[this.session.memory];
+  }
+
+  private get colouring(): Colouring {
+    return byId<HTMLSelectElement>("memory-colour").value as Colouring;
+  }
+
+  private listen(): void {
+    const { session } = this;
+    const { canvas } = this.board;
+    const pick = byId<HTMLSelectElement>("memory-pick");
+    pick.addEventListener("change", () => {
+      this.level = -1;
+      this.board.scrollTo(0);
+      session.update({ memory: Number(pick.value), at: null });
+    });
+    for (const id of ["memory-type", "memory-colour"]) byId(id).addEventListener("change", () => this.draw());
+    for (const [id, by] of [["memory-out", -1], ["memory-in", 1]] as const) {
+      byId(id).addEventListener("click", () => {
+        this.level = Math.max(0, Math.min(LEVELS.length - 1, this.level + by));
+        this.draw();
+      });
+    }
+    canvas.addEventListener("pointermove", (event) => this.point(this.placeAt(event)));
+    canvas.addEventListener("pointerleave", () => this.point(null));
+    canvas.addEventListener("click", (event) => this.pin(this.placeAt(event)));
+    canvas.addEventListener("keydown", (event) => this.keys(event));
+  }
+
+  private placeAt(event: { clientX: number; clientY: number }): Place | null {
+    const { x, y } = this.board.point(event);
+    const found = cellAt(this.tiles, x, y + this.board.top);
+    return found && { memory: this.session.memory, offset: found.offset };
+  }
+
+  private point(place: Place | null): void {
+    if (place?.offset === this.hover?.offset && place?.memory === this.hover?.memory) return;
+    this.hover = place;
+    this.draw();
+  }
+
+  private pin(place: Place | null): void {
+    const { at } = this.session;
+    const same = place && at && place.memory === at.memory && place.offset === at.offset;
+    this.session.update({ at: same ? null : place });
+  }
+
+  private keys(event: KeyboardEvent): void {
+    const { at, memory } = this.session;
+    const tile = at ? tileOf(this.tiles, at.offset) : this.tiles[0];
+    if (!tile) return;
+    const row = tile.across * tile.each;
+    const by = { ArrowLeft: -tile.each, ArrowRight: tile.each, ArrowUp: -row, ArrowDown: row }[event.key];
+    if (by === undefined) return;
+    const offset = at ? at.offset + by : tile.offset;
+    event.preventDefault();
+    event.stopPropagation();
+    if (offset >= 0 && offset < this.history.size) this.session.update({ at: { memory, offset } });
+  }
+
+  // ── drawing ───────────────────────────────────────────────────────────────
+
+  private settle(): void {
+    const { memory, step } = this.session;
+    const as = byId<HTMLSelectElement>("memory-type").value;
+    const width = this.board.width;
+    if (this.level < 0) {
+      const spelled = tilesOf(this.history, width, 3, as);
+      this.level = spelled.tall < 3.2 * this.board.height ? 3 : 0;
+    }
+    const key = [memory, width, this.level, as].join();
+    if (key !== this.key) ({ tiles: this.tiles, tall: this.tall } = tilesOf(this.history, width, this.level, as));
+    this.key = key;
+    const moment = `${memory} ${step}`;
+    if (moment === this.moment) return;
+    this.moment = moment;
+    this.history.seek(step);
+    this.states = this.history.states();
+    this.mark();
+  }
+
+  /** What happens at this very step: reads, writes, and reads that come too early. */
+  private mark(): void {
+    const { step, problem, memory } = this.session;
+    const add = (bit: number) => ([offset, size]: [number, number]) => {
+      for (let at = offset; at < offset + size; at++) this.states[at] |= bit;
+    };
+    this.history.writtenNow(step).forEach(add(WROTE));
+    this.history.readNow(step).forEach(add(READ));
+    if (!problem || problem.memory !== memory) return;
+    for (let at = problem.offset; at < problem.offset + problem.size; at++) {
+      if (this.states[at] & READ && (this.states[at] & 3) === IN_FLIGHT) this.states[at] |= EARLY;
+    }
+  }
+
+  private draw(): void {
+    const { board, session } = this;
+    if (!session.run.memories.length || !board.width) return;
+    byId<HTMLSelectElement>("memory-pick").value = String(session.memory);
+    this.settle();
+    this.reveal();
+    const to = board.begin(this.tall);
+    const gap = this.level < 2 ? 4 : 6;
+    this.hatched = hatching(to, session.theme.accent, gap);
+    this.warned = hatching(to, session.theme.warning, gap);
+    for (const tile of this.tiles) {
+      if (tile.top + tile.rows * tile.high < board.top || tile.top - TITLE > board.top + board.height) continue;
+      this.drawTile(to, tile);
+    }
+    this.drawFrames(to);
+    this.drawLegend();
+    this.say();
+  }
+
+  /** What is pinned, and what a problem is about, is seen. */
+  private reveal(): void {
+    const { at, problem, memory } = this.session;
+    const target = at?.memory === memory ? at.offset : problem?.memory === memory ? problem.offset : -1;
+    const key = `${memory} ${target} ${this.level}`;
+    if (key === this.revealed) return;
+    this.revealed = key;
+    const tile = target < 0 ? null : tileOf(this.tiles, target);
+    if (!tile) return;
+    const { y } = boxOf(tile, target);
+    const { top, height } = this.board;
+    if (y < top + TITLE || y > top + height - 40) this.board.scrollTo(Math.max(0, y - height / 3));
+  }
+
+  private drawTile(to: CanvasRenderingContext2D, tile: Tile): void {
+    const { theme } = this.session;
+    const { board } = this;
+    const y = tile.top - board.top;
+    to.textAlign = "left";
+    to.fillStyle = theme.ink;
+    to.font = `600 13px ${MONO}`;
+    to.fillText(tile.name, 4, y - 11);
+    const wide = to.measureText(tile.name).width;
+    to.fillStyle = theme.faint;
+    to.font = `12px ${SANS}`;
+    const about = `${tile.type}, ${grouped(tile.size)} bytes at 0x${tile.offset.toString(16)}, ${tile.across * tile.each} a row`;
+    to.fillText(shortened(to, about, board.width - wide - 24), wide + 14, y - 11);
+    const first = Math.max(0, Math.floor((board.top - tile.top) / tile.high));
+    const last = Math.min(tile.rows, Math.ceil((board.top + board.height - tile.top) / tile.high));
+    const paint = this.painter(tile);
+    for (let row = first; row < last; row++) this.drawRow(to, tile, row, y + row * tile.high, paint);
+  }
+
+  private drawRow(to: CanvasRenderingContext2D, tile: Tile, row: number, y: number, paint: (at: number) => string): void {
+    const { theme, values } = this.session;
+    const begin = tile.offset + row * tile.across * tile.each;
+    if (tile.high >= 14 || row % Math.ceil(14 / tile.high) === 0) {
+      to.font = `10.5px ${MONO}`;
+      to.fillStyle = theme.faint;
+      to.textAlign = "right";
+      to.fillText(hex(begin, 3).slice(2), GUTTER - 6, y + tile.high / 2);
+    }
+    to.font = `11.5px ${MONO}`;
+    to.textAlign = "center";
+    const gap = tile.wide > 8 ? 1 : 0.5;
+    for (let column = 0; column < tile.across; column++) {
+      const at = begin + column * tile.each;
+      if (at >= tile.offset + tile.size) return;
+      const x = GUTTER + column * tile.wide;
+      const state = this.stateOf(at, tile.each);
+      const ground = paint(at);
+      to.fillStyle = ground;
+      to.fillRect(x, y, tile.wide - gap, tile.high - gap);
+      if ((state & 3) === IN_FLIGHT) {
+        to.fillStyle = (state & EARLY ? this.warned : this.hatched)!;
+        to.fillRect(x, y, tile.wide - gap, tile.high - gap);
+      }
+      if (tile.wide < 30 || !this.history.known(at)) continue;
+      const text = values.text(tile.type, ...this.wordsAt(at, tile.each));
+      const letters = Math.floor((tile.wide - 5) / LETTER);
+      const short = text.length <= letters ? text : `${text.slice(0, Math.max(0, letters - 1))}…`;
+      if ((state & 3) === IN_FLIGHT) {
+        to.fillStyle = theme.page;
+        to.globalAlpha = 0.85;
+        to.fillRect(x + 2, y + 3, tile.wide - gap - 4, tile.high - gap - 6);
+        to.globalAlpha = 1;
+      }
+      const flying = (state & 3) === IN_FLIGHT;
+      to.fillStyle = state & EARLY ? theme.warning : flying ? theme.ink : inkOn(ground, theme);
+      to.fillText(short, x + tile.wide / 2, y + tile.high / 2 + 0.5);
+    }
+  }
+
+  private stateOf(offset: number, size: number): number {
+    let [state, marks] = [0, 0];
+    for (let at = offset; at < offset + size; at++) {
+      state = Math.max(state, this.states[at] & 3);
+      marks |= this.states[at] & ~3;
+    }
+    return state | marks;
+  }
+
+  private wordsAt(offset: number, size: number): [number, number] {
+    const { bytes } = this.history;
+    return [wordAt(bytes, offset, size), size > 4 ? wordAt(bytes, offset + 4, size - 4) : 0];
+  }
+
+  /** The colour of each cell of a tile. */
+  private painter(tile: Tile): (at: number) => string {
+    const { theme, signals } = this.session;
+    const empty = mixed(theme.band, theme.page, 0.55);
+    if (this.colouring === "writer") return (at) => this.writerColour(at, empty);
+    if (this.colouring === "values") return this.heat(tile, empty);
+    const { soft, read, wrote } = signals;
+    const early = mixed(theme.warning, theme.page, 0.2);
+    return (at) => {
+      const state = this.stateOf(at, tile.each);
+      if (state & EARLY) return early;
+      if (state & WROTE) return wrote;
+      if (state & READ) return (state & 3) === IN_FLIGHT ? soft : read;
+      return (state & 3) === UNWRITTEN ? empty : soft;
+    };
+  }
+
+  private writerColour(at: number, empty: string): string {
+    const { theme, run, hues } = this.session;
+    const write = this.history.writer[at];
+    if (write < 0) return (this.states[at] & 3) === UNWRITTEN ? empty : theme.lanes[31];
+    const { w_unit, w_step, w_lane } = run.columns;
+    if (w_unit[write] >= 0) return hues[8];
+    return hues[((run.columns.warp[w_step[write]] * 4) % 28) + (w_lane[write] % 4)];
+  }
+
+  /** Below zero orange, above it blue, by magnitude; what is no number is a warning. */
+  private heat(tile: Tile, empty: string): (at: number) => string {
+    const { theme, values, hues } = this.session;
+    let most = 0;
+    const every = Math.max(1, Math.floor(tile.size / tile.each / 4096));
+    for (let at = tile.offset; at < tile.offset + tile.size; at += tile.each * every) {
+      if (!this.history.known(at)) continue;
+      const value = Math.abs(values.number(tile.type, ...this.wordsAt(at, tile.each)));
+      if (value > most && value < Infinity) most = value;
+    }
+    const scale = (colour: string) => Array.from({ length: 17 }, (_, at) => mixed(colour, theme.page, 0.08 + (0.92 * at) / 16));
+    const [above, below] = [scale(hues[0]), scale(hues[4])];
+    return (at) => {
+      if (!this.history.known(at)) return empty;
+      const value = values.number(tile.type, ...this.wordsAt(at, tile.each));
+      if (!Number.isFinite(value)) return mixed(theme.warning, theme.page, 0.6);
+      const share = most ? Math.min(16, Math.round(16 * Math.sqrt(Math.abs(value) / most))) : 0;
+      return value < 0 ? below[share] : above[share];
+    };
+  }
+
+  private drawFrames(to: CanvasRenderingContext2D): void {
+    const { theme, at, memory, problem } = this.session;
+    const frame = (offset: number, size: number, colour: string, width: number) => {
+      const tile = tileOf(this.tiles, offset);
+      if (!tile) return;
+      const cells = Math.max(1, Math.ceil(Math.min(size, tile.offset + tile.size - offset) / tile.each));
+      to.strokeStyle = colour;
+      to.lineWidth = width;
+      to.stroke(outline(tile, Math.floor((offset - tile.offset) / tile.each), cells, this.board.top));
+    };
+    if (problem?.memory === memory) frame(problem.offset, problem.size, theme.warning, 2.5);
+    if (at?.memory === memory) frame(at.offset, 1, theme.accent, 3);
+    if (this.hover?.memory === memory) frame(this.hover.offset, 1, theme.ink, 1.5);
+  }
+
+  private drawLegend(): void {
+    const key = (name: string, words: string) => h("li", {}, h("span", { class: `key k-${name}` }), words);
+    const lists: Record<Colouring, HTMLElement[]> = {
+      state: [key("empty", "unwritten"), key("hatch", "in flight"), key("written", "written"), key("read", "read now"), key("wrote", "written now"), key("early", "too early")],
+      values: [key("below", "below 0"), key("above", "above 0"), key("wrong", "inf, nan"), key("hatch", "in flight")],
+      writer: [key("empty", "unwritten"), key("unit", "by a copy or unit"), key("warps", "by a warp; shades are lanes")],
+    };
+    const box = byId("memory-legend");
+    if (box.dataset.shown === this.colouring) return;
+    box.dataset.shown = this.colouring;
+    box.replaceChildren(...lists[this.colouring]);
+  }
+
+  // ── who wrote it, who reads it ────────────────────────────────────────────
+
+  private said = "";
+
+  private say(): void {
+    const { step, at, memory } = this.session;
+    const place = this.hover ?? (at?.memory === memory ? at : null);
+    const key = `${memory} ${place?.offset} ${step} ${this.key} ${at?.offset}`;
+    if (key === this.said) return;
+    this.said = key;
+    const box = byId("byte");
+    if (!place) {
+      box.replaceChildren(h("p", { class: "hint" }, "Point at an element to see its value, who wrote it, who may still write it and who reads it. A click keeps it."));
+      return;
+    }
+    box.replaceChildren(...this.told(place.offset));
+  }
+
+  private told(offset: number): HTMLElement[] {
+    const { session, history } = this;
+    const { step, values } = session;
+    const tile = tileOf(this.tiles, offset);
+    if (!tile) return [];
+    const index = (offset - tile.offset) / tile.each;
+    const words = this.wordsAt(offset, tile.each);
+    const raw = [...history.bytes.subarray(offset, offset + tile.each)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const value = !history.known(offset) ? "never written" : values.text(tile.type, ...words);
+    const head = h("p", { class: "what" }, h("code", {}, `${tile.name}[${index}]`), " = ", h("b", { id: "byte-value" }, value), h("span", { class: "hint" }, ` ${tile.type}, bytes ${raw} at 0x${offset.toString(16)}`));
+    const rows = [this.writerRow(offset), ...this.flyingRows(offset), ...this.readerRows(offset, step)];
+    return [head, h("dl", { class: "who" }, ...rows.flat())];
+  }
+
+  private writerRow(offset: number): HTMLElement[] {
+    const { run } = this.session;
+    const access = this.history.wrote(offset);
+    if (!access) return row("written by", this.history.known(offset) ? "nobody: it was there before the first step" : "nobody yet");
+    const { unit } = access;
+    const more = unit >= 0 ? `, issued at step ${grouped(run.head.units[unit].issued)}` : "";
+    return row("written by", ...this.told1(access), more);
+  }
+
+  private flyingRows(offset: number): HTMLElement[][] {
+    const { session } = this;
+    return this.history.mayWrite(session.step, offset).map(([, unit]) =>
+      row("may still write", h("b", { class: "wrong" }, unit.name), ", issued at ", this.link(unit.issued), unit.done >= 0 ? ", done at " : ", not done in what was recorded", ...(unit.done >= 0 ? [this.link(unit.done)] : [])),
+    );
+  }
+
+  private readerRows(offset: number, step: number): HTMLElement[][] {
+    const all = this.history.readers(offset);
+    const past = all.filter((access) => access.step <= step);
+    const next = all.find((access) => access.step > step);
+    const rows = past.slice(-3).reverse().map((access, at) => row(at ? "" : "read by", ...this.told1(access)));
+    if (past.length > 3) rows.push(row("", `and ${grouped(past.length - 3)} times before`));
+    if (!past.length) rows.push(row("read by", "nobody yet"));
+    if (next) rows.push(row("next read", ...this.told1(next)));
+    return rows;
+  }
+
+  private told1(access: Access): (Node | string)[] {
+    const { run } = this.session;
+    return [agent(run, access), ", ", this.link(access.step), access.unit >= 0 ? "" : ` (${run.site(access.step).opcode}, ${lineText(run, access.step)})`];
+  }
+
+  private link(step: number): HTMLElement {
+    return h("button", { type: "button", class: "go", onclick: () => this.session.go(step) }, `step ${grouped(step)}`);
+  }
+}
+
+function row(name: string, ...said: (Node | string)[]): HTMLElement[] {
+  return [h("dt", {}, name), h("dd", {}, ...said)];
+}
+
+/** Around some cells of a tile, which may begin and end within a row. */
+function outline(tile: Tile, first: number, count: number, scrolled: number): Path2D {
+  const { across, wide, high, top } = tile;
+  const [x, y] = [(cell: number) => GUTTER + cell * wide - 1, (row: number) => top + row * high - scrolled - 1];
+  const last = first + count - 1;
+  const [row, end] = [Math.floor(first / across), Math.floor(last / across)];
+  const [from, until] = [first % across, (last % across) + 1];
+  const path = new Path2D();
+  if (row === end) {
+    path.rect(x(from), y(row), (until - from) * wide + 1, high + 1);
+    return path;
+  }
+  const corners: [number, number][] = [
+    [x(from), y(row)], [x(across) + 1, y(row)], [x(across) + 1, y(end)], [x(until), y(end)],
+    [x(until), y(end + 1)], [x(0), y(end + 1)], [x(0), y(row + 1)], [x(from), y(row + 1)],
+  ];
+  for (const [at, [left, down]] of corners.entries()) at ? path.lineTo(left, down) : path.moveTo(left, down);
+  path.closePath();
+  return path;
+}

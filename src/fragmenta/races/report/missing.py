@@ -1,0 +1,124 @@
+"""What is missing between the two accesses of a problem, in a few words: for pictures.
+
+The hint of a report is a sentence.  A picture has room for the instruction that would
+make the order, and for the place where it would stand.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from fragmenta.ptx import rules
+from fragmenta.ptx.languages import PTX, Words
+from fragmenta.races.report.stories import Agent, Collision
+from fragmenta.races.shadow.layout import Apart
+from fragmenta.simt.naming import Names
+from fragmenta.units.findings import Finding
+
+_BAR, _WARP_BAR = PTX.block_barrier, PTX.warp_barrier
+_COMMIT = "tcgen05.commit and a wait for its mbarrier"
+
+_BY_RULE = {
+    rules.WGMMA_REGISTERS_IN_FLIGHT: "wgmma.wait_group",
+    rules.MISSING_WGMMA_FENCE: "wgmma.fence",
+    rules.TENSOR_REGISTERS_IN_FLIGHT: "tcgen05.wait::ld",
+    rules.MISSING_TENSOR_FENCE: "tcgen05.fence::after_thread_sync",
+    rules.LEAK: "a wait before the end",
+}
+"""What is missing by the rule alone."""
+_BY_REPAIR = (
+    (r"tcgen05\.wait::\w+", "{0}"),
+    (r"tcgen05\.commit", _COMMIT),
+    (r"phase (\d+) of the mbarrier at (0x\w+)", "mbarrier.try_wait {2}, phase {1}"),
+    (r"elect\.sync", "elect.sync"),
+    (re.escape(_BAR), _BAR),
+)
+"""What is missing by the words of a repair, the first that are in it."""
+_GROUPS = {
+    "wgmma": "wgmma.wait_group",
+    "cp.async": f"cp.async.wait_group and {_BAR}",
+    "bulk-read": "cp.async.bulk.wait_group.read",
+    "bulk-write": "cp.async.bulk.wait_group",
+    "tcgen05": _COMMIT,
+    "tcgen05.ld": "tcgen05.wait::ld",
+    "tcgen05.st": "tcgen05.wait::st",
+}
+"""What waits for work in flight, by the kind of its agent."""
+
+
+class Missing(NamedTuple):
+    """What would make the order."""
+
+    words: str
+    after_first: bool = False
+    """Whether it belongs after the earlier access, not before the later one."""
+    site: int = -1
+    """The instruction before which it belongs, if it is neither of the two."""
+
+
+def missing(found: Finding, names: Names, language: Words = PTX) -> Missing | None:
+    """What is missing between two accesses; None if no single instruction is."""
+    made = _of(found, names)
+    if made is None:
+        return None
+    words = language.spoken(made.words).replace(_BAR, "bar.sync")
+    return made._replace(words=words)
+
+
+def _of(found: Finding, names: Names) -> Missing | None:
+    if isinstance(found, Collision):
+        return _between(found, names)
+    if found.rule is rules.TENSOR_MEMORY_RACE and found.repair is not None:
+        return _repaired(found.repair, names)
+    if found.rule is rules.MBARRIER and "initialisation" in found.message:
+        return Missing(_BAR)
+    words = _BY_RULE.get(found.rule)
+    return None if words is None else Missing(words)
+
+
+def _repaired(repair: str, names: Names) -> Missing | None:
+    for pattern, words in _BY_REPAIR:
+        told = re.search(pattern, repair)
+        if told is not None:
+            said = [told[0], *told.groups()]
+            if len(said) > 2:
+                said[2] = names.shared(int(said[2], 16)) or said[2]
+            return Missing(words.format(*said))
+    return None
+
+
+def _between(found: Collision, names: Names) -> Missing | None:
+    story, case = found.story, found.noted.case
+    now, before = story.now, story.before
+    if found.rule is rules.MISSING_PROXY_FENCE:
+        return Missing("fence.proxy.async", after_first=True)
+    simple = found.rule.race and not (case.same_value or found.unused)
+    if before is None or not simple or story.narrow is not None:
+        return None
+    if before.kind == "mbarrier" and before.mbarrier is not None:
+        name = names.shared(before.mbarrier[1]) or f"{before.mbarrier[1]:#x}"
+        return Missing(f"mbarrier.try_wait {name}, phase {before.epoch}")
+    if before.kind != "warp":
+        words = _GROUPS.get(before.kind)
+        if words is None:
+            return None
+        far = (now.rank, now.number) != (before.rank, before.number)
+        arrival = -1 if story.wait is None else story.wait.arrival
+        # Who issued the work has to wait for it, then to tell the others.
+        return Missing(words, far and before.kind != "tcgen05", arrival)
+    return Missing(_of_threads(found, now, before))
+
+
+def _of_threads(found: Collision, now: Agent, before: Agent) -> str:
+    """What orders what a thread did before something else."""
+    space, apart = found.noted.case.space, found.apart
+    if space == "global" and (apart & Apart.GROUP or now.kind != "warp"):
+        return "a release and an acquire"
+    if now.kind != "warp":
+        done = "read" if found.noted.now_write else "written"
+        return f"a wait until warp {before.number} has {done}"
+    if now.rank != before.rank or apart & Apart.BLOCK:
+        return "barrier.cluster"
+    same = now.number == before.number and not apart & Apart.WARP
+    return _WARP_BAR if same else _BAR

@@ -1,0 +1,11 @@
+"""A recorded run of a kernel: every step, with what it wrote, forwards and backwards.
+
+parts     what a record consists of: sites, registers, warps, memories, accesses
+columns   accesses as columns, from the rows of a log
+reading   a record from what a launch wrote down
+problems  the steps of the two accesses of a problem
+making    a record from the result of a launch
+recorded  :class:`Replay`: asks a record what a register or a byte was, and who
+          wrote it
+files     a record in a file
+"""

@@ -1,0 +1,56 @@
+"""A record in a file, and as the page has it."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fragmenta.errors import BadCall, Error
+from fragmenta.replay.parts import COLUMNS, Columns, Head
+
+if TYPE_CHECKING:
+    from fragmenta.replay.recorded import Replay
+
+FORMAT = 1
+_NAMES = {"u1": "u8", "u2": "u16", "u4": "u32", "i4": "i32"}
+
+
+def save(replay: Replay, path: str | PathLike[str]) -> None:
+    """Write a record into a file."""
+    head = json.dumps({"format": FORMAT, **replay.head}).encode()
+    about = np.frombuffer(head, np.uint8)
+    with open(path, "wb") as file:
+        np.savez_compressed(file, head=about, **replay.columns)  # type: ignore[arg-type]
+
+
+def load(path: str | PathLike[str]) -> tuple[Head, Columns]:
+    """Read a record from a file."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            head: dict[str, Any] = json.loads(found["head"].tobytes())
+            columns = {name: found[name] for name in COLUMNS}
+    except (OSError, ValueError, KeyError, zlib.error) as why:
+        raise Error(f"{path} is no record of a launch: {why}") from why
+    given = head.pop("format", None)
+    if given != FORMAT:
+        raise BadCall(f"{path} has format {given}; format {FORMAT} is read")
+    return head, columns
+
+
+def packed(replay: Replay) -> tuple[Head, bytes]:
+    """The head and the columns as a page has them: columns are deflated."""
+    described = {}
+    parts = []
+    for name, kind in COLUMNS.items():
+        data = replay.columns[name]
+        described[name] = {"type": _NAMES[kind], "count": int(data.size)}
+        raw = data.tobytes()
+        parts.append(raw + bytes(-len(raw) % 4))
+    pressed = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return {**replay.head, "columns": described}, pressed.compress(
+        b"".join(parts)
+    ) + pressed.flush()

@@ -1,0 +1,141 @@
+"""What a record consists of."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Head: TypeAlias = dict[str, Any]
+"""All that is small: sites, registers, warps, memories, units, barriers, problems."""
+Columns: TypeAlias = dict[str, Array]
+"""All that is large, by name."""
+
+NOBODY = 65535
+"""The lane of an access that has none."""
+UNWRITTEN, WRITTEN, IN_FLIGHT = 0, 1, 2
+"""States of a byte."""
+
+COLUMNS: dict[str, str] = {
+    "site": "u4",
+    "warp": "u2",
+    "lanes": "u4",
+    "at": "u4",
+    "words": "u4",
+    "w_step": "u4",
+    "w_memory": "u2",
+    "w_offset": "u4",
+    "w_size": "u2",
+    "w_lane": "u2",
+    "w_unit": "i4",
+    "w_at": "u4",
+    "bytes": "u1",
+    "r_step": "u4",
+    "r_memory": "u2",
+    "r_offset": "u4",
+    "r_size": "u2",
+    "r_lane": "u2",
+    "r_unit": "i4",
+    "initial": "u1",
+    "defined": "u1",
+    "i_warp": "u2",
+    "i_register": "u4",
+    "i_at": "u4",
+}
+"""The columns of a record, in their order, and the type of each.
+
+``i_warp``, ``i_register`` and ``i_at`` are registers before the first step, if that is
+not the first step of the run.
+"""
+
+
+class Site(NamedTuple):
+    """An instruction of the kernel, or of a function that it calls."""
+
+    function: str
+    index: int
+    opcode: str
+    text: str
+    ptx_line: int
+    file: str
+    """The file that the PTX was compiled from; empty if that is not known."""
+    line: int
+    writes: tuple[int, ...]
+    """The registers that a step of it writes, in the order of the record."""
+    reads: tuple[int, ...]
+
+
+class Register(NamedTuple):
+    """A register of a function."""
+
+    name: str
+    type: str
+    bits: int
+    function: str
+
+    @property
+    def words(self) -> int:
+        """The words that a record has of it, for all lanes."""
+        return 1 if self.bits == 1 else max(32, self.bits)
+
+    def typed(self, words: NDArray[np.uint32]) -> Array:
+        """Its values by lane, in its type; a predicate has true and false."""
+        if self.bits == 1:
+            return (words[0] >> np.arange(32, dtype=np.uint32) & 1).astype(bool)
+        if self.bits == 128:
+            return words.view(np.uint64).reshape(2, 32).T
+        if self.bits == 64:
+            return words.view(_WIDE.get(self.type[0], np.uint64))
+        if self.bits == 32:
+            kind = self.type if self.type in ("f32", "s32") else "u32"
+            return words.view(_NARROW[kind])
+        of = np.uint8 if self.bits == 8 else np.uint16
+        values = words.astype(of)
+        if self.type == "f16":
+            return values.view(np.float16)
+        return values.view(f"i{of().itemsize}") if self.type[0] == "s" else values
+
+
+_WIDE: dict[str, Any] = {"f": np.float64, "s": np.int64}
+_NARROW: dict[str, Any] = {"f32": np.float32, "s32": np.int32, "u32": np.uint32}
+
+
+class Warp(NamedTuple):
+    """A warp that was recorded."""
+
+    block: int
+    """The number of its block in the grid."""
+    warp: int
+    threads: int
+    """How many threads it has."""
+
+
+class Memory(NamedTuple):
+    """A memory: that of an array, of a variable, or the shared memory of a block."""
+
+    name: str
+    kind: str
+    """``shared``, ``global``, ``local`` or ``tensor``."""
+    block: int
+    """Its block; -1 for global memory."""
+    size: int
+    start: int
+    """The address of its first byte, as the kernel has it."""
+    variables: tuple[tuple[str, int, int, str], ...]
+    """Name, offset, bytes and type of what is in it."""
+
+
+class Access(NamedTuple):
+    """An access of memory by a lane, or by a unit beside the lanes."""
+
+    step: int
+    memory: int
+    offset: int
+    size: int
+    lane: int | None
+    unit: int | None
+    writes: bool
+    value: bytes = b""
+    """What was written."""

@@ -1,0 +1,448 @@
+"""A recorded run: what a register or a byte was at any step, and who wrote it.
+
+Steps are in the order in which they were executed here, which is one of the orders that
+a GPU may choose; they are no nanoseconds.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import BadCall, ValueRangeError, one_of
+from fragmenta.replay.parts import (
+    IN_FLIGHT,
+    NOBODY,
+    WRITTEN,
+    Access,
+    Array,
+    Columns,
+    Head,
+    Memory,
+    Register,
+    Site,
+    Warp,
+)
+
+KEYFRAME = 1 << 12
+"""Writes after which the bytes of a memory are kept, so that looking back is fast."""
+MOST_KEYFRAMES = 64
+WAYS = ("instruction", "line", "event")
+EVENTS = (
+    "bar",
+    "barrier",
+    "mbarrier",
+    "cp",
+    "wgmma",
+    "tcgen05",
+    "fence",
+    "tensormap",
+    "clusterlaunchcontrol",
+)
+"""Opcodes of instructions that synchronise, or that use another unit."""
+
+
+class Steps(NamedTuple):
+    """The columns of all steps."""
+
+    site: Array
+    warp: Array
+    lanes: Array
+
+
+class Replay:
+    """A recorded run of a kernel.
+
+    ``result.replay()`` returns it, after ``launch(..., replay=True)``.
+    """
+
+    def __init__(self, head: Head, columns: Columns) -> None:
+        self.head, self.columns = head, columns
+        self.kernel: str = head["kernel"]
+        self.target: str = head["target"]
+        self.schedule: str = head["schedule"]
+        self.grid, self.block, self.cluster = (
+            tuple(head[name]) for name in ("grid", "block", "cluster")
+        )
+        self.left_out: str = head["left_out"]
+        self.sites = [
+            Site(*(_plain(each[name]) for name in Site._fields))
+            for each in head["sites"]
+        ]
+        self.registers = [
+            Register(*(each[name] for name in Register._fields))
+            for each in head["registers"]
+        ]
+        self.warps = [
+            Warp(*(each[name] for name in Warp._fields)) for each in head["warps"]
+        ]
+        self.memories = [
+            Memory(*(_plain(each[name]) for name in Memory._fields))
+            for each in head["memories"]
+        ]
+        self.units: list[dict[str, Any]] = head["units"]
+        self.barriers: list[dict[str, Any]] = head["barriers"]
+        self.problems: list[dict[str, Any]] = head["problems"]
+        self.steps = Steps(columns["site"], columns["warp"], columns["lanes"])
+        self._frames: dict[int, list[tuple[int, Array, Array]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.steps.site)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Replay: {len(self):,} steps of {self.kernel}, {len(self.warps)} warps, "
+            f"{len(self.problems)} problems>"
+        )
+
+    def _step(self, step: int, least: int = 0) -> int:
+        if isinstance(step, bool) or not isinstance(step, int | np.integer):
+            raise BadCall(f"a step is a whole number; given {step!r}")
+        if not least <= step < len(self):
+            raise ValueRangeError(
+                f"the steps are {least} to {len(self) - 1}; given {step}"
+            )
+        return int(step)
+
+    def _memory(self, memory: int | str) -> int:
+        names = [each.name for each in self.memories]
+        if isinstance(memory, str):
+            if memory in names:
+                return names.index(memory)
+            raise BadCall(f"the memories are {one_of(names)}; given {memory!r}")
+        if not 0 <= memory < len(names):
+            raise ValueRangeError(
+                f"the memories are 0 to {len(names) - 1}; given {memory}"
+            )
+        return int(memory)
+
+    # ── registers ───────────────────────────────────────────────────────────
+
+    @cached_property
+    def _written(self) -> tuple[Array, Array]:
+        """Every value of a register: keys that are sorted, and where the words are.
+
+        A key is the warp, the register and the step; the step before the first is 0.
+        """
+        site, warp, at = (
+            self.columns[name].astype(np.int64) for name in ("site", "warp", "at")
+        )
+        keys, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        order = np.argsort(site, kind="stable")
+        numbers, starts = np.unique(site[order], return_index=True)
+        ends = np.append(starts[1:], len(order))
+        for number, start, end in zip(numbers, starts, ends, strict=True):
+            chosen, offset = order[start:end], 0
+            for register in self.sites[number].writes:
+                keys.append(self._key(warp[chosen], register, chosen + 1))
+                places.append(at[chosen] + offset)
+                offset += self.registers[register].words
+        begun = (self.columns[f"i_{name}"].astype(np.int64) for name in _BEGUN)
+        first_warp, first_register, first_at = begun
+        keys.append(self._key(first_warp, first_register, 0))
+        places.append(first_at)
+        every, where = np.concatenate(keys), np.concatenate(places)
+        sorted_ = np.argsort(every, kind="stable")
+        return every[sorted_], where[sorted_]
+
+    def _key(self, warp: Any, register: Any, step: Any) -> Any:
+        return (warp * len(self.registers) + register) * (len(self) + 1) + step
+
+    def value(self, step: int, warp: int, register: int) -> Array | None:
+        """A register by lane, after a step; None if it was not written before."""
+        keys, places = self._written
+        least = self._key(int(warp), int(register), 0)
+        found = int(np.searchsorted(keys, least + step + 1, "right")) - 1
+        if found < 0 or keys[found] < least:
+            return None
+        of, at = self.registers[register], int(places[found])
+        return of.typed(self.columns["words"][at : at + of.words])
+
+    def function_at(self, step: int, warp: int) -> str:
+        """The function that a warp is in, at a step."""
+        mine = self.steps_of_warp(warp)
+        place = int(np.searchsorted(mine, step, "right")) - 1
+        chosen = mine[max(place, 0)] if mine.size else None
+        if chosen is None:
+            return self.sites[0].function if self.sites else ""
+        return self.sites[int(self.steps.site[chosen])].function
+
+    def registers_at(
+        self, step: int, warp: int, function: str | None = None
+    ) -> dict[str, Array]:
+        """The registers of a warp by lane, after a step; those that were written.
+
+        They are those of the function that the warp is in, unless another is given.
+        """
+        step = self._step(step, -1)
+        self._warp(warp)
+        name = self.function_at(step, warp) if function is None else function
+        found = {}
+        for number, register in enumerate(self.registers):
+            if register.function == name:
+                value = self.value(step, warp, number)
+                if value is not None:
+                    found[register.name] = value
+        return found
+
+    def _warp(self, warp: int) -> None:
+        if not 0 <= warp < len(self.warps):
+            raise ValueRangeError(
+                f"the warps are 0 to {len(self.warps) - 1}; given {warp}"
+            )
+
+    # ── memory ──────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where the first bytes of each memory are."""
+        sizes = [each.size for each in self.memories]
+        return [0, *np.cumsum(sizes).tolist()]
+
+    def _first(self, memory: int) -> tuple[Array, Array]:
+        """The bytes of a memory before the first step, and their states."""
+        start, end = self._starts[memory : memory + 2]
+        bits = self.columns["defined"][start // 8 : -(-end // 8)]
+        known = np.unpackbits(bits, bitorder="little")[start % 8 :][: end - start]
+        return self.columns["initial"][start:end].copy(), known.astype(np.uint8)
+
+    @cached_property
+    def _writes_of(self) -> list[Array]:
+        """The writes to each memory, in their order."""
+        memory = self.columns["w_memory"]
+        return [np.flatnonzero(memory == each) for each in range(len(self.memories))]
+
+    @cached_property
+    def _reads_of(self) -> list[Array]:
+        memory = self.columns["r_memory"]
+        return [np.flatnonzero(memory == each) for each in range(len(self.memories))]
+
+    def memory_at(
+        self, step: int, memory: int | str
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The bytes of a memory after a step, and their states.
+
+        A state is 0 if the byte was not written, 1 if it was, and 2 if a unit that was
+        issued and is not done writes it.  The step -1 is before the first one.
+        """
+        step, number = self._step(step, -1), self._memory(memory)
+        writes = self._writes_of[number]
+        count = int(np.searchsorted(self.columns["w_step"][writes], step, "right"))
+        data, state = self._frame(number, count)
+        for unit in self.units:
+            done = unit["done"] if unit["done"] >= 0 else len(self) + 1
+            if unit["issued"] <= step < done:
+                for where, start, size in unit["writes"]:
+                    if where == number:
+                        state[start : start + size] = IN_FLIGHT
+        return data, state
+
+    def _frame(self, memory: int, count: int) -> tuple[Array, Array]:
+        """A memory after so many writes; what is on the way is kept."""
+        every = max(KEYFRAME, len(self._writes_of[memory]) // MOST_KEYFRAMES)
+        kept = self._frames.setdefault(memory, [(0, *self._first(memory))])
+        while kept[-1][0] + every <= count:
+            last = kept[-1]
+            data, state = last[1].copy(), last[2].copy()
+            self._apply(memory, last[0], last[0] + every, data, state)
+            kept.append((last[0] + every, data, state))
+        begin, data, state = kept[min(count // every, len(kept) - 1)]
+        data, state = data.copy(), state.copy()
+        self._apply(memory, begin, count, data, state)
+        return data, state
+
+    def _apply(
+        self, memory: int, first: int, last: int, data: Array, state: Array
+    ) -> None:
+        """Make some writes; of those to one byte, the last stays."""
+        chosen = self._writes_of[memory][first:last]
+        size = self.columns["w_size"][chosen].astype(np.int64)
+        total = int(size.sum())
+        if not total:
+            return
+        within = np.arange(total) - np.repeat(np.cumsum(size) - size, size)
+        goal = np.repeat(self.columns["w_offset"][chosen].astype(np.int64), size)
+        of = np.repeat(self.columns["w_at"][chosen].astype(np.int64), size)
+        goal += within
+        inside = goal < data.size
+        data[goal[inside]] = self.columns["bytes"][(of + within)[inside]]
+        state[goal[inside]] = WRITTEN
+
+    # ── who ─────────────────────────────────────────────────────────────────
+
+    def _touching(self, begin: str, memory: int, offset: int) -> Array:
+        """The accesses of a byte, in their order."""
+        of = self._writes_of if begin == "w" else self._reads_of
+        every = of[memory]
+        first = self.columns[f"{begin}_offset"][every].astype(np.int64)
+        size = self.columns[f"{begin}_size"][every]
+        found: Array = every[(first <= offset) & (offset < first + size)]
+        return found
+
+    def _access(self, begin: str, number: int) -> Access:
+        step, memory, offset, size, lane, unit = (
+            int(self.columns[f"{begin}_{name}"][number])
+            for name in ("step", "memory", "offset", "size", "lane", "unit")
+        )
+        value = b""
+        if begin == "w":
+            at = int(self.columns["w_at"][number])
+            value = self.columns["bytes"][at : at + size].tobytes()
+        who = None if lane == NOBODY else lane
+        which = None if unit < 0 else unit
+        return Access(step, memory, offset, size, who, which, begin == "w", value)
+
+    def writer(self, step: int, memory: int | str, offset: int) -> Access | None:
+        """Who wrote a byte last, at a step or before; None if nobody did."""
+        step, number = self._step(step, -1), self._byte(memory, offset)
+        found = self._touching("w", number, offset)
+        found = found[self.columns["w_step"][found] <= step]
+        return self._access("w", int(found[-1])) if found.size else None
+
+    def next_write(self, step: int, memory: int | str, offset: int) -> int | None:
+        """The first step after one that writes a byte."""
+        step, number = self._step(step, -1), self._byte(memory, offset)
+        steps = self.columns["w_step"][self._touching("w", number, offset)]
+        later = steps[steps > step]
+        return int(later[0]) if later.size else None
+
+    def readers(self, step: int, memory: int | str, offset: int) -> list[Access]:
+        """Who read what a byte holds at a step: from its write until the next one."""
+        last = self.writer(step, memory, offset)
+        until = self.next_write(step, memory, offset)
+        found = self._touching("r", self._byte(memory, offset), offset)
+        steps = self.columns["r_step"][found]
+        begin = -1 if last is None else last.step
+        end = len(self) + 1 if until is None else until
+        chosen = found[(steps >= begin) & (steps <= end)]
+        return [self._access("r", int(each)) for each in chosen]
+
+    def _byte(self, memory: int | str, offset: int) -> int:
+        number = self._memory(memory)
+        size = self.memories[number].size
+        if not 0 <= offset < size:
+            raise ValueRangeError(
+                f"{self.memories[number].name} has bytes 0 to {size - 1}; given {offset}"
+            )
+        return number
+
+    # ── going on ────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _by_warp(self) -> list[Array]:
+        return [
+            np.flatnonzero(self.steps.warp == each) for each in range(len(self.warps))
+        ]
+
+    def steps_of_warp(self, warp: int) -> Array:
+        """The steps of a warp."""
+        self._warp(warp)
+        return self._by_warp[warp]
+
+    def place(self, site: int) -> tuple[str, int]:
+        """The file and the line of an instruction: of the source, else of the PTX."""
+        of = self.sites[site]
+        return (of.file, of.line) if of.file else (self.ptx_file, of.ptx_line)
+
+    @property
+    def ptx_file(self) -> str:
+        """The name of the PTX."""
+        return str(self.head["files"][0]["name"])
+
+    def steps_of_line(self, file: str, line: int) -> Array:
+        """The steps of all instructions of a line, of the source or of the PTX."""
+        ptx = file == self.ptx_file
+        wanted = [
+            number
+            for number, each in enumerate(self.sites)
+            if (
+                each.ptx_line == line if ptx else (each.file, each.line) == (file, line)
+            )
+        ]
+        return np.flatnonzero(np.isin(self.steps.site, wanted))
+
+    @cached_property
+    def _lines(self) -> Array:
+        """For each instruction, a number that those of one line have in common."""
+        known: dict[tuple[str, int], int] = {}
+        return np.array(
+            [
+                known.setdefault(self.place(each), len(known))
+                for each in range(len(self.sites))
+            ]
+        )
+
+    @cached_property
+    def _is_event(self) -> Array:
+        """For each instruction, whether it synchronises or uses another unit."""
+        return np.array(
+            [
+                each.opcode.split(".")[0] in EVENTS or ".async" in each.opcode
+                for each in self.sites
+            ]
+        )
+
+    def next_step(
+        self,
+        step: int,
+        warp: int | None = None,
+        by: str = "instruction",
+        back: bool = False,
+    ) -> int | None:
+        """The next step, or the one before; None if there is none.
+
+        With ``by="line"``, it is the first one in another line of the source, of the
+        warp that is given, or of that of the step.  With ``by="event"``, it is the next
+        one that synchronises, uses another unit or takes part in a problem.
+        """
+        step = self._step(step, -1)
+        if by not in WAYS:
+            raise BadCall(f"by is {one_of(WAYS)}; given {by!r}")
+        if by == "line" and warp is None and step >= 0:
+            warp = int(self.steps.warp[step])
+        mine = np.arange(len(self)) if warp is None else self.steps_of_warp(warp)
+        chosen = mine[mine < step][::-1] if back else mine[mine > step]
+        if by == "event":
+            wrong = {step for each in self.problems for step in each["steps"]}
+            events = self._is_event[self.steps.site[chosen]]
+            chosen = chosen[events | np.isin(chosen, list(wrong))]
+        elif by == "line" and chosen.size:
+            lines = self._lines[self.steps.site[chosen]]
+            here = mine[mine <= step]
+            own = self._lines[self.steps.site[here[-1]]] if here.size else -1
+            chosen = chosen[lines != own]
+        return int(chosen[0]) if chosen.size else None
+
+    def lines(self, file: str) -> list[str]:
+        """The text of a file, line by line; empty if it could not be read."""
+        for each in self.head["files"]:
+            if each["name"] == file:
+                return str(each["text"]).splitlines()
+        return []
+
+    # ── files ───────────────────────────────────────────────────────────────
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Keep it in a file, ``.npz``."""
+        from fragmenta.replay.files import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Replay:
+        """Read what :meth:`save` has written."""
+        from fragmenta.replay.files import load
+
+        return cls(*load(path))
+
+
+_BEGUN = ("warp", "register", "at")
+
+
+def _plain(given: Any) -> Any:
+    """Lists of JSON as tuples."""
+    return tuple(map(_plain, given)) if isinstance(given, list) else given

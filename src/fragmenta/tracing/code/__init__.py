@@ -1,0 +1,1 @@
+"""Code that records: routines, and the instrument that calls them."""

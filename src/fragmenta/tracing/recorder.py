@@ -1,0 +1,462 @@
+"""Records clusters of a launch: begins and ends their logs, and listens to units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.simt import layout
+from fragmenta.simt.compiled import address_of
+from fragmenta.simt.layout import Status
+from fragmenta.tracing.log import Log, own_record
+from fragmenta.tracing.told import Bytes, Fault, Mark, Moved, State, Told, Unit, Where, Window
+from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.copy_events import lane_queue
+from fragmenta.units.lane_copies import WarpCopy
+from fragmenta.units.mbarrier_state import Mbarrier
+from fragmenta.units.port import ChangedMap, Columns, Port, Step, Waited
+from fragmenta.units.tcgen05 import Commit, Queued
+from fragmenta.units.tmem_cells import Cells
+from fragmenta.units.tmem_moves import Load, Move
+from fragmenta.units.warpgroups import Wgmma
+from fragmenta.units.work import Copy, Range, Work
+
+if TYPE_CHECKING:
+    from fragmenta.units.machine import Block, Cluster, Machine, Warp
+
+MOST_TRIED = 64
+"""Clusters that are looked through for the first problem."""
+MOST_COPIED = 64 << 20
+"""Bytes of arrays that are copied when a cluster begins."""
+MAP_BYTES = 128
+CELLS = 512
+"""Columns of tensor memory."""
+
+
+class Recorder:
+    """Records a launch; one cluster at a time."""
+
+    def __init__(self, machine: Machine, window: Window) -> None:
+        self.machine, self.window = machine, window
+        self.log = Log(self._full)
+        self.told = Told(window)
+        self._kept: Told | None = None
+        """The first cluster, while others are looked through."""
+        self._cluster: Cluster | None = None
+        """The one that is recorded."""
+        self._records: list[Bytes] = []
+        self._units: dict[Work, Unit] = {}
+        self._open: list[Unit] = []
+        """Units that nobody has waited for."""
+        self._tried, self._problems = 0, 0
+        self._over = False
+
+    # ── clusters ────────────────────────────────────────────────────────────
+
+    def listen(self, cluster: Cluster, port: Port) -> Port:
+        """Hear what a port is told, too; it has to see every event."""
+        ears = _Ears(self, cluster)
+        port.functions = None
+        for name in _HEARD:
+            setattr(port, name, _both(getattr(port, name), getattr(ears, name)))
+        return port
+
+    def _wanted(self, cluster: Cluster) -> bool:
+        members = self.machine.launch.shape.members(cluster.number)
+        if self.window.blocks:
+            return bool({*members} & {*self.window.blocks})
+        return not self._over and self._tried < MOST_TRIED
+
+    def begin(self, cluster: Cluster) -> None:
+        """A cluster begins."""
+        for block in cluster.blocks:
+            block.context.point(layout.BLOCK_TRACE, 0)
+        if self._cluster is not None or not self._wanted(cluster):
+            return
+        self._tried += 1
+        self._cluster = cluster
+        members = self.machine.launch.shape.members(cluster.number)
+        first_warp, self._problems = len(self.told.warps), self._found()
+        self._records.clear()
+        for block, member in zip(cluster.blocks, members, strict=True):
+            number = first_warp + block.rank * len(block.warps)
+            self._records.append(own_record(self.log, number))
+            block.context.point(layout.BLOCK_TRACE, address_of(self._records[-1]))
+            place = len(self.told.blocks)
+            self.told.blocks.append(member)
+            self.told.warps += [(place, each.number) for each in block.warps]
+        self.told.states.append(self._state(cluster, whole=True))
+
+    def _found(self) -> int:
+        """How many problems are known by now."""
+        assert self._cluster is not None
+        own = getattr(self._cluster.port, "problems", None)
+        return len(self.machine.problems) + int(getattr(own, "used", 0))
+
+    def close(self) -> None:
+        """The cluster that is recorded has ended."""
+        cluster = self._cluster
+        if cluster is None:
+            return
+        self._take()
+        self.told.wrong = wrong = self._found() > self._problems
+        self._cluster = None
+        self._units.clear()
+        self._open.clear()
+        for block in cluster.blocks:
+            block.context.point(layout.BLOCK_TRACE, 0)
+        if self.window.blocks:
+            return
+        if wrong:
+            self._over, self._kept = True, None
+            return
+        # It may be the only one: then it is what is shown.
+        self._kept = self._kept or self.told
+        self.told = Told(self.window)
+        self.log.restart()
+
+    def result(self) -> Told:
+        """The launch has ended, or was stopped: what was recorded."""
+        stopped = self._cluster is not None and self._is_stopped(self._cluster)
+        self.told.stopped = stopped
+        self.close()
+        made = self._kept if self._kept is not None and not stopped else self.told
+        if not made.states and self._kept is not None:
+            made = self._kept
+        made.others = self.machine.launch.shape.blocks > len(made.blocks)
+        return made
+
+    def _is_stopped(self, cluster: Cluster) -> bool:
+        """Whether a cluster has not come to its end; its fault is noted."""
+        for block in cluster.blocks:
+            if block.context.status == Status.FAULT:
+                warp = block.warps[block.context.fault_warp]
+                words = warp.words
+                site, lanes = words[[layout.FAULT_ID >> 2, layout.ACTIVE >> 2]].tolist()
+                number, memory = self._number(warp), warp.memory.copy()
+                self.told.fault = Fault(int(site), number, int(lanes), memory)
+        return any(not block.ended for block in cluster.blocks)
+
+    # ── pieces ──────────────────────────────────────────────────────────────
+
+    def _full(self) -> None:
+        """Compiled code has no room in the log."""
+        self._take()
+
+    def _take(self) -> None:
+        piece = self.log.take()
+        self.told.pieces.append(piece)
+        self.told.total = piece.base + len(piece.steps)
+
+    def _state(self, cluster: Cluster, whole: bool) -> State:
+        """What all memories hold now."""
+        launch = self.machine.launch
+        warps: dict[int, Bytes] = {}
+        memories: dict[Where, Bytes] = {}
+        for block in cluster.blocks:
+            place = self._place(block)
+            memories["shared", place] = block.shared.copy()
+            parts = block.context.parts
+            if parts["local"].size:
+                memories["local", place] = parts["local"].copy()
+            if self.machine.tensor:
+                memories["tensor", place] = self._cells(block)
+            for warp in block.warps:
+                warps[self._number(warp)] = warp.memory.copy()
+        left = MOST_COPIED
+        for each in launch.places:
+            left -= each.data.size
+            if left >= 0:
+                memories["global", each.slot] = each.data.copy()
+        return State(self.log.now, cluster.number, warps, memories, whole)
+
+    def _cells(self, block: Block) -> Bytes:
+        tensor = block.tensor
+        if tensor is None:
+            return np.zeros(0, np.uint8)
+        return tensor.image.view(np.uint8).reshape(-1).copy()
+
+    # ── who and where ───────────────────────────────────────────────────────
+
+    def hears(self, cluster: Cluster) -> bool:
+        """Whether a cluster is the one that is recorded; its time is noted."""
+        if cluster is not self._cluster:
+            return False
+        time = cluster.time
+        if not self.told.times or self.told.times[-1][0] != time:
+            self.told.times.append((time, self.log.now))
+        return True
+
+    def _place(self, block: Block) -> int:
+        """The place of a block among those that are recorded."""
+        return len(self.told.blocks) - len(block.cluster.blocks) + block.rank
+
+    def _number(self, warp: Warp) -> int:
+        block = warp.block
+        first = len(self.told.warps) - len(block.cluster.blocks) * len(block.warps)
+        return first + block.rank * len(block.warps) + warp.number
+
+    def _block_of(self, rank: int) -> int:
+        assert self._cluster is not None
+        return self._place(self._cluster.blocks[rank])
+
+    # ── units ───────────────────────────────────────────────────────────────
+
+    def issued(self, step: Step, work: Work) -> None:
+        """Work is in flight from now on."""
+        warp, event, lanes = step
+        effect = work.effect
+        made = Unit(
+            effect.instruction,
+            effect.done_by,
+            event.site,
+            self._number(warp),
+            lanes,
+            self.log.now,
+        )
+        made.signals = tuple(
+            (self._block_of(each.block.rank), each.offset, each.phase)
+            for each in work.mbarriers
+        )
+        made.group = _group(step, work)
+        for each in work.goals:
+            made.goals += self._ranges(each, self.log.now, wrote=False)
+        for cells in _cells_written(work):
+            made.goals.append(self._tensor(cells, self.log.now)._replace(data=None))
+        made.bytes = sum(each.size * len(each.starts) for each in made.goals)
+        if isinstance(work, Commit):
+            self._commit(made)
+        self.told.units.append(made)
+        self._units[work] = made
+        self._open.append(made)
+
+    def _commit(self, commit: Unit) -> None:
+        """What a thread has issued to the Tensor Cores is signalled by its commit."""
+        for each in self._open:
+            mine = each.warp == commit.warp and each.lanes == commit.lanes
+            if mine and not each.signals and each.kind in _COMMITTED:
+                each.signals = commit.signals
+
+    def wrote(self, what: Work | Mbarrier) -> None:
+        """Work has written its results; or the bits of an mbarrier have changed."""
+        now = self.log.now
+        if isinstance(what, Mbarrier):
+            self._mbarrier(what, now)
+            return
+        unit = self._units.get(what)
+        if unit is None:
+            return
+        unit.done = now
+        assert self._cluster is not None
+        for each in what.goals:
+            unit.moved += self._ranges(each, now, wrote=True)
+        for each in _sources(what):
+            unit.moved += self._ranges(each, now, wrote=False)
+        if isinstance(what, Wgmma):
+            unit.moved += self._operands(what, self.told.warps[unit.warp][0], now)
+        for cells in _cells_written(what):
+            unit.moved.append(self._tensor(cells, now))
+
+    def _ranges(self, of: Range, now: int, wrote: bool) -> list[Moved]:
+        """Bytes that a unit has touched."""
+        if of.space == "shared":
+            assert self._cluster is not None
+            memory = self._cluster.blocks[of.rank].shared
+            return [
+                _moved(
+                    now,
+                    ("shared", self._block_of(of.rank)),
+                    memory,
+                    of.starts,
+                    of.size,
+                    wrote,
+                )
+            ]
+        found, slots = [], of.starts >> layout.SLOT_BITS
+        for slot in np.unique(slots).tolist():
+            segment = self.machine.segments.get(slot)
+            if segment is not None:
+                starts = of.starts[slots == slot] & (1 << layout.SLOT_BITS) - 1
+                where = "global", slot
+                found.append(_moved(now, where, segment.data, starts, of.size, wrote))
+        return found
+
+    def _operands(self, work: Wgmma, place: int, now: int) -> list[Moved]:
+        """What a product of a warpgroup has read from shared memory."""
+        return [
+            Moved(now, ("shared", place), np.unique(starts.astype(np.int64)), 16)
+            for _, starts, _ in work.reads()
+        ]
+
+    def _tensor(self, cells: Cells, now: int) -> Moved:
+        """Cells that were written."""
+        assert self._cluster is not None
+        tensor = self._cluster.blocks[cells.rank].tensor
+        assert tensor is not None
+        lanes = np.array(cells.lanes, np.int64)
+        data = tensor.image[cells.index].view(np.uint8).reshape(-1).copy()
+        starts = (lanes * CELLS + cells.column) * 4
+        where = "tensor", self._block_of(cells.rank)
+        return Moved(now, where, starts, 4 * cells.columns, data)
+
+    def waited(self, step: Step, waited: Waited) -> None:
+        """Lanes have waited for something."""
+        now, warp = self.log.now, self._number(step.warp)
+        mbarrier = waited.mbarrier
+        if mbarrier is not None:
+            block = self._block_of(mbarrier.block.rank)
+            self.told.marks.append(
+                Mark(now, "wait", block, mbarrier.offset, waited.until, 0, 0, warp)
+            )
+        elif waited.done_by == "cluster":
+            mark = Mark(now, "cluster wait", -1, 0, waited.until, 0, 0, warp)
+            self.told.marks.append(mark)
+        left = []
+        for each in self._open:
+            if self._is_over(each, waited, warp):
+                each.waited = now
+            else:
+                left.append(each)
+        self._open = left
+
+    def _is_over(self, unit: Unit, waited: Waited, warp: int) -> bool:
+        """Whether a wait is one for a unit."""
+        if waited.mbarrier is not None:
+            place = self._block_of(waited.mbarrier.block.rank), waited.mbarrier.offset
+            return any(
+                each[:2] == place and each[2] <= waited.until for each in unit.signals
+            )
+        if unit.done_by != waited.done_by or waited.read:
+            return False
+        if waited.done_by == "wgmma_group":
+            return unit.warp // 4 == warp // 4 and unit.group < waited.until
+        return unit.warp == warp and (unit.group < waited.until or unit.group < 0)
+
+    # ── barriers ────────────────────────────────────────────────────────────
+
+    def _mbarrier(self, of: Mbarrier, now: int) -> None:
+        """The bits of an mbarrier have changed."""
+        place = self._block_of(of.block.rank)
+        offset = np.array([of.offset], np.int64)
+        self.told.stray.append(
+            _moved(now, ("shared", place), of.block.shared, offset, 8, wrote=True)
+        )
+        self.told.marks.append(
+            Mark(now, "mbarrier", place, of.offset, of.phase, of.pending, of.bytes, -1)
+        )
+
+    def arrived(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+        """Lanes arrive at a barrier of the cluster."""
+        if isinstance(barrier, Barrier):
+            now, warp = self.log.now, self._number(step.warp)
+            self.told.marks.append(Mark(now, "cluster arrive", -1, 0, 0, 0, 0, warp))
+
+    def changed(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
+        """Tensor memory was allocated, or a tensor map changed."""
+        now, block = self.log.now, step.warp.block
+        if isinstance(what, Columns) and what.place is not None:
+            where = Range("shared", block.rank, what.place & (1 << 24) - 1, 4)
+        elif isinstance(what, ChangedMap):
+            slot = what.address >> layout.SLOT_BITS
+            if slot == layout.SHARED_SLOT:
+                place = what.address & (1 << layout.RANK_BITS) - 1
+                where = Range("shared", block.rank, place, MAP_BYTES)
+            else:
+                where = Range("global", -1, what.address, MAP_BYTES)
+        else:
+            return
+        self.told.stray += self._ranges(where, now, wrote=True)
+
+
+def _moved(
+    now: int,
+    where: Where,
+    memory: Bytes,
+    starts: NDArray[np.int64],
+    size: int,
+    wrote: bool,
+) -> Moved:
+    data = None
+    if wrote:
+        data = memory[starts[:, None] + np.arange(size)].reshape(-1)
+    return Moved(now, where, starts, size, data)
+
+
+_COMMITTED = ("tcgen05.mma", "tcgen05.cp", "tcgen05.shift")
+
+
+def _group(step: Step, work: Work) -> int:
+    """The group that a piece of work is in; -1 if it is in none."""
+    if isinstance(work, Wgmma):
+        return work.group
+    if isinstance(work, WarpCopy):
+        return lane_queue(step.warp).epoch
+    if isinstance(work, Copy) and work.completes == "bulk_group":
+        return step.warp.block.bulk_queue(step.warp.number, work.thread.lane).epoch
+    return -1
+
+
+def _sources(work: Work) -> list[Range]:
+    """The shared and global memory that a piece of work reads."""
+    if isinstance(work, Copy | WarpCopy | Queued):
+        return list(work.sources)
+    return []
+
+
+def _cells_written(work: Work) -> list[Cells]:
+    """The cells of tensor memory that a piece of work writes."""
+    if isinstance(work, Queued):
+        return work.writes
+    return work.cells if isinstance(work, Move) and not isinstance(work, Load) else []
+
+
+def _both(first: Callable[..., Any], second: Callable[..., None]) -> Callable[..., Any]:
+    """A function that calls two; the result is the first one's."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        found = first(*given, **named)
+        second(*given, **named)
+        return found
+
+    return call
+
+
+class _Ears:
+    """What a recorder hears of one cluster."""
+
+    def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
+        self.recorder, self.cluster = recorder, cluster
+
+    def begin(self) -> None:
+        self.recorder.begin(self.cluster)
+
+    def over(self) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.close()
+
+    def issue(self, step: Step, work: Work) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.issued(step, work)
+
+    def wrote(self, what: Work | Mbarrier) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.wrote(what)
+
+    def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.arrived(step, barrier)
+
+    def acquire(self, step: Step, waited: Waited) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.waited(step, waited)
+
+    def change(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.changed(step, what)
+
+
+_HEARD = ("begin", "over", "issue", "wrote", "release", "acquire", "change")
+"""The calls of a port that a recorder hears."""

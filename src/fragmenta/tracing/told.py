@@ -1,0 +1,153 @@
+"""The record of a launch: what compiled code and units wrote down, not read yet."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.tracing.log import Piece
+from fragmenta.units.findings import Launched
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Starts: TypeAlias = NDArray[np.int64]
+Where: TypeAlias = tuple[str, int]
+"""A memory: ``shared``, ``tensor`` or ``local`` of a block, or ``global`` of a slot."""
+
+
+class Window(NamedTuple):
+    """What of a launch is recorded.
+
+    >>> Window(blocks=(0, 1), most=5000)
+    Window(blocks=(0, 1), first=0, most=5000)
+    """
+
+    blocks: tuple[int, ...] = ()
+    """The blocks, by their number in the grid, with all of their clusters.
+
+    Without any, it is the first cluster, or the first one with a problem.
+    """
+    first: int = 0
+    """The first step that is kept."""
+    most: int = 200_000
+    """The most steps that are kept.
+
+    If there are more, they are the first ones, or the last ones before a problem.
+    """
+
+
+class State(NamedTuple):
+    """What the memories of a cluster hold before a step."""
+
+    step: int
+    cluster: int
+    warps: dict[int, Bytes]
+    """The memory of each warp, with its registers, by its number."""
+    memories: dict[Where, Bytes]
+    whole: bool
+    """Whether the cluster has just begun, so that nothing was written by it."""
+
+
+class Moved(NamedTuple):
+    """Bytes that a unit read or wrote: pieces of the same size."""
+
+    step: int
+    where: Where
+    starts: Starts
+    size: int
+    data: Bytes | None = None
+    """The bytes that were written, piece after piece; None if they were read."""
+
+
+@dataclass
+class Unit:
+    """A piece of asynchronous work."""
+
+    kind: str
+    """The instruction in the table of effects."""
+    done_by: str
+    """How it completes."""
+    site: int
+    """A number of ``Compiled.places``."""
+    warp: int
+    lanes: int
+    issued: int
+    done: int = -1
+    waited: int = -1
+    bytes: int = 0
+    signals: tuple[tuple[int, int, int], ...] = ()
+    """The mbarriers that it signals: block, offset and phase."""
+    group: int = -1
+    """Its group, if it is in one."""
+    goals: list[Moved] = field(default_factory=list)
+    """What it will write, without the bytes."""
+    moved: list[Moved] = field(default_factory=list)
+    """What it has read and written."""
+
+
+class Mark(NamedTuple):
+    """Something that happened at a barrier."""
+
+    step: int
+    kind: str
+    """``mbarrier``, ``wait``, ``cluster arrive`` or ``cluster wait``."""
+    block: int
+    offset: int
+    """Of an mbarrier, in the shared memory of the block."""
+    phase: int
+    pending: int
+    bytes: int
+    warp: int
+    """-1 if it is not known."""
+
+
+class Fault(NamedTuple):
+    """An instruction that could not be executed."""
+
+    site: int
+    """A number of ``Compiled.places``."""
+    warp: int
+    lanes: int
+    memory: Bytes
+    """That of the warp, with its registers."""
+
+
+@dataclass
+class Told:
+    """What was recorded of a launch."""
+
+    window: Window
+    blocks: list[int] = field(default_factory=list)
+    """The blocks, by their number in the grid."""
+    warps: list[tuple[int, int]] = field(default_factory=list)
+    """Of each warp that was recorded, the place of its block and its number there."""
+    pieces: list[Piece] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    stray: list[Moved] = field(default_factory=list)
+    """What was written by no step and no unit, such as the bits of an mbarrier."""
+    marks: list[Mark] = field(default_factory=list)
+    times: list[tuple[int, int]] = field(default_factory=list)
+    """The number of an event in its cluster, and the step at which it was."""
+    total: int = 0
+    """All steps of these blocks, also those that are not kept."""
+    fault: Fault | None = None
+    """The instruction that could not be executed, if one stopped the launch."""
+    stopped: bool = False
+    """Whether these blocks did not come to their end."""
+    others: bool = False
+    """Whether blocks ran that are not recorded."""
+    wrong: bool = False
+    """Whether a problem was found in these blocks."""
+
+
+class Stepped(NamedTuple):
+    """The record of one run of a launch, and what is needed to read it."""
+
+    schedule: str
+    target: str
+    told: Told
+    of: Launched

@@ -1,0 +1,56 @@
+"""The page of a recorded run: one file, with the record in it.
+
+The page is ``replay.html``, which is built from ``explorer/``.  The record is two
+elements of it: its head as JSON, and its columns, deflated, in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+
+from fragmenta.replay.files import packed
+from fragmenta.replay.recorded import Replay
+
+PLACE = "<!-- replay -->"
+"""Where the page has the record."""
+_PLAIN = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
+<body><h1>{title}</h1><p>{steps:,} steps. {left_out}</p>
+<!-- replay -->
+</body></html>
+"""
+
+
+def page(replay: Replay) -> str:
+    """The text of the page."""
+    head, data = packed(replay)
+    # A script ends at its first end tag, wherever that is.
+    small = json.dumps(head, separators=(",", ":")).replace("</", "<\\/")
+    large = base64.b64encode(data).decode()
+    record = (
+        f'<script type="application/json" id="replay-head">{small}</script>\n'
+        f'<script type="application/octet-stream" id="replay-data">{large}</script>\n'
+    )
+    before, _, after = _built(replay).partition(PLACE)
+    return before + record + after
+
+
+def _built(replay: Replay) -> str:
+    """The page without a record."""
+    built = files("fragmenta").joinpath("view", "replay.html")
+    if built.is_file():
+        return built.read_text(encoding="utf-8")
+    title = html.escape(f"{replay.kernel}: replay")
+    return _PLAIN.format(
+        title=title, steps=len(replay), left_out=html.escape(replay.left_out)
+    )
+
+
+def write(replay: Replay, path: str | PathLike[str]) -> None:
+    """Write the page into a file."""
+    Path(path).write_text(page(replay), encoding="utf-8")
