@@ -37,7 +37,7 @@ def heat_map(values: NDArray[np.float64], title: str) -> str:
     words = f"{title}, at most {largest:.3g}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'font-family="monospace" font-size="11"><text x="0" y="11">{escape(words)}'
+        f'font-family="monospace" font-size="11" style="background:#fff"><text x="0" y="11">{escape(words)}'
         f"</text>{''.join(body)}</svg>"
     )
 
