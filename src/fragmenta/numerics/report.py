@@ -411,13 +411,17 @@ class Output:
         return array_name(self.name)
 
     def to_svg(self, what: str = "lost_bits") -> str:
-        """A map of the array: ``error``, ``relative``, ``ulp`` or ``lost_bits``."""
+        """A map of the array: ``error``, ``relative``, ``ulp`` or ``lost_bits``.
+
+        Dark is large, and red is NaN or infinite.
+        """
         from fragmenta.numerics.maps import heat_map
 
         known = ("error", "relative", "ulp", "lost_bits")
         if what not in known:
             raise BadCall(f"no map of {what}{nearest(what, known)}")
-        return heat_map(np.abs(getattr(self, what)), f"{self.shown}: {what}")
+        sizes = np.where(np.isfinite(self.values), np.abs(getattr(self, what)), np.nan)
+        return heat_map(sizes, f"{self.shown}: {what.replace('_', ' ')}")
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
