@@ -178,11 +178,12 @@ browser: node  ## what uses the explorer and the site
 	$(call apt,chromium fonts-dejavu-core,Chromium: it uses the explorer and the site (about 400 MB)); \
 	echo "NOT TESTED: the explorer in a browser; no Chromium, and none to install"
 
-explorer: $(VENV)/.test node  ## build the explorer page anew
+explorer: $(VENV)/.test node  ## build the pages of the explorer and of the replay anew
 	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
 
-looks: browser  ## the explorer in a browser, its pictures against stored ones; UPDATE=1: store them
+looks: browser  ## the explorer and the replay in a browser, their pictures against stored ones; UPDATE=1: store them
 	$(if $(UPDATE),,node explorer/tests/run.mjs)
+	$(if $(UPDATE),,node explorer/tests/replay/run.mjs)
 	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 
 explorer/node_modules/.stamp: explorer/package.json

@@ -1,6 +1,8 @@
 """How much longer a launch takes with expressions, and how long classes take.
 
-python -m benchmarks.bench_same [--targets]
+python -m benchmarks.bench_same [--targets] [--configurations]
+
+The forty configurations of a matrix product need Triton.
 """
 
 from __future__ import annotations
@@ -64,10 +66,24 @@ def factor(call: ptx.Call) -> tuple[float, float]:
     return plain, best(lambda: call.run(algebra=Expressions(given))) / plain
 
 
+def configurations() -> None:
+    """Print how long classes of forty configurations take, as a whole and on a core."""
+    from tests.triton.configurations import CONFIGURATIONS, KINDS, proved
+
+    for kind in KINDS:
+        start, spent = time.perf_counter(), time.process_time()
+        sizes = [len(names) for names in proved(kind, CONFIGURATIONS).members]
+        seconds, spent = time.perf_counter() - start, time.process_time() - spent
+        print(f"40 of {kind:11} {seconds:8.1f} s    {spent:5.1f} s of a core; {sizes}")
+
+
 def main() -> None:
     """Print the factors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--targets", action="store_true", help="also compare targets")
+    parser.add_argument(
+        "--configurations", action="store_true", help="also forty of a Triton kernel"
+    )
     chosen = parser.parse_args()
     call = sum_call()
     plain, times = factor(call)
@@ -78,6 +94,8 @@ def main() -> None:
         start = time.perf_counter()
         found = ptx.targets(call, ["sm_80", "sm_90a", "sm_120a"])
         print(f"three targets     {time.perf_counter() - start:8.1f} s    {found}")
+    if chosen.configurations:
+        configurations()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from making import (
+    classes,
     corpus,
     counters,
     effects,
@@ -77,6 +78,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "counters-reasons": counters.reasons,
     "counters-sentence": counters.sentence,
     "counters-held-out": counters.held_out,
+    "classes": classes.table,
     "litmus": litmus.litmus_tables,
     "litmus-kernels": litmus.kernel_table,
     "litmus-counts": litmus.counts,

@@ -19,7 +19,7 @@ import { WarpView } from "./views/warp.js";
 
 async function start(): Promise<void> {
   applyTheme();
-  const text = byId("replay-head").textContent!.trim();
+  const text = document.getElementById("replay-head")?.textContent;
   if (!text) return fail("There is no recording in this page. Python writes one: result.replay().to_html(path).");
   const head = readHead(text);
   const columns = split(head, await inflate(byId("replay-data").textContent!));

@@ -42,7 +42,7 @@ export const launch = () =>
   chromium.launch({ executablePath: executable(), headless: true, args: FLAGS });
 
 /** Milliseconds after which a page hangs; nothing takes as long on any machine. */
-export const HANG = 600_000;
+export const HANG = Number(process.env.HANG ?? 600_000);
 
 /** A page that has finished drawing; what the console says is kept. */
 export async function open(browser, hash = "", settings = {}, address = PAGE) {

@@ -1,8 +1,9 @@
-// Compares twelve views of the page at three sizes with stored pictures.
+// Compares views of the explorer and of the replay at three sizes with stored pictures.
 //
 //   node tests/looks.mjs            compare
 //   node tests/looks.mjs --update   store what the page looks like now
 //   node tests/looks.mjs --full FOLDER   also write all of them in full, for people
+//   node tests/looks.mjs --only=replay   those alone whose names begin so
 //
 // Pictures are stored at a quarter of their size.  They are compared in squares of 12 x 12
 // of these small pixels: in at most one square of a hundred may the mean of a colour differ
@@ -12,7 +13,9 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { launch, open } from "./browser.mjs";
+import { launch, open, PAGE } from "./browser.mjs";
+import { make } from "./replay/made.mjs";
+import { written } from "./replay/pages.mjs";
 
 const SCALE = 4;
 const SQUARE = 12;
@@ -23,6 +26,8 @@ const here = dirname(fileURLToPath(import.meta.url));
 const stored = join(here, "looks");
 const wrong = join(here, "../../build/looks");
 const update = process.argv.includes("--update");
+/** Only views whose names begin so. */
+const only = /--only=(.*)/.exec(process.argv.find((each) => each.startsWith("--only=")) ?? "")?.[1] ?? "";
 const full = process.argv.includes("--full") && process.argv.at(-1);
 
 const SIZES = {
@@ -47,7 +52,14 @@ const search = async (page) => {
   await page.keyboard.type("sparse int4");
 };
 
-/** Name, what the link says, and what is done then. */
+const REPLAY = written("looks", make());
+const byValue = (page) => page.selectOption("#memory-colour", "values");
+const warpAlone = async (page) => {
+  const button = page.locator("#panes").getByText("Warp");
+  if (await button.isVisible()) await button.click();
+};
+
+/** Name, what the link says, what is done then, and the page if it is not the explorer. */
 const VIEWS = [
   ["first", `op=${F16}`],
   ["int4", `op=${S4}`],
@@ -62,6 +74,9 @@ const VIEWS = [
   ["ldmatrix", `op=${LDMATRIX}`],
   ["wmma", `op=${WMMA}`],
   ["search", `op=${F16}`, search],
+  ["replay-hazard", "step=71&at=0:0x44", null, REPLAY],
+  ["replay-values", "step=99&memory=1&lane=5", byValue, REPLAY],
+  ["replay-warp", "step=97&warp=1&lane=5&line=scale.cu:16", warpAlone, REPLAY],
 ];
 
 /** A screenshot as a small picture; in the page, which has a canvas. */
@@ -128,14 +143,14 @@ export async function looks(browser, names = VIEWS.map(([name]) => name)) {
   const problems = [];
   const desk = await open(browser); // a page of its own for the arithmetic
   for (const [size, viewport] of Object.entries(SIZES)) {
-    for (const [name, hash, act] of VIEWS) {
-      if (!names.includes(name)) continue;
-      const dark = ["wgmma-sparse", "explain"].includes(name);
+    for (const [name, hash, act, address = PAGE] of VIEWS) {
+      if (!names.includes(name) || !name.startsWith(only)) continue;
+      const dark = ["wgmma-sparse", "explain", "replay-values"].includes(name);
       const page = await open(browser, `#${hash}`, {
         viewport,
         colorScheme: dark ? "dark" : "light",
         reducedMotion: "reduce",
-      });
+      }, address);
       await act?.(page);
       const shot = await page.screenshot();
       if (full) {

@@ -207,6 +207,69 @@ def test_bits_of_floats_keep_exact_values() -> None:
     assert [each.counts["restarted"] for each in found.restarts] == [32]
 
 
+DOUBLE = """
+    cvt.f64.f32 %d1, %f3; div.rn.f64 %d1, %d1, 0d4008000000000000;
+    mov.b64 {%r5, %r6}, %d1; add.s32 %r6, %r6, 0x00500000; {more}
+    mov.b64 %d2, {%r5, %r6}; add.f64 %d2, %d2, 0d3FF0000000000000;
+    cvt.rn.f32.f64 %f1, %d2;"""
+
+
+def test_exponents_of_doubles_keep_exact_values() -> None:
+    """The upper word of an f64 has its sign and exponent."""
+    wide = HEAD.replace(".reg .pred", ".reg .f64 %d<4>; .reg .pred")
+    text = wide + ONE.replace("{body}", DOUBLE).replace("}}", "}")
+    x = np.full(32, 5, np.float32)
+    for more, exact, lost in (
+        ("xor.b32 %r6, %r6, 0x80000000;", 1 - 32 * 5 / 3, []),
+        ("add.s32 %r6, %r6, 1;", None, [32]),
+    ):
+        made = ptx.parse(text.replace("{more}", more)).kernels["f"]
+        found, _ = launched(made, x)
+        assert [each.counts["restarted"] for each in found.restarts] == lost
+        if exact is not None:
+            assert found["y"].exact == pytest.approx(np.full(32, exact), rel=1e-15)
+            assert np.abs(found["y"].error).max() > 0
+
+
+def test_a_choice_by_sign_keeps_exact_values() -> None:
+    body = "div.rn.f32 %f4, %f3, 0f40400000; sub.f32 %f5, %f3, 0f40000000; "
+    body += "slct.f32.f32 %f1, %f4, %f3, %f5;"
+    x = np.arange(32, dtype=np.float32)
+    found, _ = launched(kernel(ONE, body), x)
+    exact = np.where(x >= 2, x.astype(np.float64) / 3, x)
+    assert found["y"].exact == pytest.approx(exact, rel=1e-15)
+    assert not found.restarts
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["by ptxas", "in PTX"])
+def test_contractions_are_compared_with_two_roundings(fused: bool) -> None:
+    body = "mul.f32 %f4, %f3, %f3; add.f32 %f1, %f4, %f3;"
+    body = body if fused else "fma.rn.f32 %f1, %f3, %f3, %f3;"
+    x = numbers(1, seed=7)
+    found, y = launched(kernel(ONE, body), x)
+    apart = np.abs(x[0] * x[0] + x[0] - y)
+    (site,) = found.contractions
+    assert site.fused == fused
+    assert site.counts["contracted"] == np.count_nonzero(apart)
+    assert site.contraction_ulp == (apart / np.spacing(np.abs(y))).max() > 0
+    said = f"{np.count_nonzero(apart)} of 32 are others than with a product"
+    assert said in " ".join(str(found).split())
+    apart = "mul.rn.f32 %f4, %f3, %f3; add.rn.f32 %f1, %f4, %f3;"
+    assert not launched(kernel(ONE, apart), x)[0].contractions
+
+
+def test_contractions_of_halves() -> None:
+    body = (
+        "cvt.rn.f16.f32 %h1, %f3; fma.rn.f16 %h2, %h1, %h1, %h1; cvt.f32.f16 %f1, %h2;"
+    )
+    x = numbers(1, seed=8) / 64
+    found, y = launched(kernel(ONE, body), x)
+    half = x[0].astype(np.float16)
+    separate = (half * half + half).astype(np.float32)
+    (site,) = found.contractions
+    assert site.counts["contracted"] == np.count_nonzero(separate != y) > 0
+
+
 def test_rounding_by_a_large_constant_is_meant() -> None:
     body = "mul.f32 %f4, %f3, 0f3FB8AA3B; add.rn.f32 %f5, %f4, 0f4B400000; "
     body += "sub.f32 %f5, %f5, 0f4B400000; sub.f32 %f1, %f4, %f5;"

@@ -61,7 +61,22 @@ def test_a_split_by_shape_is_caught():
     assert found.members == (("1", "2"), ("7", "64"))
     (between,) = found.between.values()
     assert between.verdict == "different"
-    assert "times add.rn.f32" in between.reason
+    assert between.cause == "partial sums at line 21 are added in another order"
+    assert between.reason.splitlines()[2:] == [
+        "first at line 21: 8 partial sums of 8 terms, one after the other",
+        "second at line 21: 64 terms, then 0.0 is added",
+    ]
+
+
+def test_the_text_of_many_classes_has_80_columns_and_one_reason_for_each_two():
+    y = np.zeros(1, np.float32)
+    made = ROWS.invariant(lambda n: (1, 1, [X[:1], y, n]), over=[1, 2, 4, 8, 16])
+    lines = str(made).splitlines()
+    assert len(made.members) == 5
+    assert max(map(len, lines)) <= 80
+    order = "       partial sums at line 21 are added in another order"
+    assert lines.count(order) == len(made.between) == 10
+    assert "       y[0]: 2 partial sums of 32 terms, one after the other" in lines
 
 
 MMA = """
@@ -113,6 +128,9 @@ def test_targets_are_one_class_exactly_where_their_models_are_equal():
     reason = found.between[0, 1].reason
     assert "2 steps of 8 products" in reason
     assert "1 step of 16 products" in reason
+    assert found.between[0, 1].cause == (
+        "mma m16n8k16 adds 2 times 8 products on sm_80, 16 products at once on sm_90"
+    )
 
 
 @pytest.mark.parametrize("target, same", [("sm_80", True), ("sm_90", False)])
@@ -126,3 +144,4 @@ def test_instructions_in_another_order_differ():
     found = ptx.same(product("halves", "sm_90"), product("backwards", "sm_90"))
     assert found.verdict == "different"
     assert found.witness.count > 0
+    assert found.cause == "products at line 16 are added in another order"

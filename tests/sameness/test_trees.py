@@ -7,6 +7,8 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall
+from fragmenta.sameness import trees
+from fragmenta.sameness.telling import brief
 from tests.sameness.kernels import call
 from tests.sameness.test_invariance import product
 
@@ -74,3 +76,51 @@ def test_what_has_no_tree_is_refused():
         result.tree(np.zeros(3), 0)
     with pytest.raises(BadCall, match="only the result"):
         ptx.Result({}, {}).tree(y, 0)
+
+
+# A block reads a row; blocks that wait for all others read one, too.
+BLOCKS = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry rows(.param .u64 x, .param .u64 y, .param .u64 count)
+{{
+    .reg .b32 %r<6>; .reg .b64 %rd<9>; .reg .f32 %f<4>; .reg .pred %p;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [count];
+    mov.u32 %r1, %ctaid.x;
+    mul.wide.u32 %rd4, %r1, 8; mul.wide.u32 %rd5, %r1, 4;
+    add.s64 %rd6, %rd1, %rd4; add.s64 %rd7, %rd2, %rd5;
+    {meets}
+    ld.global.v2.f32 {{%f1, %f2}}, [%rd6];
+    add.f32 %f3, %f1, %f2;
+    st.global.f32 [%rd7], %f3;
+    ret;
+}}"""
+MEETS = """
+    atom.global.add.u32 %r2, [%rd3], 1;
+again:
+    ld.volatile.global.u32 %r3, [%rd3];
+    setp.lt.u32 %p, %r3, 16; @%p bra again;"""
+
+
+@pytest.mark.parametrize("meets, part", [("", (11, 12)), (MEETS, (0, 1))])
+def test_a_tree_needs_the_block_that_makes_the_element(monkeypatch, meets, part):
+    """Blocks that wait for others run all, whatever was asked for."""
+    runs = []
+
+    class Noted(trees.LoggedExpressions):
+        def finish(self, watch):
+            super().finish(watch)
+            runs.append((self.part, int(sum(map(len, self.log)))))
+
+    monkeypatch.setattr(trees, "LoggedExpressions", Noted)
+    kernel = ptx.parse(BLOCKS.format(meets=meets)).kernels["rows"]
+    x, y = np.ones((16, 2), np.float32), np.zeros(16, np.float32)
+    result = kernel.launch(16, 1, [x, y, np.zeros(1, np.uint32)], watch=False)
+    found = result.tree(y, 11)
+    assert brief(found.root) == "add.rn.f32(x[11, 0], x[11, 1])"
+    ((asked, words),) = runs
+    assert asked == part
+    kernel.launch(1, 1, [x, y, np.full(1, 16, np.uint32)], watch=False).tree(y, 0)
+    alone = runs[1][1]
+    assert words == (16 * alone if meets else alone)

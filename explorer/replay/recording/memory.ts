@@ -205,6 +205,23 @@ export class MemoryHistory {
     return found;
   }
 
+  /** Of lines of so many bytes, the first and the last place in a line that is used. */
+  columnsUsed(line: number): [number, number] {
+    const { w_offset, w_size, r_offset, r_size } = this.columns;
+    let [first, last] = [line, 0];
+    const use = (offset: number, size: number) => {
+      const begin = offset % line;
+      first = Math.min(first, begin);
+      last = Math.max(last, Math.min(line - 1, begin + size - 1));
+    };
+    for (const write of this.order) use(w_offset[write], w_size[write]);
+    for (const read of this.reads) use(r_offset[read], r_size[read]);
+    for (const [, { writes }] of this.units) {
+      for (const [memory, offset, size] of writes) if (memory === this.number) use(offset, size);
+    }
+    return last < first ? [0, 127] : [first, last];
+  }
+
   /** Whether anybody ever reads or writes some bytes, or they had values before. */
   touched(offset: number, size: number): boolean {
     const { w_offset, w_size, r_offset, r_size } = this.columns;

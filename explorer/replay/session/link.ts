@@ -2,8 +2,9 @@
 
 import type { Session } from "./session.js";
 
-export function hashOf({ step, warp, lane, at, line, memory, run }: Session): string {
+export function hashOf({ which, step, warp, lane, at, line, memory, run }: Session): string {
   const parts = [`step=${step}`, `warp=${warp}`];
+  if (which >= 0 && run.head.problems[which].steps.includes(step)) parts.push(`problem=${run.head.problems[which].number}`);
   if (lane) parts.push(`lane=${lane}`);
   if (at) parts.push(`at=${at.memory}:0x${at.offset.toString(16)}`);
   else if (memory && run.head.memories.length > 1) parts.push(`memory=${memory}`);
@@ -27,6 +28,8 @@ export function openHash(session: Session, hash: string): string[] {
   };
   const step = whole("step", run.count);
   if (step !== null) session.go(step);
+  const problem = asked.get("problem");
+  if (problem !== null) session.which = run.head.problems.findIndex(({ number }) => String(number) === problem);
   const warp = whole("warp", warps.length);
   if (warp !== null) session.warp = warp;
   session.lane = whole("lane", 32) ?? session.lane;

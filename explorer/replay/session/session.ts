@@ -23,6 +23,8 @@ export class Session {
   /** The memory that is shown, and the byte that is pinned in it. */
   memory = 0;
   at: Place | null = null;
+  /** The problem that was asked for, by its place in the list: several may share a step. */
+  which = -1;
   line: Line | null = null;
   breaks: Line[] = [];
   theme!: Theme;
@@ -89,9 +91,26 @@ export class Session {
 
   /** Whether there was somewhere to go. */
   move(by: By, back = false): boolean {
+    if (by === "problem") return this.moveToProblem(back);
     const to = nextStep(this.run, this.step, by, this.warp, back);
     if (to !== null) this.go(to);
     return to !== null;
+  }
+
+  /** Problems in the order of their steps; those of one step after each other. */
+  private moveToProblem(back: boolean): boolean {
+    const { problems } = this.run.head;
+    const stop = (at: number) => Math.max(...problems[at].steps);
+    const order = [...problems.keys()].filter((at) => stop(at) >= 0).sort((a, b) => stop(a) - stop(b) || a - b);
+    const here = this.problem ? order.indexOf(problems.indexOf(this.problem)) : -1;
+    const standing = here >= 0 && stop(order[here]) === this.step;
+    const next = back
+      ? standing ? here - 1 : order.findLastIndex((at) => stop(at) < this.step)
+      : standing ? here + 1 : order.findIndex((at) => stop(at) > this.step);
+    if (next < 0 || next >= order.length) return false;
+    this.go(stop(order[next]));
+    this.which = order[next];
+    return true;
   }
 
   toBreak(back = false): boolean {
@@ -121,6 +140,7 @@ export class Session {
   /** The problem that this step has a part in. */
   get problem(): Problem | null {
     const { problems } = this.run.head;
+    if (problems[this.which]?.steps.includes(this.step)) return problems[this.which];
     const last = problems.find(({ steps }) => Math.max(...steps) === this.step);
     return last ?? problems.find(({ steps }) => steps.includes(this.step)) ?? null;
   }

@@ -18,6 +18,9 @@ interface Action {
   both: boolean;
 }
 
+/** Keys whose names are not what is written on them. */
+const NAMES: Record<string, string> = { ArrowRight: "→", ArrowLeft: "←", " ": "Space" };
+
 const NOWHERE: Record<By, string> = {
   step: "step",
   instruction: "instruction of this warp",
@@ -150,9 +153,10 @@ export class Controls {
       "0": () => this.time.fit(),
     };
     if (zooms[key]) return zooms[key](), true;
-    const named = this.actions.find(({ keys }) => keys.split(/ +/).includes(key === " " ? "Space" : key.length === 1 ? key.toLowerCase() : key));
+    const name = NAMES[key] ?? (key.length === 1 ? key.toLowerCase() : key);
+    const named = this.actions.find(({ keys }) => keys.split(/ +/).includes(name));
     if (!named) return false;
-    const back = key === "ArrowLeft" || key === "←" || key === "," || key === "End" || (shift && named.both);
+    const back = ["←", ",", "End"].includes(name) || (shift && named.both);
     named.run(back);
     return true;
   }

@@ -11,8 +11,9 @@ export interface Tile {
   type: string;
   /** Bytes of a cell. */
   each: number;
-  /** Cells of a row. */
+  /** Cells of a row, and bytes from one row to the next. */
   across: number;
+  stride: number;
   rows: number;
   /** Where the first row begins. */
   top: number;
@@ -35,16 +36,36 @@ export function tilesOf(
 ): { tiles: Tile[]; tall: number } {
   let top = 4;
   const room = Math.max(60, width - GUTTER - 10);
+  if (history.memory.kind === "tensor") return tensorTile(history, room, as);
   const tiles = parts(history).map(([name, offset, size, declared]) => {
     const type = as === "auto" ? guessed(history, offset, size, declared) : as;
     const each = bytesOf(type);
     const shape = level >= 3 ? spelled(type, room) : dotted(each, room, level);
     const rows = Math.max(1, Math.ceil(size / (shape.across * each)));
-    const tile = { name, offset, size, type, each, rows, top: top + TITLE, ...shape };
+    const stride = shape.across * each;
+    const tile = { name, offset, size, type, each, rows, stride, top: top + TITLE, ...shape };
     top += TITLE + rows * shape.high + BETWEEN;
     return tile;
   });
   return { tiles, tall: top };
+}
+
+const LANE = 2048; // bytes of a lane of tensor memory: 512 columns
+
+/** Tensor memory: a row for each lane, and the columns that somebody uses. */
+function tensorTile(history: MemoryHistory, room: number, as: string): { tiles: Tile[]; tall: number } {
+  const each = 4;
+  const type = as === "auto" ? history.accessedAs(0, history.size, typeAccessed) || "b32" : as;
+  const [first, last] = history.columnsUsed(LANE);
+  const across = Math.max(1, Math.floor(last / each) - Math.floor(first / each) + 1);
+  const wide = Math.max(3, Math.min(58, room / across));
+  const high = wide >= 40 ? 20 : Math.max(7, Math.min(14, wide));
+  const [offset, rows] = [Math.floor(first / each) * each, Math.ceil(history.size / LANE)];
+  const name = `columns ${offset / each} to ${offset / each + across - 1}`;
+  const size = (rows - 1) * LANE + across * each;
+  const kind = bytesOf(type) === each ? type : "b32";
+  const tile = { name, offset, size, type: kind, each, across, stride: LANE, rows, top: 4 + TITLE, wide, high };
+  return { tiles: [tile], tall: 4 + TITLE + rows * high + BETWEEN };
 }
 
 /** Variables in their order, and what lies between them. */
@@ -99,16 +120,29 @@ export function cellAt(tiles: Tile[], x: number, y: number): { tile: Tile; offse
   if (!tile || x < GUTTER) return null;
   const column = Math.floor((x - GUTTER) / tile.wide);
   const row = Math.floor((y - tile.top) / tile.high);
-  const offset = (row * tile.across + column) * tile.each;
+  const offset = row * tile.stride + column * tile.each;
   return column < tile.across && offset < tile.size ? { tile, offset: tile.offset + offset } : null;
 }
 
 export function tileOf(tiles: Tile[], offset: number): Tile | null {
-  return tiles.find((tile) => offset >= tile.offset && offset < tile.offset + tile.size) ?? null;
+  const inside = (tile: Tile) => offset >= tile.offset && offset < tile.offset + tile.size && cellOf(tile, offset)[1] < tile.across;
+  return tiles.find(inside) ?? null;
+}
+
+/** The row and the column of a byte. */
+export function cellOf(tile: Tile, offset: number): [row: number, column: number] {
+  const past = offset - tile.offset;
+  return [Math.floor(past / tile.stride), Math.floor((past % tile.stride) / tile.each)];
+}
+
+/** What an element is called: by its number in the variable, or by lane and column. */
+export function elementName(tile: Tile, offset: number): string {
+  const [row, column] = cellOf(tile, offset);
+  if (tile.stride !== tile.across * tile.each) return `lane ${row}, column ${tile.offset / tile.each + column}`;
+  return `${tile.name}[${row * tile.across + column}]`;
 }
 
 export function boxOf(tile: Tile, offset: number): { x: number; y: number } {
-  const cell = Math.floor((offset - tile.offset) / tile.each);
-  const [row, column] = [Math.floor(cell / tile.across), cell % tile.across];
+  const [row, column] = cellOf(tile, offset);
   return { x: GUTTER + column * tile.wide, y: tile.top + row * tile.high };
 }

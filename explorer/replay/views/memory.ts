@@ -6,7 +6,7 @@ import { hex, wordAt } from "../recording/values.js";
 import { Board, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
 import { agent, grouped, lineText, memoryName } from "../session/names.js";
 import type { Place, Session } from "../session/session.js";
-import { boxOf, cellAt, GUTTER, LEVELS, tileOf, tilesOf, TITLE, type Tile } from "./map.js";
+import { boxOf, cellAt, cellOf, elementName, GUTTER, LEVELS, tileOf, tilesOf, TITLE, type Tile } from "./map.js";
 import { shortened } from "./time.js";
 
 type Colouring = "state" | "values" | "writer";
@@ -39,6 +39,17 @@ export class MemoryView {
     byId("memory-type").replaceChildren(...TYPES.map((type) => h("option", { value: type }, type === "auto" ? "own type" : `as ${type}`)));
     this.listen();
     session.listen(() => this.draw());
+    // For tests: where an element is drawn.
+    Object.assign(this.board.box, { pointOf: (offset: number) => this.pointOf(offset) });
+  }
+
+  private pointOf(offset: number): { x: number; y: number } | null {
+    const tile = tileOf(this.tiles, offset);
+    if (!tile) return null;
+    const { left, top } = this.board.canvas.getBoundingClientRect();
+    const { x, y } = boxOf(tile, offset);
+    this.board.scrollTo(Math.max(0, y - this.board.height / 2));
+    return { x: left + x + tile.wide / 2, y: top + y - this.board.top + tile.high / 2 };
   }
 
   private get history(): MemoryHistory {
@@ -93,7 +104,7 @@ export class MemoryView {
     const { at, memory } = this.session;
     const tile = at ? tileOf(this.tiles, at.offset) : this.tiles[0];
     if (!tile) return;
-    const row = tile.across * tile.each;
+    const row = tile.stride;
     const by = { ArrowLeft: -tile.each, ArrowRight: tile.each, ArrowUp: -row, ArrowDown: row }[event.key];
     if (by === undefined) return;
     const offset = at ? at.offset + by : tile.offset;
@@ -181,7 +192,10 @@ export class MemoryView {
     const wide = to.measureText(tile.name).width;
     to.fillStyle = theme.faint;
     to.font = `12px ${SANS}`;
-    const about = `${tile.type}, ${grouped(tile.size)} bytes at 0x${tile.offset.toString(16)}, ${tile.across * tile.each} a row`;
+    const flat = tile.stride === tile.across * tile.each;
+    const about = flat
+      ? `${tile.type}, ${grouped(tile.size)} bytes at 0x${tile.offset.toString(16)}, ${tile.stride} a row`
+      : `${tile.type}, a row is a lane`;
     to.fillText(shortened(to, about, board.width - wide - 24), wide + 14, y - 11);
     const first = Math.max(0, Math.floor((board.top - tile.top) / tile.high));
     const last = Math.min(tile.rows, Math.ceil((board.top + board.height - tile.top) / tile.high));
@@ -191,12 +205,13 @@ export class MemoryView {
 
   private drawRow(to: CanvasRenderingContext2D, tile: Tile, row: number, y: number, paint: (at: number) => string): void {
     const { theme, values } = this.session;
-    const begin = tile.offset + row * tile.across * tile.each;
+    const begin = tile.offset + row * tile.stride;
+    const flat = tile.stride === tile.across * tile.each;
     if (tile.high >= 14 || row % Math.ceil(14 / tile.high) === 0) {
       to.font = `10.5px ${MONO}`;
       to.fillStyle = theme.faint;
       to.textAlign = "right";
-      to.fillText(hex(begin, 3).slice(2), GUTTER - 6, y + tile.high / 2);
+      to.fillText(flat ? hex(begin, 3).slice(2) : String(row), GUTTER - 6, y + tile.high / 2);
     }
     to.font = `11.5px ${MONO}`;
     to.textAlign = "center";
@@ -216,6 +231,8 @@ export class MemoryView {
       if (tile.wide < 30 || !this.history.known(at)) continue;
       const text = values.text(tile.type, ...this.wordsAt(at, tile.each));
       const letters = Math.floor((tile.wide - 5) / LETTER);
+      // The beginning of a number in hexadecimal says nothing.
+      if (text.length > letters && text.startsWith("0x")) continue;
       const short = text.length <= letters ? text : `${text.slice(0, Math.max(0, letters - 1))}…`;
       if ((state & 3) === IN_FLIGHT) {
         to.fillStyle = theme.page;
@@ -273,9 +290,10 @@ export class MemoryView {
   private heat(tile: Tile, empty: string): (at: number) => string {
     const { theme, values, hues } = this.session;
     let most = 0;
-    const every = Math.max(1, Math.floor(tile.size / tile.each / 4096));
-    for (let at = tile.offset; at < tile.offset + tile.size; at += tile.each * every) {
-      if (!this.history.known(at)) continue;
+    const count = tile.rows * tile.across;
+    for (let cell = 0; cell < count; cell += Math.max(1, Math.floor(count / 4096))) {
+      const at = tile.offset + Math.floor(cell / tile.across) * tile.stride + (cell % tile.across) * tile.each;
+      if (at >= this.history.size || !this.history.known(at)) continue;
       const value = Math.abs(values.number(tile.type, ...this.wordsAt(at, tile.each)));
       if (value > most && value < Infinity) most = value;
     }
@@ -298,7 +316,8 @@ export class MemoryView {
       const cells = Math.max(1, Math.ceil(Math.min(size, tile.offset + tile.size - offset) / tile.each));
       to.strokeStyle = colour;
       to.lineWidth = width;
-      to.stroke(outline(tile, Math.floor((offset - tile.offset) / tile.each), cells, this.board.top));
+      const [row, column] = cellOf(tile, offset);
+      to.stroke(outline(tile, row * tile.across + column, cells, this.board.top));
     };
     if (problem?.memory === memory) frame(problem.offset, problem.size, theme.warning, 2.5);
     if (at?.memory === memory) frame(at.offset, 1, theme.accent, 3);
@@ -341,13 +360,24 @@ export class MemoryView {
     const { step, values } = session;
     const tile = tileOf(this.tiles, offset);
     if (!tile) return [];
-    const index = (offset - tile.offset) / tile.each;
     const words = this.wordsAt(offset, tile.each);
     const raw = [...history.bytes.subarray(offset, offset + tile.each)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
     const value = !history.known(offset) ? "never written" : values.text(tile.type, ...words);
-    const head = h("p", { class: "what" }, h("code", {}, `${tile.name}[${index}]`), " = ", h("b", { id: "byte-value" }, value), h("span", { class: "hint" }, ` ${tile.type}, bytes ${raw} at 0x${offset.toString(16)}`));
-    const rows = [this.writerRow(offset), ...this.flyingRows(offset), ...this.readerRows(offset, step)];
+    const head = h("p", { class: "what" }, h("code", {}, elementName(tile, offset)), " = ", h("b", { id: "byte-value" }, value), h("span", { class: "hint" }, ` ${tile.type}, bytes ${raw} at 0x${offset.toString(16)}`));
+    const rows = [...this.barrierRows(offset), this.writerRow(offset), ...this.flyingRows(offset), ...this.readerRows(offset, step)];
     return [head, h("dl", { class: "who" }, ...rows.flat())];
+  }
+
+  /** What an mbarrier here is, in words: its bits say little. */
+  private barrierRows(offset: number): HTMLElement[][] {
+    const { run, step, memory } = this.session;
+    const here = run.head.barriers.filter((each) => each.phases && each.memory === memory && each.offset! <= offset && offset < each.offset! + 8);
+    return here.map(({ name, phases }) => {
+      const now = phases!.findLast(([at]) => at <= step);
+      if (!now) return row("mbarrier", `${name}, not yet initialised`);
+      const [since, phase, pending, bytes = 0] = now;
+      return row("mbarrier", `${name}: phase ${phase} waits for ${pending} arrivals and ${grouped(bytes)} bytes, since `, this.link(since));
+    });
   }
 
   private writerRow(offset: number): HTMLElement[] {
@@ -404,8 +434,8 @@ function outline(tile: Tile, first: number, count: number, scrolled: number): Pa
     return path;
   }
   const corners: [number, number][] = [
-    [x(from), y(row)], [x(across) + 1, y(row)], [x(across) + 1, y(end)], [x(until), y(end)],
-    [x(until), y(end + 1)], [x(0), y(end + 1)], [x(0), y(row + 1)], [x(from), y(row + 1)],
+    [x(from), y(row)], [x(across) + 1, y(row)], [x(across) + 1, y(end)], [x(until) + (until === across ? 1 : 0), y(end)],
+    [x(until) + (until === across ? 1 : 0), y(end + 1)], [x(0), y(end + 1)], [x(0), y(row + 1)], [x(from), y(row + 1)],
   ];
   for (const [at, [left, down]] of corners.entries()) at ? path.lineTo(left, down) : path.moveTo(left, down);
   path.closePath();

@@ -3,7 +3,8 @@
 import { byId, h } from "../../src/page/dom.js";
 import type { Register, Site } from "../recording/head.js";
 import { wordsOf, type Held } from "../recording/recording.js";
-import { isFloat, typeWritten } from "../recording/values.js";
+import { laneText, typeHeld } from "../recording/registers.js";
+import { isFloat } from "../recording/values.js";
 import { activeLanes, grouped, lanesText, lineText, warpName } from "../session/names.js";
 import { Rows } from "../session/rows.js";
 import type { Session } from "../session/session.js";
@@ -111,20 +112,11 @@ export class WarpView {
   }
 
   private typeOf(register: Register, held: Held): string {
-    return held.step < 0 ? register.type : typeWritten(this.session.run.site(held.step), register);
+    return typeHeld(this.session.run, register, held);
   }
 
-  text(register: Register, held: Held, lane: number, type = this.typeOf(register, held)): string {
-    const { words } = this.session.run.columns;
-    if (register.type === "pred") return (words[held.at] >>> lane) & 1 ? "true" : "false";
-    const each = wordsOf(register) / 32;
-    if (each < 4) {
-      const own = words.subarray(held.at + lane * each, held.at + (lane + 1) * each);
-      return this.session.values.text(type, own[0], ...own.subarray(1));
-    }
-    // Of 128 bits, the lower halves of all lanes come first.
-    const [low, high] = [held.at + 2 * lane, held.at + 64 + 2 * lane];
-    return this.session.values.text(type, words[low], words[low + 1], words[high], words[high + 1]);
+  private text(register: Register, held: Held, lane: number, type: string): string {
+    return laneText(this.session.run, this.session.values, register, held, lane, type);
   }
 
   private row(item: Item): HTMLElement {

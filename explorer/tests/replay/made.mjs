@@ -299,7 +299,8 @@ function packed(made, tiles) {
 /** The page with a recording in it. */
 export function filled(html, { head, packed }) {
   const json = JSON.stringify(head).replaceAll("</", "<\\/");
-  return html
-    .replace(/(<script type="application\/json" id="replay-head">)[^<]*/, (_, tag) => tag + json)
-    .replace(/(<script type="application\/octet-stream" id="replay-data">)[^<]*/, (_, tag) => tag + packed);
+  const record =
+    `<script type="application/json" id="replay-head">${json}</script>\n` +
+    `<script type="application/octet-stream" id="replay-data">${packed}</script>\n`;
+  return html.replace("<!-- replay -->", () => record);
 }

@@ -108,11 +108,20 @@ class Site:
     """The sum of the bits of all results, as f64."""
     other: Worst | None = None
     """The first element that decided otherwise than exact values would."""
+    ptx: str = ""
+    """The instruction as the PTX has it; of a fused product and sum, the sum."""
+    contraction_ulp: float = 0.0
+    """The largest difference between an ``fma`` and a product that is rounded first."""
 
     @property
     def mnemonic(self) -> str:
         """The instruction."""
         return self.instruction.mnemonic
+
+    @property
+    def fused(self) -> bool:
+        """Whether it is a product and a sum of the PTX, which ``ptxas`` fuses."""
+        return self.instruction.opcode == "fma" and "fma" not in self.ptx
 
     @property
     def line(self) -> int:
@@ -165,6 +174,9 @@ class Site:
             "source": None if self.source is None else str(self.source),
             "instruction": self.mnemonic,
             "text": self.text,
+            "ptx": self.ptx,
+            "fused": self.fused,
+            "contraction_ulp": self.contraction_ulp,
             "executions": self.executions,
             "elements": self.elements,
             "added": self.added,
@@ -512,6 +524,11 @@ class Numerics:
         """Where exact values were lost, and began anew with the value itself."""
         return [each for each in self.instructions if each.counts.get("restarted")]
 
+    @property
+    def contractions(self) -> list[Site]:
+        """Where ``fma`` has other results than a product and a sum, each rounded."""
+        return [each for each in self.instructions if each.counts.get("contracted")]
+
     @cached_property
     def lines(self) -> dict[str, list[Site]]:
         """The instructions of each line of the source, in the order of their errors."""
@@ -646,6 +663,19 @@ class _Places:
             return " ".join(self._lines[instruction.line - 1].split())
         return instruction.mnemonic
 
+    def ptx(self, instruction: Instruction) -> str:
+        """The instruction as the PTX has it, which may be some lines."""
+        if not 0 < instruction.line <= len(self._lines):
+            return instruction.mnemonic
+        first = self._lines[instruction.line - 1][max(0, instruction.column - 1) :]
+        found = [first.split("//")[0]]
+        for line in self._lines[instruction.line :]:
+            if ";" in found[-1]:
+                break
+            found.append(line.split("//")[0])
+        said = " ".join(" ".join(found).partition(";")[0].split())
+        return f"{said};" if said else instruction.mnemonic
+
     def thread(self, block: float, thread: float, time: float) -> Thread:
         """A thread by its numbers."""
         return Thread(
@@ -765,6 +795,8 @@ def _site(
         share,
         int(record["digest"]),
         other,
+        places.ptx(instruction),
+        record["worst_contracted"],
     )
 
 

@@ -161,8 +161,13 @@ def _site(found: Numerics, alike: list[Site]) -> Iterator[str]:
     """Instructions of one line that are alike; the first is the worst."""
     site, total = alike[0], sum(each.share for each in alike)
     times = f" ({len(alike)} times)" if len(alike) > 1 else ""
-    yield wrapped(f"  {site.place}, {site.mnemonic}{times}", WIDTH, "    ")
+    fused = ", fused from a product and a sum" if site.fused else ""
+    yield wrapped(f"  {site.place}, {site.mnemonic}{times}{fused}", WIDTH, "    ")
     yield _quoted(site.text, 6)
+    numbers = {each.number for each in alike}
+    products = [each for each in found.products if each.number in numbers]
+    if products and site.ptx != site.text:
+        yield _quoted(site.ptx, 6)
     share = f"{total:.0%} of an output's error; " if total > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
     error = f"relative error {site.worst_relative:.3g}"
@@ -174,8 +179,6 @@ def _site(found: Numerics, alike: list[Site]) -> Iterator[str]:
         WIDTH,
         "  ",
     )
-    numbers = {each.number for each in alike}
-    products = [each for each in found.products if each.number in numbers]
     if products:
         for line in product_lines(products):
             yield wrapped(f"      {line}", WIDTH, "  ")
@@ -190,8 +193,14 @@ def _site(found: Numerics, alike: list[Site]) -> Iterator[str]:
     said = [
         f"{count:,} of {site.elements:,} {COUNTED[name]}"
         for name, count in site.counts.items()
-        if name != "passed"
+        if name not in ("passed", "contracted")
     ]
+    if site.contraction_ulp:
+        count = site.counts["contracted"]
+        said.append(
+            f"{count:,} of {site.elements:,} {COUNTED['contracted']}, by up to "
+            f"{site.contraction_ulp:.3g} ulp"
+        )
     if site.cancelled_bits >= 10:
         said.append(f"{site.cancelled_bits:.0f} bits cancel at most")
     if said:

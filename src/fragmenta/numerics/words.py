@@ -18,6 +18,7 @@ COUNTED = {
     "divisions": "divide by zero",
     "invalid": "become NaN",
     "passed": "stay NaN or infinite",
+    "contracted": "are others than with a product that is rounded first",
     "other_way": "decide otherwise than exact values",
     "restarted": "lose the exact value",
 }

@@ -226,10 +226,17 @@ def _other_order(x: Node, y: Node) -> str:
     if x.kind == y.kind == "product":
         return f"products{_at(y)} are added in another order"
     if x.name != y.name:
-        return f"{brief(x, 0)}{_at(x)} against {brief(y, 0)}{_at(y)}"
+        return f"{_short(x)}{_at(x)} against {_short(y)}{_at(y)}"
     if _adds(x):
         return f"terms{_at(y)} are added in another order"
     return f"{x.name}{_at(y)} has other operands"
+
+
+def _short(node: Node) -> str:
+    """A node in one or two words."""
+    if node.kind == "operation":
+        return node.name
+    return _instruction(node) if node.kind == "product" else brief(node)
 
 
 def _products(node: Node) -> list[Node]:

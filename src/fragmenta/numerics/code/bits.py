@@ -30,7 +30,9 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import as_signed
 
 PARTS = "parts"
-"""The operands are words of f64: nothing can be said of one of them alone."""
+"""The operands are words of f64: the upper one has its sign and exponent."""
+_FARTHEST = 1000
+"""The largest change of an exponent that is followed."""
 _SINGLE = Kind("f32")
 _DOUBLE = Kind("f64", 1, 64)
 _HALVES = {16: Kind("f16", 1, 16), 32: Kind("f16", 2, 16), 64: Kind("f16", 4, 16)}
@@ -89,9 +91,10 @@ class _Bits(Work):
                 present = present | each
             here = present != 0
             there = here if there is None else there | here
-            if register.type != found.type or not goal.planes or form.way == PARTS:
+            if register.type != found.type or not goal.planes:
                 continue
-            same, made = _changed(found, register, second, bits, goal.planes)
+            upper = form.way == PARTS and bits == 32
+            same, made = _changed(found, register, second, bits, goal.planes, upper)
             same = same & here
             if words is None:
                 words = [select(same, each, 0) for each in made]
@@ -123,21 +126,30 @@ def _integer(bits: int) -> ir.Type:
 
 
 def _changed(
-    found: Value, given: Value, planes: list[Value], bits: int, count: int
+    found: Value,
+    given: Value,
+    planes: list[Value],
+    bits: int,
+    count: int,
+    upper_word: bool,
 ) -> tuple[Value, list[Value]]:
-    """Whether a result is an operand with another sign or exponent; its planes."""
+    """Whether a result is an operand with another sign or exponent; its planes.
+
+    The upper word of an f64 has the second value of it all.
+    """
     if bits == 16:
         return _signs(found, given, planes, bits)
     kind = _DOUBLE if bits == 64 else _SINGLE
-    fraction = 52 if bits == 64 else 23
+    fraction = 52 if bits == 64 else 20 if upper_word else 23
     exponents = (1 << (bits - 1 - fraction)) - 1
     here = (found >> fraction) & exponents
     there = (given >> fraction) & exponents
     mantissa = (1 << fraction) - 1
     scales = ((found ^ given) & mantissa) == 0
     inner = (here != 0) & (there != 0) & (here != exponents) & (there != exponents)
-    scales = scales & inner
-    factor = float_of((convert(here - there, I64) + 1023) << 52)
+    step = convert(here - there, I64)
+    scales = scales & inner & (step < _FARTHEST) & (step > -_FARTHEST)
+    factor = float_of((step + 1023) << 52)
     sign = as_signed(1 << (bits - 1), bits)
     flipped = ((found ^ given) & sign) != 0
     factor = select(flipped, factor * -1.0, factor)
@@ -146,6 +158,9 @@ def _changed(
     parts = [bits_of(float_of(each) * factor) for each in (upper, lower)]
     made = spread([(parts[0], parts[1])], kind, count, bits)
     equal = found == given
+    if upper_word:
+        made = [select(equal, old, new) for old, new in zip(planes, made, strict=True)]
+        return equal | scales, made
     signs, halves = _signs(found, given, planes, bits)
     only = ((found ^ given) & ~sign) == 0
     use_halves = signs & ~only

@@ -162,3 +162,13 @@ def total(x: Value) -> Value:
         x = picked(x, range(half)) + picked(x, range(half, 2 * half))
     b = x.builder
     return Value(b, b.extract_element(x.raw, ir.Constant(I32, 0)))
+
+
+def largest(x: Value) -> Value:
+    """The largest of all lanes; none of them is NaN."""
+    while isinstance(x.type, ir.VectorType) and x.type.count > 1:
+        half = x.type.count // 2
+        low, high = picked(x, range(half)), picked(x, range(half, 2 * half))
+        x = select(low > high, low, high)
+    b = x.builder
+    return Value(b, b.extract_element(x.raw, ir.Constant(I32, 0)))

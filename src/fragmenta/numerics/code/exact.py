@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fragmenta.jit.trace import (
+    F32,
     F64,
     I32,
     I64,
@@ -38,8 +39,9 @@ from fragmenta.numerics.code.double import (
     two_sum,
     whole,
 )
-from fragmenta.numerics.code.elements import Element
+from fragmenta.numerics.code.elements import Element, Kind
 from fragmenta.numerics.code.functions import FUNCTIONS
+from fragmenta.ptx.opcodes.half import rounded, value_of
 from fragmenta.ptx.opcodes.table import Qualifiers
 
 
@@ -80,6 +82,34 @@ def _fused(given: Given) -> Double:
     return plus(times(a, b), c)
 
 
+def separate(kind: Kind, words: Qualifiers, values: Sequence[Value]) -> Value | None:
+    """What a product and a sum would give that are rounded one after the other.
+
+    As f64; None for other roundings than to nearest, and where a modifier follows.
+    """
+    meant = any(words.get(each) for each in ("sat", "relu", "oob"))
+    if (words.get("rnd") or "rn") != "rn" or meant or len(values) != 3:
+        return None
+    flush = kind.normal if words.get("ftz") else 0.0
+    a, b, c = (_flushed(each, flush) for each in values)
+    product = _flushed(_rounded(a * b, kind), flush)
+    return _flushed(_rounded(product + c, kind), flush)
+
+
+def _rounded(x: Value, kind: Kind) -> Value:
+    """An f64 rounded to a format; sums of two are rounded once in effect."""
+    if kind.format == "f64":
+        return x
+    single = convert(x, F32)
+    if kind.format == "f32":
+        return convert(single, F64)
+    return convert(value_of(rounded(single, kind.format), kind.format), F64)
+
+
+def _flushed(x: Value, least: float) -> Value:
+    return x if not least else select(abs(x) < least, 0.0, x)
+
+
 # ── choices ─────────────────────────────────────────────────────────────────
 
 
@@ -109,6 +139,12 @@ def _extreme(given: Given, largest: bool) -> Double:
     return found
 
 
+def _selected(given: Given) -> Double:
+    """``slct``: the operand that the hardware took."""
+    first, second = given.exact[:2]
+    return chosen(given.values[0] == given.held, first, second)
+
+
 def _copysign(given: Given) -> Double:
     a, b = given.exact
     size = _magnitude(b)
@@ -131,6 +167,7 @@ MEANINGS: dict[str, Meaning] = {
     "div": lambda given: over(*given.exact),
     "neg": lambda given: negated(given.exact[0]),
     "abs": lambda given: _magnitude(given.exact[0]),
+    "slct": _selected,
     "copysign": _copysign,
     "min": lambda given: _extreme(given, largest=False),
     "max": lambda given: _extreme(given, largest=True),

@@ -33,9 +33,10 @@ _COUNTED = (
     "restarted",
     "inexact",
     "subnormal",
+    "contracted",
     "digest",
 )
-_WORST = ("added", "ulp", "total", "relative", "cancelled")
+_WORST = ("added", "ulp", "total", "relative", "cancelled", "contracted")
 _OPERANDS = ("a", "b", "c")
 _PLACE = ("block", "thread", "time")
 _OTHER = ("a", "b", "exact_a", "exact_b")
@@ -54,11 +55,13 @@ FIELDS = (
 )
 """The names of the numbers of a record, in their order.
 
-First come counts; ``digest`` is the sum of the bits of all results.  ``added`` is the
-sum of all errors that the instruction added.  From ``a`` to ``time`` they are about the
-worst element, from ``other_block`` to ``other_exact_b`` about the first that takes the
-other way.  ``kept`` is given: 1 if second values keep the error that the instruction
-adds, so that they are exact but for the errors of such sites.
+First come counts; ``digest`` is the sum of the bits of all results.  ``contracted``
+counts results of ``fma`` that differ from those of a product that is rounded first, and
+``worst_contracted`` is the largest such difference in units of the last place.
+``added`` is the sum of all errors that the instruction added.  From ``a`` to ``time``
+they are about the worst element, from ``other_block`` to ``other_exact_b`` about the
+first that takes the other way.  ``kept`` is given: 1 if second values keep the error
+that the instruction adds, so that they are exact but for the errors of such sites.
 """
 AT = {name: 8 * place for place, name in enumerate(FIELDS)}
 """Where each is in a record."""

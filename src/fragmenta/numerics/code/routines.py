@@ -21,13 +21,20 @@ from fragmenta.jit.trace import (
     I64,
     Code,
     Value,
+    Variable,
     any_lane,
     bits_of,
     convert,
     float_of,
     select,
 )
-from fragmenta.numerics.code.double import Double, plus_float, total, whole
+from fragmenta.numerics.code.double import (
+    Double,
+    largest,
+    plus_float,
+    total,
+    whole,
+)
 from fragmenta.numerics.code.elements import (
     INTEGERS,
     MOST_SOURCES,
@@ -49,6 +56,7 @@ from fragmenta.numerics.code.exact import (
     near_power,
     of_integer,
     quick,
+    separate,
 )
 from fragmenta.numerics.code.notes import Notes
 from fragmenta.numerics.code.records import CHUNK, Lanes, Record, facts
@@ -193,6 +201,11 @@ class Work:
             name: code.variable(none)
             for name in ("inexact", "absorbed", "cancelled", "restarted", "digest")
         }
+        self.contracted: Variable | None = None
+        """The largest difference that a contraction makes, in ulp."""
+        if form.match.syntax.opcode in ("fma", "mad"):
+            self.counts["contracted"] = code.variable(none)
+            self.contracted = code.variable(zeros)
         self.keeps: Value = record["kept"] != 0.0
         self.births = code.variable(code.constant(0, I32))
         self.notes = Notes(code, CHUNK, record, self.births)
@@ -474,6 +487,8 @@ class Work:
         if given.words.get("satfinite"):
             rare = rare | ((abs(held) == kind.largest) & (size != 0.0))
         ratio = held.lift(0.0)
+        if self.contracted is not None:
+            self._contraction(kind, given, ulp, lanes)
         if opcode in SUMS:
             ratio, rarely = self._sums(opcode, given, usual, lanes)
             trigger = trigger | rarely
@@ -495,6 +510,22 @@ class Work:
             ),
             index,
         )
+
+    def _contraction(
+        self, kind: Kind, given: Given, ulp: Value, lanes: Value | None
+    ) -> None:
+        """Compare with a product that is rounded before it is added."""
+        other = separate(kind, given.words, given.values)
+        if other is None:
+            return
+        assert self.contracted is not None
+        apart = abs(given.held - other)
+        differ = (apart > 0.0) & ((apart - apart) == 0.0)
+        if lanes is not None:
+            differ = differ & lanes
+        self._add("contracted", differ)
+        most, size = self.contracted, select(differ, apart / ulp, 0.0)
+        most.value = select(size > most.value, size, most.value)
 
     def _sums(
         self, opcode: str, given: Given, usual: Value, lanes: Value | None
@@ -648,6 +679,10 @@ class Work:
         self.record.add("added", total(self.added.value))
         for name, counter in self.counts.items():
             self.record.add(name, total(counter.value))
+        if self.contracted is not None:
+            most = largest(self.contracted.value)
+            before = self.record["worst_contracted"]
+            self.record["worst_contracted"] = select(most > before, most, before)
         births: Value = self.births.value
         return births
 

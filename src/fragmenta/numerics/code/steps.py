@@ -80,8 +80,11 @@ class NumericsStep(ProductStep):
     probes: NumericsProbes
 
     def compute(self) -> None:
-        """A float instruction: its exact result, and what it lost."""
-        if not self._beside(self._way()):
+        """A float instruction: its exact result, and what it lost.
+
+        Of one that is not known, as much is followed as of an operation on bits.
+        """
+        if not self._beside(self._way()) and not self._bits():
             self.clear()
 
     def decides(self) -> None:
