@@ -18,9 +18,10 @@ def table() -> str:
             (parts,) = {each.split("split ")[1].split()[0] for each in names}
             rows.append([kind, str(len(names)), parts, way.partition(": ")[2]])
     seconds = found["seconds of processor time"]
-    took = ", ".join(f"{each:.0f} s with {kind}" for kind, each in seconds.items())
+    took = " and ".join(f"{each:.0f} s ({kind})" for kind, each in seconds.items())
     end = (
-        f"All 40 took {took} of processor time, with Triton's compiler and ours "
-        f"(Triton {found['triton']}, {found['made']})."
+        f"All 40 took {took} of processor time, with nothing compiled before: this is "
+        f"Triton's compiler, ours and all runs (Triton {found['triton']}, "
+        f"{found['made']})."
     )
     return f"{_table(head, rows)}\n\n{end}"

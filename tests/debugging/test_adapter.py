@@ -161,9 +161,10 @@ def test_data_breakpoints_and_functions() -> None:
 
 def test_a_console_takes_commands_that_look() -> None:
     made = editor(kernels.calls())
-    assert "block 0 warp 0" in made.get(
-        "evaluate", expression="info warps", context="repl"
-    )["result"]
+    assert (
+        "block 0 warp 0"
+        in made.get("evaluate", expression="info warps", context="repl")["result"]
+    )
     assert made.get("evaluate", expression="1 + 2", context="repl")["result"] == "3"
     moved = made.ask("evaluate", expression="step", context="repl")
     assert not moved["success"]

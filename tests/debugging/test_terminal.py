@@ -12,7 +12,9 @@ from tests.debugging import kernels
 
 def test_a_session_with_a_race() -> None:
     at = Terminal(Debugger(kernels.race()))
-    assert at.opening()[0].startswith("race, sm_80, schedule eager: 28 steps of 2 warps")
+    assert at.opening()[0].startswith(
+        "race, sm_80, schedule eager: 28 steps of 2 warps"
+    )
     assert at.do("continue")[0].startswith("problem 1, shared-race: block (0, 0, 0)")
     assert at.do("print %f2[3]") == ["%f2[3] = 70, f32"]
     assert at.do("who tile[3]")[:3] == [

@@ -19,25 +19,26 @@ class Replay(recorded.Replay):
     >>> from fragmenta import ptx
     >>> kernel = ptx.parse('''
     ... .version 8.0 .target sm_80 .address_size 64
-    ... .entry twice(.param .u64 data) {
-    ...     .reg .b32 %r<3>; .reg .b64 %rd<4>;
-    ...     ld.param.u64 %rd1, [data];
-    ...     mov.u32 %r1, %tid.x;
-    ...     mul.wide.u32 %rd2, %r1, 4;
-    ...     add.s64 %rd3, %rd1, %rd2;
-    ...     ld.global.u32 %r2, [%rd3];
-    ...     add.s32 %r2, %r2, %r2;
-    ...     st.global.u32 [%rd3], %r2;
+    ... .entry square(.param .u64 x) {
+    ...     .reg .u32 %n<4>; .reg .u64 %a<3>;
+    ...     ld.param.u64 %a1, [x];
+    ...     mov.u32 %n1, %tid.x;
+    ...     mul.lo.u32 %n2, %n1, %n1;
+    ...     mad.wide.u32 %a2, %n1, 4, %a1;
+    ...     st.global.u32 [%a2], %n2;
     ...     ret;
-    ... }''').kernels["twice"]
-    >>> data = np.arange(4, dtype=np.int32)
-    >>> replay = kernel.launch(1, 4, [data], replay=True).replay()
+    ... }''').kernels["square"]
+    >>> x = np.zeros(4, np.uint32)
+    >>> replay = kernel.launch(1, 4, [x], replay=True).replay()
     >>> replay
-    <Replay: 8 steps of twice, 1 warps, 0 problems>
-    >>> replay.registers_at(4, warp=0)["%r2"][:4], replay.registers_at(5, 0)["%r2"][:4]
-    (array([0, 1, 2, 3], dtype=uint32), array([0, 2, 4, 6], dtype=uint32))
-    >>> replay.writer(7, "argument 0 (data)", 8).step
-    6
+    <Replay: 6 steps of square, 1 warps, 0 problems>
+    >>> replay.registers_at(2, warp=0)["%n2"][:4]
+    array([0, 1, 4, 9], dtype=uint32)
+    >>> before, after = (replay.memory_at(step, "argument 0 (x)")[0] for step in (3, 4))
+    >>> before.view(np.uint32), after.view(np.uint32)
+    (array([0, 0, 0, 0], dtype=uint32), array([0, 1, 4, 9], dtype=uint32))
+    >>> replay.writer(5, "argument 0 (x)", 12).lane
+    3
     """
 
     def to_html(self, path: str | PathLike[str]) -> None:

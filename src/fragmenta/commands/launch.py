@@ -77,6 +77,13 @@ from fragmenta.commands.problems import (
     result_fields,
     write_sarif,
 )
+from fragmenta.commands.replays import (
+    ReplayFile,
+    ReplayFrom,
+    emit_left_out,
+    replay_option,
+    write_replay,
+)
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.arguments import for_kernel
@@ -107,6 +114,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --replay k.html",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --counters",
@@ -214,6 +222,8 @@ def launch(
             show_default=False,
         ),
     ] = None,
+    replay: ReplayFile = None,
+    replay_from: ReplayFrom = None,
     list_kernels: Annotated[
         bool, typer.Option("--list", help="List the kernels and their parameters.")
     ] = False,
@@ -252,6 +262,8 @@ def launch(
                 "--orders": orders,
                 "--counters": counters,
                 "--timeline": timeline,
+                "--replay": replay,
+                "--replay-from": replay_from,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
                 "--save-schedule": save_schedule,
@@ -270,16 +282,16 @@ def launch(
     if list_kernels:
         _list(named, target, as_json)
         return
-    file, found = named.one(target)
-    given = read_arguments(arg or ())
+    (file, found), given = named.one(target), read_arguments(arg or ())
     check_parameters(found, given)
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_files(timeline, save_schedule, no_check, force)
-    _check_isolated(isolated, orders)
+    _check_isolated(isolated, {"--orders": orders, "--replay": replay is not None})
     check_card(card)
+    window = replay_option(replay, replay_from, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
-    watch = Watch("report" if timeline else problems, strict)
+    watch = Watch("report" if timeline or replay else problems, strict)
     options: LaunchOptions = {
         "target": target,
         "shared": shared,
@@ -290,8 +302,8 @@ def launch(
         "limits": Limits(seconds, memory, printed, limit),
         **schedule_options(schedule, schedules),
     }
-    before = [each.value.tobytes() for each in given]
-    values, picture = for_kernel([each.value for each in given]), ""
+    before, picture = [each.value.tobytes() for each in given], ""
+    values = for_kernel([each.value for each in given])
     where = target or found.loaded.module.target
     head = Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
     check = partial(check_launch, found, values, shared, where)
@@ -318,6 +330,7 @@ def launch(
                     orders="all" if orders else None,
                     counters=counters,
                     numerics=numerics,
+                    replay=window,
                     progress=head.after(check, progress),
                     **options,
                 )
@@ -330,14 +343,14 @@ def launch(
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
-    if timeline is not None:
-        _draw(
-            timeline,
-            picture,
-            result,
-            partial(_lazily, found, sizes, arg or (), options),
-            force,
-        )
+    left_out = _write(
+        timeline,
+        picture,
+        replay,
+        result,
+        partial(_lazily, found, sizes, arg or (), options),
+        force,
+    )
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
         emit_json(
@@ -345,6 +358,7 @@ def launch(
                 **done.to_json(),
                 **counter_fields(found, result, card),
                 **numerics_fields(result),
+                **({} if replay is None else {"left_out": left_out}),
             }
         )
     elif sarif_file != "-":
@@ -353,6 +367,7 @@ def launch(
         for each in numbered(file, result.problems, done.shown, bool(timeline)):
             show_problems(f"\n{each}", err=False)
         emit_numerics(result)
+        emit_left_out(replay, left_out)
     if any(each.severity == ERROR for each in (*done.shown, *born(result))):
         raise typer.Exit(NOTHING)
 
@@ -374,10 +389,11 @@ def _launch_recorded(
     launch_recorded(words, refused, how, as_json)
 
 
-def _check_isolated(isolated: bool, orders: bool) -> None:
+def _check_isolated(isolated: bool, alone: dict[str, bool]) -> None:
     """Refuse what a process of its own does not do."""
-    if isolated and orders:
-        raise BadCall("--orders cannot be combined with --isolated")
+    for name, given in alone.items():
+        if isolated and given:
+            raise BadCall(f"{name} cannot be combined with --isolated")
 
 
 def _check_files(
@@ -393,6 +409,20 @@ def _check_files(
             )
         picture_format(timeline)
         check_output(timeline, force, option="--timeline")
+
+
+def _write(
+    timeline: str | None,
+    picture: str,
+    replay: str | None,
+    result: Result,
+    again: Callable[[], Result | None],
+    force: bool,
+) -> str:
+    """Write what shows the launch; what the record of its steps does not have."""
+    if timeline is not None:
+        _draw(timeline, picture, result, again, force)
+    return write_replay(replay, result, force)
 
 
 def _lazily(

@@ -111,7 +111,10 @@ OPTIONS = {
     "--program": Option("", "record the launches of a program"),
     "--prune": Option("", "keep the largest values of each chunk"),
     "--register": Option("INTEGER", "a register of a lane"),
-    "--replay": Option("DIR", "where launches of a program are recorded"),
+    "--replay": Option(
+        "PATH", "where launches of a program are recorded, or the steps of a launch"
+    ),
+    "--replay-from": Option("STEP", "the first step of a launch that is kept"),
     "--report": Option("FILE", "where the report about a program is written"),
     "--row": Option("INTEGER", "a row of a matrix"),
     "--rows": Option("INTEGER", "the size of a tile along m or n"),

@@ -25,7 +25,7 @@ ReplayFolder = Annotated[
     str | None,
     typer.Option(
         "--replay",
-        metavar="DIR",
+        metavar="PATH",
         help="Write a launch of each kernel to a folder; fragmenta replay runs them.",
         show_default=False,
     ),

@@ -188,7 +188,9 @@ class Debugger:
         elif over:
             around = self._around(here)
             fits = np.array([each.function in around for each in self.replay.sites])
-            steps = steps[fits[self.moments.sites[steps]] & ~self.moments.returns[steps]]
+            steps = steps[
+                fits[self.moments.sites[steps]] & ~self.moments.returns[steps]
+            ]
         elif by == "line":
             steps = steps[self.moments.entries(lines)[steps]]
         found = before(steps, self.moment) if back else after(steps, (here or 0) + 1)

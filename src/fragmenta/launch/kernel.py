@@ -210,8 +210,7 @@ class Kernel:
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract, counters=counters)
-        how = check_watch(watch)
-        several = check_schedules(schedule)
+        how, several = check_watch(watch), check_schedules(schedule)
         algebra = self._algebra(numerics, nan, algebra, client, several)
         window = check_replay(replay, shape, client, algebra)
         states = check_orders(orders, how, client)
@@ -256,7 +255,7 @@ class Kernel:
                 raced=raced,
                 goes_on=reports,
                 counted=counters and plain,
-                window=window if plain else None,
+                window=window if plain and not raced else None,
                 algebra=(other or algebra) if plain else None,
                 names=self.names,
                 language=self.language,

@@ -167,6 +167,8 @@ class Launch:
         their memory and the shadows of all arrays would live until Python's garbage
         collector runs, or as long as the traceback of an error is kept.
         """
+        if self.recorder is not None:
+            self.recorder.free()
         if self.machine is not None:
             self.machine.close()
             self.machine = None

@@ -312,7 +312,7 @@ def check_replay(
 
     window = Window() if replay is True else replay
     if not isinstance(window, Window):
-        raise BadCall(f"replay is True, False or a Window; given {shortened(replay)}")
+        raise BadCall(f"replay is True, False or a Window; given {replay!r}")
     if client is not None:
         raise BadCall("a launch on a Dask cluster is not recorded; leave client= out")
     if algebra is not None:
@@ -329,5 +329,5 @@ def check_replay(
     return window
 
 
-def _is_block(given: object, shape: Shape) -> bool:
+def _is_block(given: int, shape: Shape) -> bool:
     return is_whole(given) and 0 <= int(given) < shape.blocks

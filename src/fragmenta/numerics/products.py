@@ -54,7 +54,7 @@ class ProductTable:
         for site, record in self.records.items():
             self._pointers[site] = address_of(record)
         self._depths = np.zeros(max(1, chains), np.int64)
-        self._log = np.zeros(LOG_WORDS, np.uint32)  # costs nothing until it is used
+        self._log = np.empty(LOG_WORDS, np.uint32)  # only what is written is read
         self.head = aligned(at.HEAD).view(np.int64)
         for place, number in (
             (at.RECORDS, address_of(self._pointers)),

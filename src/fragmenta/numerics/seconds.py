@@ -28,7 +28,7 @@ _TYPES = {
     "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,
 }
-_ENOUGH = 1 << 16
+_ENOUGH = 1 << 13
 """Bytes by which the format of an array is told."""
 _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8}
 

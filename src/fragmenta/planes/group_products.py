@@ -84,6 +84,7 @@ class GroupProducts:
         self.entries = np.zeros(MOST_FORMS, np.int64)
         """Where machine code finds the entry of a form."""
         self._kept: list[NDArray[np.int64]] = []
+        self._work = np.zeros(0, np.uint64)
 
     def make_known(
         self,
@@ -153,7 +154,8 @@ class GroupProducts:
 
     def _made(self, located: Located) -> _Form:
         algebra = self._algebra
-        if any(self._first(each) < 0 for each in located.d):  # some are not followed
+        of_d = [(each, self._first(each)) for each in located.d]
+        if any(first < 0 for _, first in of_d):  # some are not followed
             algebra = _WithoutPanels(algebra)
         call = group_product(located.op, self._target, algebra, located.ways)
         how = described(located.op, self._target, algebra, located.ways)
@@ -163,9 +165,10 @@ class GroupProducts:
                 pairs.append((-1, each.constant))
             else:
                 pairs.append((each.offset, self._first(each.offset)))
-        pairs += [(each, self._first(each)) for each in located.d]
-        table = np.array(pairs, np.int64).reshape(-1)
-        return _Form(call, table, np.zeros(room(how), np.uint64))
+        table = np.array(pairs + of_d, np.int64).reshape(-1)
+        if self._work.size < room(how):  # products of a context run one at a time
+            self._work = np.zeros(room(how), np.uint64)
+        return _Form(call, table, self._work)
 
     def _first(self, place: int) -> int:
         """Where plane 0 of a register is; -1 if it has none."""

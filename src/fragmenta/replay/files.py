@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
+from io import BytesIO
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +23,15 @@ _NAMES = {"u1": "u8", "u2": "u16", "u4": "u32", "i4": "i32"}
 
 def save(replay: Replay, path: str | PathLike[str]) -> None:
     """Write a record into a file."""
+    Path(path).write_bytes(saved(replay))
+
+
+def saved(replay: Replay) -> bytes:
+    """A record as bytes, which :func:`load` reads."""
     head = json.dumps({"format": FORMAT, **replay.head}).encode()
-    about = np.frombuffer(head, np.uint8)
-    with open(path, "wb") as file:
-        np.savez_compressed(file, head=about, **replay.columns)  # type: ignore[arg-type]
+    about, file = np.frombuffer(head, np.uint8), BytesIO()
+    np.savez_compressed(file, head=about, **replay.columns)  # type: ignore[arg-type]
+    return file.getvalue()
 
 
 def load(path: str | PathLike[str]) -> tuple[Head, Columns]:

@@ -7,7 +7,11 @@ from fragmenta.launch.result import Result
 from fragmenta.replay.problems import problems_of
 from fragmenta.replay.reading import made
 from fragmenta.replay.recorded import Replay
-from fragmenta.tracing.told import Stepped
+from fragmenta.replay.trimming import trimmed
+from fragmenta.tracing.told import Stepped, Window
+
+BEHIND = 20
+"""One of so many steps is one after a problem, if not all steps are kept."""
 
 
 def replay_of(result: Result, schedule: str | int | None = None) -> Replay:
@@ -19,7 +23,24 @@ def replay_of(result: Result, schedule: str | int | None = None) -> Replay:
     found = Replay(*made(chosen))
     problems = problems_of(found, chosen, result.problems, result.found)
     found.problems[:] = problems
-    return found
+    return _in_window(found, chosen.told.window)
+
+
+def _in_window(found: Replay, window: Window) -> Replay:
+    """The steps that were asked for: the first ones, or those before a problem."""
+    first = max(0, window.first - found.head["first"])
+    if first >= len(found) and window.first:
+        raise BadCall(
+            f"the blocks that are recorded have {found.head['total']:,} steps; given "
+            f"the first step {window.first:,}"
+        )
+    if not first and len(found) <= window.most:
+        return found
+    wrong = [max(each["steps"]) for each in found.problems if max(each["steps"]) >= 0]
+    if wrong and not window.first and wrong[0] >= window.most:
+        behind = min(len(found), wrong[0] + 1 + window.most // BEHIND)
+        first = max(first, behind - window.most)
+    return Replay(*trimmed(found, first, window.most))
 
 
 def _chosen(every: list[Stepped], schedule: str | int | None) -> Stepped:

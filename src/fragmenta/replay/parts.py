@@ -55,7 +55,8 @@ class Site(NamedTuple):
     """An instruction of the kernel, or of a function that it calls."""
 
     function: str
-    index: int
+    index: int  # type: ignore[assignment]
+    """Its place in the function."""
     opcode: str
     text: str
     ptx_line: int
@@ -83,7 +84,8 @@ class Register(NamedTuple):
     def typed(self, words: NDArray[np.uint32]) -> Array:
         """Its values by lane, in its type; a predicate has true and false."""
         if self.bits == 1:
-            return (words[0] >> np.arange(32, dtype=np.uint32) & 1).astype(bool)
+            bits = words[0] >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+            return np.asarray(bits, bool)
         if self.bits == 128:
             return words.view(np.uint64).reshape(2, 32).T
         if self.bits == 64:

@@ -208,7 +208,8 @@ class _Steps:
     def _executions(self, site: int, warp: int) -> Array:
         steps = self.replay.steps_of_warp(warp)
         own = self.sites[site] if 0 <= site < len(self.sites) else -1
-        return steps[self.replay.steps.site[steps] == own]
+        found: Array = steps[self.replay.steps.site[steps] == own]
+        return found
 
     def _touching(self, memory: tuple[int, int, int], lane: int) -> Array:
         """The steps that touch some bytes."""

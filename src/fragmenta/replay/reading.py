@@ -67,7 +67,9 @@ class _Reading:
             "cluster": list(shape.cluster),
             "first": told.pieces[0].base if told.pieces else 0,
             "total": told.total,
-            "left_out": left_out(told),
+            "left_out": "",
+            "others": other_blocks(told),
+            "cut": told.cut,
             "files": self._files(),
             "sites": self.sites,
             "registers": self.registers,
@@ -77,6 +79,9 @@ class _Reading:
             "barriers": self._barriers(found),
             "problems": [],
         }
+        count = len(found["site"])
+        kept = kept_steps(head["first"], count, head["total"], told.cut)
+        head["left_out"] = "; ".join(each for each in (kept, head["others"]) if each)
         typed = {
             name: np.ascontiguousarray(found.get(name, ()), COLUMNS[name])
             for name in COLUMNS
@@ -111,12 +116,12 @@ class _Reading:
         lines = self.module.text.splitlines()
         found = []
         for function in self.functions:
-            recursive = function.name in self.about["recursive"]
             for index, each in enumerate(function.instructions):
                 text = (
                     lines[each.line - 1].strip() if 0 < each.line <= len(lines) else ""
                 )
-                writes = written(function, index, recursive)
+                given = self.module, function, index, self.about["recursive"]
+                writes = [self.bases[n] + each.number for n, each in written(*given)]
                 found.append(
                     {
                         "function": demangled(function.name),
@@ -126,7 +131,7 @@ class _Reading:
                         "ptx_line": each.line,
                         "file": each.source.file if each.source else "",
                         "line": each.source.line if each.source else 0,
-                        "writes": self._ids(function, writes),
+                        "writes": writes,
                         "reads": self._ids(function, read(function, index)),
                     }
                 )
@@ -225,7 +230,8 @@ class _Reading:
             state = next(e for e in self.told.states if (kind, number) in e.memories)
             data = state.memories[kind, number]
             if not data.size and kind == "tensor":
-                data = np.zeros(TENSOR_BYTES, np.uint8)
+                words = np.full(TENSOR_BYTES // 4, layout.POISON, np.uint32)
+                data = words.view(np.uint8)
             known = kind == "global" or not state.whole
             images.append(data)
             masks.append(np.full(data.size, known))
@@ -275,12 +281,12 @@ class _Reading:
         row = np.array(
             [[self._site_of(fault.site), fault.warp, fault.lanes, 0]], np.uint32
         )
-        function = self.module.functions[name]
-        places = self.about["registers"][name]
+        given = self.module, self.module.functions[name], index
         found = []
-        for each in written(function, index, name in self.about["recursive"]):
+        for owner, each in written(*given, self.about["recursive"]):
+            place = self.about["registers"][owner][each.number]
             size = register_bytes(each)
-            found.append(fault.memory[places[each.number] :][:size].view(np.uint32))
+            found.append(fault.memory[place:][:size].view(np.uint32))
         return row, found
 
     def _widened(self, site: Array, at: Array, words: Array) -> tuple[Array, Array]:
@@ -349,9 +355,7 @@ class _Reading:
         wrote, read_, copies = columns.lane_parts(
             self.told.pieces, self.about["forms"], places
         )
-        every = [(-1, each) for each in self.told.stray]
-        every += [(n, m) for n, each in enumerate(self.told.units) for m in each.moved]
-        for unit, moved in every:
+        for unit, moved in self.told.moved:
             part = columns.unit_part(moved, unit, self.numbers, moved.step)
             if part is not None and moved.step >= base:
                 (read_ if moved.data is None else wrote).append(part)
@@ -418,7 +422,7 @@ class _Reading:
         """``cp.async`` that compiled code made at once, each a unit of its own."""
         if not copies:
             return []
-        made = []
+        made: list[dict[str, Any]] = []
         waits = self._waits(found)
         writes = found["w_step"]
         base = self.told.pieces[0].base
@@ -579,21 +583,27 @@ def _barrier_name(text: str) -> str:
     return words[1].rstrip(",") if len(words) > 1 else "0"
 
 
-def left_out(told: Told) -> str:
-    """What a record does not have, in words; empty if it has everything."""
-    said = []
-    kept = sum(len(each.steps) for each in told.pieces)
-    first = told.pieces[0].base if told.pieces else 0
-    if first or kept < told.total:
-        said.append(
-            f"steps {first:,} to {first + kept - 1:,} of {told.total:,} are kept"
-        )
-    if told.others:
-        blocks = ", ".join(map(str, told.blocks[:4]))
-        more = " and others" if len(told.blocks) > 4 else ""
-        said.append(
-            f"only block{'s' * (len(told.blocks) > 1)} {blocks}{more} of the grid "
-            f"{'are' if len(told.blocks) > 1 else 'is'} recorded: what other blocks "
-            "wrote to global memory meanwhile is not shown"
-        )
-    return "; ".join(said)
+def kept_steps(first: int, kept: int, total: int, cut: bool) -> str:
+    """Which steps are kept, in words; empty if all are.
+
+    >>> kept_steps(100, 50, 400, False)
+    'steps 100 to 149 of 400 are kept'
+    """
+    if not first and kept >= total and not cut:
+        return ""
+    all_ = f"more than {total:,}" if cut else f"{total:,}"
+    return f"steps {first:,} to {first + kept - 1:,} of {all_} are kept"
+
+
+def other_blocks(told: Told) -> str:
+    """Which blocks are recorded, in words; empty if all are."""
+    if not told.others:
+        return ""
+    several = len(told.blocks) > 1
+    blocks = ", ".join(map(str, told.blocks[:4]))
+    more = " and others" if len(told.blocks) > 4 else ""
+    return (
+        f"only block{'s' * several} {blocks}{more} of the grid "
+        f"{'are' if several else 'is'} recorded: what other blocks wrote to global "
+        "memory meanwhile is not shown"
+    )

@@ -162,6 +162,15 @@ class Replay:
         of, at = self.registers[register], int(places[found])
         return of.typed(self.columns["words"][at : at + of.words])
 
+    def before(self, step: int) -> tuple[Array, Array, Array]:
+        """All registers before a step: warps, registers, and where their words are."""
+        keys, places = self._written
+        owner, time = np.divmod(keys, len(self) + 1)
+        known = np.flatnonzero(time <= step)
+        last = np.flatnonzero(np.diff(owner[known], append=-1))
+        warp, register = np.divmod(owner[known[last]], len(self.registers))
+        return warp, register, places[known[last]]
+
     def function_at(self, step: int, warp: int) -> str:
         """The function that a warp is in, at a step."""
         mine = self.steps_of_warp(warp)
@@ -325,9 +334,8 @@ class Replay:
         number = self._memory(memory)
         size = self.memories[number].size
         if not 0 <= offset < size:
-            raise ValueRangeError(
-                f"{self.memories[number].name} has bytes 0 to {size - 1}; given {offset}"
-            )
+            name = self.memories[number].name
+            raise ValueRangeError(f"{name} has bytes 0 to {size - 1}; given {offset}")
         return number
 
     # ── going on ────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
     code      the instrument: what compiled code writes down
     log       the memory in which a launch writes it down
+    keeping   which pieces of it are kept
     recorder  which clusters are recorded, and what units and barriers did
     told      the record of a launch, as it is handed on
 

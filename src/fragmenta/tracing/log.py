@@ -7,8 +7,10 @@ Compiled code fills it.  When it is full, compiled code calls Python, which take
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +19,10 @@ from fragmenta.simt.compiled import address_of, aligned, callback_address
 from fragmenta.tracing.code import layout as at
 
 Words: TypeAlias = NDArray[np.uint32]
-STEP_ROOM = 1 << 15
-WORD_ROOM = 1 << 21
-ACCESS_ROOM = 1 << 14
-DATA_ROOM = 1 << 21
+STEP_ROOM = 1 << 17
+WORD_ROOM = 1 << 22
+ACCESS_ROOM = 1 << 16
+DATA_ROOM = 1 << 22
 _FULL = ctypes.CFUNCTYPE(None)
 
 
@@ -38,28 +40,34 @@ class Piece(NamedTuple):
     """Addresses, and the bytes that were written."""
 
 
+_ROOMS = (
+    (at.STEPS, at.STEP_ROOM, at.STEPS_AT, STEP_ROOM, at.STEP_WORDS),
+    (at.WORDS, at.WORD_ROOM, at.WORDS_AT, WORD_ROOM, 1),
+    (at.ACCESSES, at.ACCESS_ROOM, at.ACCESSES_AT, ACCESS_ROOM, at.ROW_WORDS),
+    (at.DATA, at.DATA_ROOM, at.DATA_AT, DATA_ROOM, 1),
+)
+"""The arrays of a log: where it has how much is used, how much room there is and where
+the array is; the room, and the words of a row."""
+LITTLE = 1 << 14
+"""Words that are copied, so that their array can be used again."""
+
+
 class Log:
     """The log of a launch; ``full`` is called when there is no room in it."""
 
     def __init__(self, full: Callable[[], None]) -> None:
         self._head = aligned(at.LOG_BYTES).view(np.int64)
-        self._steps = np.empty((STEP_ROOM, at.STEP_WORDS), np.uint32)
-        self._words = np.empty(WORD_ROOM + at.LEAST_WORDS, np.uint32)
-        self._rows = np.empty((ACCESS_ROOM, at.ROW_WORDS), np.uint32)
-        self._data = _aligned_words(DATA_ROOM)
         self._function = _FULL(full)
-        for place, number in (
-            (at.STEP_ROOM, STEP_ROOM),
-            (at.WORD_ROOM, WORD_ROOM),
-            (at.ACCESS_ROOM, ACCESS_ROOM),
-            (at.DATA_ROOM, DATA_ROOM),
-            (at.STEPS_AT, address_of(self._steps)),
-            (at.WORDS_AT, address_of(self._words)),
-            (at.ACCESSES_AT, address_of(self._rows)),
-            (at.DATA_AT, address_of(self._data)),
-            (at.FULL, callback_address(self._function)),
-        ):
-            self._head[place >> 3] = number
+        self._head[at.FULL >> 3] = callback_address(self._function)
+        self._arrays: list[Words | None] = [None] * len(_ROOMS)
+
+    def prepare(self) -> None:
+        """Have arrays for compiled code to fill."""
+        for number, (_, room_at, array_at, room, words) in enumerate(_ROOMS):
+            if self._arrays[number] is None:
+                self._arrays[number] = made = _aligned_words(room * words)
+                self._head[room_at >> 3] = room
+                self._head[array_at >> 3] = address_of(made)
 
     @property
     def address(self) -> int:
@@ -72,35 +80,52 @@ class Log:
         return int(self._head[at.BASE >> 3] + self._head[at.STEPS >> 3])
 
     def take(self) -> Piece:
-        """Take everything out of it."""
-        head = self._head
-        base, steps, words, rows, data = (
-            int(head[each >> 3])
-            for each in (at.BASE, at.STEPS, at.WORDS, at.ACCESSES, at.DATA)
-        )
-        made = Piece(
-            base,
-            self._steps[:steps].copy(),
-            self._words[:words].copy(),
-            self._rows[:rows].copy(),
-            self._data[:data].copy(),
-        )
-        for each in (at.STEPS, at.WORDS, at.ACCESSES, at.DATA):
-            head[each >> 3] = 0
-        head[at.BASE >> 3] = base + steps
-        return made
+        """Take everything out of it.
+
+        To copy a large array takes longer than to fill it: so it is given away.
+        """
+        base = int(self._head[at.BASE >> 3])
+        taken = []
+        for number, (used_at, _, _, _, words) in enumerate(_ROOMS):
+            used = int(self._head[used_at >> 3]) * words
+            array = self._arrays[number]
+            assert array is not None
+            found = array[:used]
+            if used <= LITTLE:
+                found = found.copy()
+            else:
+                self._arrays[number] = None
+            taken.append(found if words == 1 else found.reshape(-1, words))
+            self._head[used_at >> 3] = 0
+        self._head[at.BASE >> 3] = base + len(taken[0])
+        return Piece(base, *taken)
 
     def restart(self) -> None:
         """Forget everything: the next step is the first one."""
-        for each in (at.BASE, at.STEPS, at.WORDS, at.ACCESSES, at.DATA):
-            self._head[each >> 3] = 0
+        for used_at, *_ in _ROOMS:
+            self._head[used_at >> 3] = 0
+        self._head[at.BASE >> 3] = 0
+
+
+_FREE: dict[int, list[mmap.mmap]] = {}
+"""Memory that was used before, by its size: its first use takes longer."""
+MOST_FREE = 4
+"""How much memory of each size is kept for the next launch."""
 
 
 def _aligned_words(count: int) -> Words:
-    """Words at a multiple of 64 bytes, where vectors can be stored."""
-    raw = np.empty(count + 16, np.uint32)
-    first = -(address_of(raw) // 4) % 16
-    return raw[first : first + count]
+    """Words at the start of a page, in memory that was used before if there is some."""
+    kept = _FREE.setdefault(4 * count, [])
+    memory = kept.pop() if kept else mmap.mmap(-1, 4 * count)
+    made = np.frombuffer(memory, np.uint32)
+    finalize(made, _give_back, memory)  # when no view of it is left
+    return made
+
+
+def _give_back(memory: mmap.mmap) -> None:
+    kept = _FREE[len(memory)]
+    if len(kept) < MOST_FREE:
+        kept.append(memory)
 
 
 def own_record(log: Log, warp: int) -> NDArray[np.uint8]:

@@ -11,8 +11,19 @@ from numpy.typing import NDArray
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import Status
+from fragmenta.tracing.keeping import Held, Keeping
 from fragmenta.tracing.log import Log, own_record
-from fragmenta.tracing.told import Bytes, Fault, Mark, Moved, State, Told, Unit, Where, Window
+from fragmenta.tracing.told import (
+    Bytes,
+    Fault,
+    Mark,
+    Moved,
+    State,
+    Told,
+    Unit,
+    Where,
+    Window,
+)
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_events import lane_queue
 from fragmenta.units.lane_copies import WarpCopy
@@ -43,7 +54,10 @@ class Recorder:
         self.machine, self.window = machine, window
         self.log = Log(self._full)
         self.told = Told(window)
-        self._kept: Told | None = None
+        self._kept = Keeping(window)
+        self._begun: State | None = None
+        """What memories held before the steps that the log has now."""
+        self._first: Told | None = None
         """The first cluster, while others are looked through."""
         self._cluster: Cluster | None = None
         """The one that is recorded."""
@@ -52,7 +66,10 @@ class Recorder:
         self._open: list[Unit] = []
         """Units that nobody has waited for."""
         self._tried, self._problems = 0, 0
-        self._over = False
+        self._ready = False
+        """Whether the first cluster with a problem was recorded."""
+        self._is_cut = False
+        """Whether no further step of the cluster is recorded."""
 
     # ── clusters ────────────────────────────────────────────────────────────
 
@@ -68,16 +85,16 @@ class Recorder:
         members = self.machine.launch.shape.members(cluster.number)
         if self.window.blocks:
             return bool({*members} & {*self.window.blocks})
-        return not self._over and self._tried < MOST_TRIED
+        return not self._ready and self._tried < MOST_TRIED
 
     def begin(self, cluster: Cluster) -> None:
         """A cluster begins."""
-        for block in cluster.blocks:
-            block.context.point(layout.BLOCK_TRACE, 0)
+        self._unpoint(cluster)
         if self._cluster is not None or not self._wanted(cluster):
             return
         self._tried += 1
         self._cluster = cluster
+        self.log.prepare()
         members = self.machine.launch.shape.members(cluster.number)
         first_warp, self._problems = len(self.told.warps), self._found()
         self._records.clear()
@@ -88,7 +105,13 @@ class Recorder:
             place = len(self.told.blocks)
             self.told.blocks.append(member)
             self.told.warps += [(place, each.number) for each in block.warps]
-        self.told.states.append(self._state(cluster, whole=True))
+        self._begun = self._state(cluster, whole=True)
+        self.told.states.append(self._begun)
+
+    def ended(self, cluster: Cluster) -> None:
+        """A cluster has ended, and its work is done."""
+        if cluster is self._cluster:
+            self.close()
 
     def _found(self) -> int:
         """How many problems are known by now."""
@@ -102,30 +125,40 @@ class Recorder:
         if cluster is None:
             return
         self._take()
-        self.told.wrong = wrong = self._found() > self._problems
-        self._cluster = None
+        self.told.wrong |= self._found() > self._problems
+        self._cluster, self._is_cut = None, False
         self._units.clear()
         self._open.clear()
-        for block in cluster.blocks:
-            block.context.point(layout.BLOCK_TRACE, 0)
+        self._unpoint(cluster)
         if self.window.blocks:
             return
-        if wrong:
-            self._over, self._kept = True, None
+        self._choose()
+        if self.told.wrong:
+            self._ready, self._first = True, None
             return
         # It may be the only one: then it is what is shown.
-        self._kept = self._kept or self.told
-        self.told = Told(self.window)
+        self._first = self._first or self.told
+        self.told, self._kept = Told(self.window), Keeping(self.window)
         self.log.restart()
+
+    def _choose(self) -> None:
+        """Hand on the pieces that are kept, and what memories held before them."""
+        told, held = self.told, self._kept.chosen(self.told.wrong)
+        told.pieces = [each.piece for each in held]
+        if held and held[0].state is not None and not held[0].state.whole:
+            later = [each for each in told.states if each.step > held[0].state.step]
+            told.states = [held[0].state, *later]
 
     def result(self) -> Told:
         """The launch has ended, or was stopped: what was recorded."""
         stopped = self._cluster is not None and self._is_stopped(self._cluster)
         self.told.stopped = stopped
         self.close()
-        made = self._kept if self._kept is not None and not stopped else self.told
-        if not made.states and self._kept is not None:
-            made = self._kept
+        if self.window.blocks:
+            self._choose()
+        made = self.told
+        if self._first is not None and (not stopped or not made.states):
+            made = self._first
         made.others = self.machine.launch.shape.blocks > len(made.blocks)
         return made
 
@@ -140,16 +173,36 @@ class Recorder:
                 self.told.fault = Fault(int(site), number, int(lanes), memory)
         return any(not block.ended for block in cluster.blocks)
 
+    def free(self) -> None:
+        """Free everything: the launch has ended."""
+        vars(self.log).clear()
+        vars(self).clear()
+
     # ── pieces ──────────────────────────────────────────────────────────────
 
     def _full(self) -> None:
         """Compiled code has no room in the log."""
         self._take()
+        cluster = self._cluster
+        assert cluster is not None
+        wrong = self._found() > self._problems
+        if self._kept.full and (wrong or self.machine.watching is None):
+            self._is_cut = self.told.cut = True
+            self._unpoint(cluster)
+        elif self._kept.begins:
+            self._begun = self._state(cluster, whole=False)
+        self.log.prepare()
 
     def _take(self) -> None:
-        piece = self.log.take()
-        self.told.pieces.append(piece)
-        self.told.total = piece.base + len(piece.steps)
+        """Take the steps out of the log."""
+        held = Held(self.log.take(), self._begun)
+        self._kept.add(held)
+        self._begun, self.told.total = None, held.end
+
+    def _unpoint(self, cluster: Cluster) -> None:
+        """Let compiled code write down nothing of a cluster."""
+        for block in cluster.blocks:
+            block.context.point(layout.BLOCK_TRACE, 0)
 
     def _state(self, cluster: Cluster, whole: bool) -> State:
         """What all memories hold now."""
@@ -183,7 +236,7 @@ class Recorder:
 
     def hears(self, cluster: Cluster) -> bool:
         """Whether a cluster is the one that is recorded; its time is noted."""
-        if cluster is not self._cluster:
+        if cluster is not self._cluster or self._is_cut:
             return False
         time = cluster.time
         if not self.told.times or self.told.times[-1][0] != time:
@@ -210,6 +263,7 @@ class Recorder:
         warp, event, lanes = step
         effect = work.effect
         made = Unit(
+            len(self.told.units),
             effect.instruction,
             effect.done_by,
             event.site,
@@ -251,14 +305,16 @@ class Recorder:
             return
         unit.done = now
         assert self._cluster is not None
-        for each in what.goals:
-            unit.moved += self._ranges(each, now, wrote=True)
+        moved: list[Moved] = []
         for each in _sources(what):
-            unit.moved += self._ranges(each, now, wrote=False)
+            moved += self._ranges(each, now, wrote=False)
         if isinstance(what, Wgmma):
-            unit.moved += self._operands(what, self.told.warps[unit.warp][0], now)
+            moved += self._operands(what, self.told.warps[unit.warp][0], now)
+        for each in what.goals:
+            moved += self._ranges(each, now, wrote=True)
         for cells in _cells_written(what):
-            unit.moved.append(self._tensor(cells, now))
+            moved.append(self._tensor(cells, now))
+        self.told.moved += [(unit.number, each) for each in moved]
 
     def _ranges(self, of: Range, now: int, wrote: bool) -> list[Moved]:
         """Bytes that a unit has touched."""
@@ -341,9 +397,9 @@ class Recorder:
         """The bits of an mbarrier have changed."""
         place = self._block_of(of.block.rank)
         offset = np.array([of.offset], np.int64)
-        self.told.stray.append(
-            _moved(now, ("shared", place), of.block.shared, offset, 8, wrote=True)
-        )
+        where = "shared", place
+        moved = _moved(now, where, of.block.shared, offset, 8, wrote=True)
+        self.told.moved.append((-1, moved))
         self.told.marks.append(
             Mark(now, "mbarrier", place, of.offset, of.phase, of.pending, of.bytes, -1)
         )
@@ -368,7 +424,7 @@ class Recorder:
                 where = Range("global", -1, what.address, MAP_BYTES)
         else:
             return
-        self.told.stray += self._ranges(where, now, wrote=True)
+        self.told.moved += [(-1, each) for each in self._ranges(where, now, wrote=True)]
 
 
 def _moved(
@@ -434,8 +490,7 @@ class _Ears:
         self.recorder.begin(self.cluster)
 
     def over(self) -> None:
-        if self.recorder.hears(self.cluster):
-            self.recorder.close()
+        self.recorder.ended(self.cluster)
 
     def issue(self, step: Step, work: Work) -> None:
         if self.recorder.hears(self.cluster):

@@ -66,6 +66,7 @@ class Moved(NamedTuple):
 class Unit:
     """A piece of asynchronous work."""
 
+    number: int
     kind: str
     """The instruction in the table of effects."""
     done_by: str
@@ -84,8 +85,6 @@ class Unit:
     """Its group, if it is in one."""
     goals: list[Moved] = field(default_factory=list)
     """What it will write, without the bytes."""
-    moved: list[Moved] = field(default_factory=list)
-    """What it has read and written."""
 
 
 class Mark(NamedTuple):
@@ -127,8 +126,11 @@ class Told:
     pieces: list[Piece] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
-    stray: list[Moved] = field(default_factory=list)
-    """What was written by no step and no unit, such as the bits of an mbarrier."""
+    moved: list[tuple[int, Moved]] = field(default_factory=list)
+    """What units read and wrote, in this order, each with the number of its unit.
+
+    It is -1 for what was written by no unit, such as the bits of an mbarrier.
+    """
     marks: list[Mark] = field(default_factory=list)
     times: list[tuple[int, int]] = field(default_factory=list)
     """The number of an event in its cluster, and the step at which it was."""
@@ -136,6 +138,8 @@ class Told:
     """All steps of these blocks, also those that are not kept."""
     fault: Fault | None = None
     """The instruction that could not be executed, if one stopped the launch."""
+    cut: bool = False
+    """Whether recording ended before these blocks did."""
     stopped: bool = False
     """Whether these blocks did not come to their end."""
     others: bool = False

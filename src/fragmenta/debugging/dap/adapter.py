@@ -216,7 +216,9 @@ class Adapter:
         known = [each["filter"] for each in CAPABILITIES["exceptionBreakpointFilters"]]  # type: ignore[attr-defined]
         for each in chosen:
             if each not in known:
-                raise BadCall(f"no filter {each!r:.40}; there are {one_of(known, 'and')}")
+                raise BadCall(
+                    f"no filter {each!r:.40}; there are {one_of(known, 'and')}"
+                )
         self._at.at_problems = "problems" in chosen
         self._at.at_nan = "nan" in chosen
         return {"breakpoints": [{"verified": True} for _ in chosen]}

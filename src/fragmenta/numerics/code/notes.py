@@ -324,8 +324,9 @@ class _Note:
         """Whether an infinite result comes from a division by zero."""
         which = shift_unsigned(self.about, _DIVIDES)
         first = (which == 1) & (self.told.row("a")[number] == 0.0)
-        second: Value = (which == 2) & (self.told.row("b")[number] == 0.0)
-        return first | second
+        second = (which == 2) & (self.told.row("b")[number] == 0.0)
+        found: Value = first | second
+        return found
 
     def _node(
         self,

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from fragmenta.ptx.checking.register_effects import effects
-from fragmenta.ptx.module import Function, Instruction, Register
+from fragmenta.ptx.module import Function, Instruction, Module, Register
+from fragmenta.ptx.placement import named_in
+
+Owned: TypeAlias = tuple[str, Register]
+"""A register, and the name of its function."""
 
 
-def written(function: Function, index: int, recursive: bool) -> list[Register]:
+def written(
+    module: Module, function: Function, index: int, recursive: Iterable[str]
+) -> list[Owned]:
     """The registers that an instruction writes, each once, in the order of the log.
 
     A product of a warpgroup writes registers later: those of all products are taken
-    where the warp waits.  A function that calls itself restores all its registers when
-    a call returns.
+    where the warp waits.  ``recursive`` are the functions that call themselves: when
+    such a call returns, the registers of the function are as they were before it.
     """
-    of = function.instructions[index]
+    of, name = function.instructions[index], function.name
     if of.opcode == "wgmma" and "wait_group" in of.qualifiers:
-        products = (each for each in function.instructions if is_product(each))
-        return _once(register for each in products for register in effects(each).writes)
-    if of.opcode == "call" and recursive:
-        return list(function.registers)
-    return _once(effects(of).writes)
+        products = [each for each in function.instructions if is_product(each)]
+        found = [each for product in products for each in effects(product).writes]
+    else:
+        found = effects(of).writes
+    own = [(name, each) for each in _once(found)]
+    if of.opcode != "call" or not _calls_any(module, of, recursive):
+        return own
+    restored = [(n, each) for n in recursive for each in module.functions[n].registers]
+    return list(dict.fromkeys([*own, *restored]))
+
+
+def _calls_any(module: Module, of: Instruction, recursive: Iterable[str]) -> bool:
+    """Whether a call may go to one of some functions, also through an address."""
+    goals = {module.aliases.get(each, each) for each in named_in(of.operands)}
+    known = goals & module.functions.keys()
+    return bool(goals & {*recursive}) if known else bool({*recursive})
 
 
 def read(function: Function, index: int) -> list[Register]:
@@ -34,16 +52,5 @@ def is_product(of: Instruction) -> bool:
     return of.opcode == "wgmma" and "mma_async" in of.qualifiers
 
 
-def _once(found: Collection[Register] | object) -> list[Register]:
-    return list(dict.fromkeys(found))  # type: ignore[call-overload, no-any-return]
-
-
-def words(register: Register) -> int:
-    """The words that the log has of a register.
-
-    >>> words(Register("%p1", "pred", 0)), words(Register("%rs1", "b16", 0))
-    (1, 16)
-    """
-    from fragmenta.simt.program import register_bytes
-
-    return register_bytes(register) // 4
+def _once(found: Iterable[Register]) -> list[Register]:
+    return list(dict.fromkeys(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fragmenta.ptx.module import Instruction, Register
+from fragmenta.ptx.module import Instruction
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import MEMORY, Writer, Written
 from fragmenta.simt.events import if_some
@@ -13,7 +13,7 @@ from fragmenta.simt.memory import Access, load
 from fragmenta.simt.probes import Probes
 from fragmenta.simt.program import JUMPS, Program, register_bytes
 from fragmenta.tracing.code import layout as at
-from fragmenta.tracing.code.effects import written
+from fragmenta.tracing.code.effects import Owned, written
 from fragmenta.tracing.code.routines import COMPLETE, THERE, access, step
 
 
@@ -37,6 +37,8 @@ class TraceProbes(Probes):
         self._waiting: list[_Taken] = []
         """What the present instruction writes."""
         self._bases: dict[str, int] = {}
+        self._recursive: list[str] | None = None
+        """The functions that call themselves."""
 
     # ── steps ───────────────────────────────────────────────────────────────
 
@@ -58,9 +60,13 @@ class TraceProbes(Probes):
         if self._registers(writer):
             self._step(writer, writer.active())
 
-    def _registers(self, writer: Writer) -> list[Register]:
-        unit = writer.unit
-        return written(unit.function, writer.index, unit.recursive)
+    def _registers(self, writer: Writer) -> list[Owned]:
+        program, unit = writer.program, writer.unit
+        if self._recursive is None:
+            every = program.units.items()
+            self._recursive = [name for name, each in every if each.recursive]
+        given = unit.function, writer.index, self._recursive
+        return written(program.module, *given)
 
     def _step(self, writer: Writer, lanes: str) -> None:
         """Write down a step of the present instruction."""
@@ -136,7 +142,7 @@ class TraceProbes(Probes):
         places: list[tuple[Written, int]],
         lanes: str = "",
     ) -> None:
-        """Write down an access; ``lanes`` are those of the instruction, if not given."""
+        """Write down an access; without lanes, of those of the instruction."""
         form = self._form(writer, what, kind)
         takes = kind != "read"
         pending = len(self._waiting) if takes else 0
@@ -163,22 +169,22 @@ class TraceProbes(Probes):
 
     def about(self, program: Program) -> dict[str, object]:
         """What is needed to read the log."""
-        recursive = [name for name, unit in program.units.items() if unit.recursive]
         places = {name: unit.registers for name, unit in program.units.items()}
         told = {
             "functions": list(program.units),
-            "recursive": recursive,
+            "recursive": self._recursive or [],
             "registers": places,
             "forms": self._forms,
         }
         return {"traced": told}
 
 
-def _joined(writer: Writer, registers: list[Register]) -> list[tuple[int, int]]:
+def _joined(writer: Writer, registers: list[Owned]) -> list[tuple[int, int]]:
     """Where registers are in a warp, and their words; neighbours are one piece."""
     found: list[tuple[int, int]] = []
-    for each in registers:
-        place, size = writer.unit.registers[each.number], register_bytes(each) // 4
+    for name, each in registers:
+        place = writer.program.units[name].registers[each.number]
+        size = register_bytes(each) // 4
         if found and found[-1][0] + 4 * found[-1][1] == place:
             found[-1] = found[-1][0], found[-1][1] + size
         else:

@@ -31,7 +31,7 @@ def _recorded(code: Code, block: Raw, lanes: Value) -> Iterator[tuple[Raw, Raw]]
 def _empty_if(code: Code, log: Raw, full: Value) -> None:
     """Let the host take everything out of the log, if there is no room."""
     b = code.builder
-    with b.if_then(full.raw, likely=False):
+    with b.if_then(full.raw):
         host = pointer_at(code, log, at.FULL)
         b.call(b.bitcast(host, _HOST.as_pointer()), [])
 
@@ -141,6 +141,7 @@ def access(bits: Sequence[int], data: int) -> Routine:
             for which, width in enumerate(bits):
                 register, offset = given[2 * which : 2 * which + 2]
                 assert isinstance(offset, Value)
+                assert not isinstance(register, Value)
                 where = addresses(code, register, width, offset)
                 step = ir.Constant(I64, 4 * at.ADDRESS_WORDS * which)
                 put_lanes(code, code.builder.gep(goal, [step]), where)

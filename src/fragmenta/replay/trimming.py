@@ -1,0 +1,159 @@
+"""A part of a record: from one step on, so many steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fragmenta.replay.parts import COLUMNS, Array, Columns, Head
+from fragmenta.replay.reading import kept_steps
+from fragmenta.replay.recorded import Replay
+
+
+def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
+    """The head and the columns of a part of a record.
+
+    Registers and memories before it are as the steps that are left out have left them.
+    """
+    last = min(len(replay), first + most)
+    part = _Part(replay, first, last)
+    columns = part.steps() | part.accesses() | part.memories()
+    typed = {
+        name: np.ascontiguousarray(columns[name], kind)
+        for name, kind in COLUMNS.items()
+    }
+    return part.head(), typed
+
+
+class _Part:
+    """A part of a record, from its first step until before its last one."""
+
+    def __init__(self, replay: Replay, first: int, last: int) -> None:
+        self.replay, self.first, self.last = replay, first, last
+        self.columns = replay.columns
+        self.units = [
+            number for number, each in enumerate(replay.units) if self._is_there(each)
+        ]
+        """The units that are kept."""
+
+    def _is_there(self, unit: dict[str, Any]) -> bool:
+        over = unit["done"] >= 0 and max(unit["done"], unit["waited"]) < self.first
+        return unit["issued"] < self.last and not over
+
+    # ── steps ───────────────────────────────────────────────────────────────
+
+    def steps(self) -> Columns:
+        """The steps, and the registers before them."""
+        chosen = slice(self.first, self.last)
+        at = self.columns["at"].astype(np.int64)
+        begin = int(at[self.first])
+        end = int(at[self.last]) if self.last < len(at) else self._words_end()
+        found = {name: self.columns[name][chosen] for name in ("site", "warp", "lanes")}
+        found["at"] = at[chosen] - begin
+        found["words"] = self.columns["words"][begin:end]
+        return found | self._registers(found["words"])
+
+    def _words_end(self) -> int:
+        """Where the words of the last step end: those before the first step follow."""
+        begun = self.columns["i_at"]
+        return int(begun[0]) if begun.size else len(self.columns["words"])
+
+    def _registers(self, words: Array) -> Columns:
+        """What registers held before the first step of the part."""
+        warps, ids, places = self.replay.before(self.first)
+        more, at, where = [words], words.size, []
+        for register, place in zip(ids.tolist(), places.tolist(), strict=True):
+            size = self.replay.registers[register].words
+            more.append(self.columns["words"][place : place + size])
+            where.append(at)
+            at += size
+        return {
+            "words": np.concatenate(more),
+            "i_warp": warps,
+            "i_register": ids,
+            "i_at": np.array(where, np.int64),
+        }
+
+    # ── memory ──────────────────────────────────────────────────────────────
+
+    def accesses(self) -> Columns:
+        """Writes and reads, and the bytes that are written."""
+        found: Columns = {}
+        numbers = np.full(len(self.replay.units) + 1, -1)
+        numbers[self.units] = np.arange(len(self.units))
+        for begin in "wr":
+            step = self.columns[f"{begin}_step"].astype(np.int64)
+            end = len(self.replay) + 1 if self.last == len(self.replay) else self.last
+            chosen = np.flatnonzero((step >= self.first) & (step < end))
+            for name in ("memory", "offset", "size", "lane"):
+                found[f"{begin}_{name}"] = self.columns[f"{begin}_{name}"][chosen]
+            found[f"{begin}_step"] = step[chosen] - self.first
+            found[f"{begin}_unit"] = numbers[self.columns[f"{begin}_unit"][chosen]]
+            if begin == "w":
+                found |= self._bytes(chosen)
+        return found
+
+    def _bytes(self, chosen: Array) -> Columns:
+        size = self.columns["w_size"][chosen].astype(np.int64)
+        ends = np.cumsum(size)
+        total = int(ends[-1]) if ends.size else 0
+        within = np.arange(total) - np.repeat(ends - size, size)
+        of = np.repeat(self.columns["w_at"][chosen].astype(np.int64), size) + within
+        return {"w_at": ends - size, "bytes": self.columns["bytes"][of]}
+
+    def memories(self) -> Columns:
+        """What memories held before the first step of the part."""
+        images, masks = [np.empty(0, np.uint8)], [np.empty(0, bool)]
+        for number in range(len(self.replay.memories)):
+            data, state = self.replay.memory_at(self.first - 1, number)
+            images.append(data)
+            masks.append(state > 0)
+        defined = np.packbits(np.concatenate(masks), bitorder="little")
+        return {"initial": np.concatenate(images), "defined": defined}
+
+    # ── what is small ───────────────────────────────────────────────────────
+
+    def head(self) -> Head:
+        """The head, with the steps of the part."""
+        head, replay = dict(self.replay.head), self.replay
+        head["first"] = head["first"] + self.first
+        head["units"] = [self._unit(replay.units[each]) for each in self.units]
+        head["barriers"] = [self._barrier(each) for each in replay.barriers]
+        head["problems"] = [self._problem(each) for each in replay.problems]
+        count = self.last - self.first
+        kept = kept_steps(head["first"], count, head["total"], head["cut"])
+        head["left_out"] = "; ".join(each for each in (kept, head["others"]) if each)
+        return head
+
+    def _step(self, step: int) -> int:
+        """A step of the whole as one of the part; -1 if it is not there."""
+        return step - self.first if self.first <= step < self.last else -1
+
+    def _unit(self, unit: dict[str, Any]) -> dict[str, Any]:
+        moved = {"issued": max(0, unit["issued"] - self.first)}
+        for name in ("done", "waited"):
+            step = unit[name]
+            moved[name] = 0 if 0 <= step < self.first else self._step(step)
+        return {**unit, **moved}
+
+    def _barrier(self, barrier: dict[str, Any]) -> dict[str, Any]:
+        found = dict(barrier)
+        for name in ("uses", "waits"):
+            rows = barrier.get(name, [])
+            kept = [[self._step(row[0]), *row[1:]] for row in rows]
+            found[name] = [row for row in kept if row[0] >= 0]
+        if "phases" in barrier:
+            before = [row for row in barrier["phases"] if row[0] < self.first][-1:]
+            kept = [[self._step(row[0]), *row[1:]] for row in barrier["phases"]]
+            found["phases"] = [[0, *row[1:]] for row in before]
+            found["phases"] += [row for row in kept if row[0] >= 0]
+        return found
+
+    def _problem(self, problem: dict[str, Any]) -> dict[str, Any]:
+        steps = [self._step(each) for each in problem["steps"]]
+        units = [
+            self.units.index(each) if each in self.units else -1
+            for each in problem["units"]
+        ]
+        return {**problem, "steps": steps, "units": units}

@@ -1,0 +1,72 @@
+"""Small kernels whose steps are known."""
+
+from __future__ import annotations
+
+from fragmenta import ptx
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+SUMS = """
+.visible .entry sums(.param .u64 data, .param .u32 n)
+{
+    .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .b16 %h<2>;
+    ld.param.u64 %rd1, [data];
+    ld.param.u32 %r5, [n];
+    mov.u32 %r1, %tid.x;
+    cvt.u16.u32 %h1, %r1;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    mov.u32 %r2, 0;
+    mov.u32 %r3, 0;
+again:
+    ld.global.u32 %r4, [%rd3];
+    add.s32 %r2, %r2, %r4;
+    add.s32 %r3, %r3, 1;
+    setp.lt.u32 %p1, %r3, %r5;
+    @%p1 bra again;
+    st.global.u32 [%rd3], %r2;
+    ret;
+}
+"""
+"""Adds n times what is there; each lane has an element."""
+TURNED = """
+.visible .entry turned(.param .u64 in, .param .u64 out)
+{
+    .reg .b32 %r<8>; .reg .b64 %rd<6>;
+    .shared .align 4 .b8 tile[256];
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    ld.global.u32 %r2, [%rd4];
+    shl.b32 %r3, %r1, 2;
+    mov.u32 %r4, tile;
+    add.u32 %r5, %r4, %r3;
+    st.shared.u32 [%r5], %r2;
+    BARRIER
+    sub.u32 %r6, 252, %r3;
+    add.u32 %r6, %r4, %r6;
+    ld.shared.u32 %r7, [%r6];
+    add.s64 %rd5, %rd2, %rd3;
+    st.global.u32 [%rd5], %r7;
+    ret;
+}
+"""
+"""Two warps exchange 64 words through shared memory, in the reverse order."""
+COUNTED = """
+.visible .entry counted(.param .u64 total)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [total];
+    mov.u32 %r1, %tid.x;
+    atom.global.add.u32 %r2, [%rd1], %r1;
+    red.global.max.u32 [%rd1+4], %r1;
+    ret;
+}
+"""
+"""All lanes add to one word, and another has the greatest."""
+
+
+def kernel(text: str, name: str, barrier: str = "bar.sync 0;") -> ptx.Kernel:
+    """A kernel of these."""
+    return ptx.parse(HEAD + text.replace("BARRIER", barrier)).kernels[name]
