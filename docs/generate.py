@@ -69,6 +69,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "recordings": numbers.recording_table,
     "fuzz": numbers.fuzz_table,
     "bounds": numbers.bounds_table,
+    "sameness": numbers.sameness_words,
     "hazards": hazards.rule_table,
     "orders-kernels": orders.kernels,
     "orders-mutants": orders.mutants,
@@ -154,6 +155,7 @@ def _region(name: str) -> str:
 def pictures() -> dict[Path, str]:
     """Every picture that a page shows."""
     drawn = {name: each.svg() for name, each in figures.FIGURES.items()}
+    drawn |= figures.trees()
     return {DOCS / "pictures" / f"{name}.svg": svg for name, svg in drawn.items()}
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import doctest
 import re
-from typing import NamedTuple
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any, NamedTuple
 
 import fragmenta as fm
 from fragmenta.view.path import path_svg
 from making import explorer
+from making.markdown import DOCS
 
 SCALED = fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4")
 
@@ -41,8 +45,25 @@ FIGURES = {
     "tcgen05-b": Figure(fm.tcgen05("m128n64k16", a="f16", cta_group=2)),
     "tcgen05-scales": Figure(SCALED),
     "tcgen05-path": Figure(SCALED, "path"),
+    "sparse": Figure(fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")),
+    "wmma": Figure(fm.find("wmma.mma.row.col.m16n16k16.f32.f32")),
+    "ldmatrix": Figure(fm.find("ldmatrix.m8n8.x4.shared.b16")),
     "swizzles": Figure(fm.wgmma("m64n64k16", a="f16", d="f32"), "swizzles"),
 }
+PAGE = DOCS / "same-bits.md"
+
+
+def trees() -> dict[str, str]:
+    """The trees of docs/same-bits.md, of the kernels that its examples have."""
+    names: dict[str, Any] = {}
+    text = PAGE.read_text(encoding="utf-8").partition("## Kernel three")[0]
+    with redirect_stdout(StringIO()):
+        for example in doctest.DocTestParser().get_examples(text):
+            exec(compile(example.source, PAGE.name, "single"), names)
+    order, steps = names["order"], names["steps"]
+    return {"trees-order": order.to_svg(), "trees-steps": steps.to_svg()}
+
+
 SHOWN = re.compile(r"(?m)^!\[(.*)\]\(((?:\.\./)*)pictures/([\w-]+)\.svg\)$")
 
 

@@ -19,6 +19,7 @@ from making.markdown import DOCS, ROOT, table
 GOLDEN = ROOT / "tests" / "golden" / "h200"
 PUBLISHED = DOCS / "published" / "mma-sim.json"
 FUZZ = DOCS / "verification" / "fuzz.json"
+SAMENESS = DOCS / "verification" / "sameness.json"
 BOUNDS = DOCS / "verification" / "bounds.json"
 
 
@@ -156,6 +157,18 @@ def fuzz_table() -> str:
     )
     head = ("surface", "calls", "refused", "findings")
     return f"{said}\n\n{table(head, rows)}"
+
+
+def sameness_words() -> str:
+    """The last run of the fuzzer of expressions."""
+    report = json.loads(SAMENESS.read_text(encoding="utf-8"))
+    first, last = (report["portions"][n]["seed"] for n in (0, -1))
+    return (
+        f"The last run was on {report['date']}, with the seeds {first} to {last}. It "
+        f"compared {report['pairs']:,} pairs. The oracle calls {report['equal']:,} of "
+        f"them equal. Wrongly called equal: {report['wrong_same']}; wrongly called "
+        f"different: {report['wrong_different']}."
+    )
 
 
 def bounds_table() -> str:

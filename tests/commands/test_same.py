@@ -57,6 +57,19 @@ def test_two_programs(files):
     assert (code, text.splitlines()[0][:10]) == (1, "different:")
 
 
+def test_the_picture_of_both_trees(files):
+    how = ["--block", 32, "--arg", "random:f32:32x4", "--arg", "zeros:f32:32"]
+    to = files / "trees.svg"
+    given = ["same", files / "chain.ptx", files / "tree.ptx", *how, "--svg", to]
+    assert run(*given)[0] == 1
+    assert to.read_text().count('<rect class="x"') == 2
+    assert "--force" in run(*given)[1]  # it is there
+    same = ["same", files / "chain.ptx", files / "turned.ptx", *how]
+    code, text = run(*same, "--svg", files / "none.svg")
+    assert (code, (files / "none.svg").exists()) == (0, False)
+    assert "none.svg is not written" in text
+
+
 def test_targets(files):
     how = ["--block", 32, "--arg", "random:f32:32x4", "--arg", "zeros:f32:32"]
     code, text = run("same", files / "chain.ptx", *how, "--targets", "sm_80,sm_90")

@@ -5,7 +5,8 @@ import pytest
 
 from fragmenta.sameness.following import follow, run_plain
 from fragmenta.sameness.naming import name_roots, roots
-from tests.sameness import rewriting
+from tests.sameness import fuzzing, rewriting
+from tests.thinning import THOROUGH
 
 COUNT = 200
 
@@ -57,3 +58,17 @@ def test_an_oracle_that_commutes_everything_would_be_wrong():
     a, b = rewriting.Leaf(0), rewriting.Leaf(1)
     minus = [rewriting.Op("sub.rn.f32", each) for each in ((a, b), (b, a))]
     assert rewriting.normal(minus[0]) != rewriting.normal(minus[1])
+
+
+@pytest.mark.parametrize("seed", range(16) if THOROUGH else [3])
+def test_random_pairs_in_which_threads_choose_their_inputs(seed):
+    """Of the same two expressions, some threads have equal ones and others do not."""
+    found = fuzzing.portion(seed, fuzzing.SHAPES if THOROUGH else 14)
+    assert (found["wrong_same"], found["wrong_different"]) == (0, 0)
+    assert found["pairs"] // 3 < found["equal"] < found["pairs"] - 500
+
+
+def test_a_fuzzer_with_a_wrong_oracle_finds_something(monkeypatch):
+    """If it took divisions as commutative, some would be wrongly different."""
+    monkeypatch.setitem(rewriting.COMMUTE, "div.rn.f32", 2)
+    assert fuzzing.portion(3, 14)["wrong_different"]

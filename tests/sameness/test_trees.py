@@ -1,6 +1,8 @@
-"""Trees: the expression of one element, as text and JSON."""
+"""Trees: the expression of one element, as text, as JSON and as a picture."""
 
 import json
+import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -8,7 +10,9 @@ import pytest
 from fragmenta import ptx
 from fragmenta.errors import BadCall
 from fragmenta.sameness import trees
-from fragmenta.sameness.telling import brief
+from fragmenta.sameness.drawing import PAGE
+from fragmenta.sameness.telling import Node, brief
+from fragmenta.sameness.tree import Tree
 from tests.sameness.kernels import call
 from tests.sameness.test_invariance import product
 
@@ -76,6 +80,83 @@ def test_what_has_no_tree_is_refused():
         result.tree(np.zeros(3), 0)
     with pytest.raises(BadCall, match="only the result"):
         ptx.Result({}, {}).tree(y, 0)
+
+
+def test_the_minus_of_a_difference_has_its_operand():
+    """A sub is an addition of a negative number."""
+    made = call("", X, np.zeros(32, np.float32), "sub.f32 %f9, %f1, %f2;")
+    y = made.arguments[1]
+    result = made.kernel.launch(1, 32, made.arguments, watch=False)
+    names = [each.name for each in result.tree(y, 0).nodes()]
+    assert sorted(names) == ["add.rn.f32", "neg", "x[0, 0]", "x[0, 1]"]
+
+
+# ── pictures ────────────────────────────────────────────────────────────────
+
+
+def size(svg):
+    found = re.search(r'width="(\d+)" height="(\d+)"', svg)
+    return tuple(map(int, found.groups()))
+
+
+def texts(svg):
+    found = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return [each.text for each in found]
+
+
+def test_a_picture_has_a_box_for_each_node():
+    found = tree("tree")
+    assert [each for each in texts(found.to_svg()) if each.startswith("x[2")] == [
+        f"x[2, {n}]" for n in range(4)
+    ]
+    assert found.to_svg() == found._repr_svg_()
+    assert "prefers-color-scheme: dark" in found.to_svg()
+
+
+def test_where_two_trees_part_is_marked_in_both():
+    found = ptx.same(call("chain", X, np.zeros(32, np.float32)), call("tree", X))
+    picture = found.to_svg()
+    assert picture.count('<rect class="x"') == 2
+    assert "a red frame: here the expressions part" in texts(picture)
+    equal = ptx.same(call("chain", X), call("turned", X))
+    with pytest.raises(BadCall, match="nothing to draw"):
+        equal.to_svg()
+
+
+def balanced(depth, first=0, step=1):
+    """A sum of 2**depth inputs in pairs."""
+    if not depth:
+        return Node("input", f"x[{first}]", array="x", index=(first,))
+    halves = (balanced(depth - 1, first + n * step, 2 * step) for n in range(2))
+    return Node("operation", "add.rn.f32", operands=tuple(halves))
+
+
+def mixed(depth):
+    """A sum in which no part is like another."""
+    if not depth:
+        return Node("input", "x[0]", array="x", index=(0,))
+    halves = (mixed(depth - 1), Node("operation", f"op{depth}", operands=(mixed(0),)))
+    inner = Node("operation", f"add{depth}", operands=halves)
+    return Node("operation", f"mul{depth}", operands=(inner, inner))
+
+
+@pytest.mark.parametrize(
+    "root", [balanced(2), balanced(10), mixed(30)], ids=["few", "many", "deep"]
+)
+def test_every_picture_fits_a_page(root):
+    """What has 2**30 leaves, too."""
+    picture = Tree("y", (0,), root).to_svg()
+    width, height = size(picture)
+    assert width <= PAGE[0] + 40
+    assert height <= PAGE[1] + 100
+    assert len(Tree("y", (0,), root).__str__().splitlines()) < 70
+
+
+def test_what_is_regular_is_folded():
+    said = str(Tree("y", (0,), balanced(6)))
+    assert "the same of x[1], …, x[63]" in said
+    assert len(said.splitlines()) < 24
+    assert "x[63]" in "".join(texts(Tree("y", (0,), balanced(6)).to_svg()))
 
 
 # A block reads a row; blocks that wait for all others read one, too.

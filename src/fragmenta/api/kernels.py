@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fragmenta.cuda.tools.device import GPU
     from fragmenta.evidence.kernels import Verified
     from fragmenta.sameness.invariance import Classes
-    from fragmenta.sameness.telling import Tree
+    from fragmenta.sameness.tree import Tree
     from fragmenta.view.timeline import Timeline
 
 
@@ -97,11 +97,18 @@ class Result(result.Result):
 
         return replay_of(self, schedule)
 
-    def tree(self, array: Array, element: int | Sequence[int]) -> Tree:
+    def tree(
+        self,
+        array: Array,
+        element: int | Sequence[int],
+        *,
+        types: Mapping[str, str] | None = None,
+    ) -> Tree:
         """The expression of one element of an array that the launch wrote to.
 
         It is rebuilt by a second launch with the arrays as they are now; afterwards,
-        they are as before it.
+        they are as before it.  ``types`` says of parameters which floats their whole
+        numbers are, as in ``{"x": "bf16"}``.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -129,7 +136,7 @@ class Result(result.Result):
         if launched is None:
             raise BadCall("only the result of kernel.launch has trees")
         index = (element,) if isinstance(element, int) else tuple(element)
-        return tree_of((called(*launched),), array, index)
+        return tree_of((called(*launched),), array, index, types)
 
 
 class Kernel(records.Kernel):

@@ -10,6 +10,12 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import NOTHING, command
+from fragmenta.commands.files import (
+    Force,
+    check_output,
+    picture_format,
+    save_bytes,
+)
 from fragmenta.commands.launch_arguments import (
     block_of,
     check_parameters,
@@ -18,19 +24,22 @@ from fragmenta.commands.launch_arguments import (
 )
 from fragmenta.commands.launch_options import Args, Block, Grid, Shared, sides
 from fragmenta.commands.options import AsJson
-from fragmenta.commands.output import emit, emit_json, printable
+from fragmenta.commands.output import complain, emit, emit_json, printable
 from fragmenta.errors import BadCall
 from fragmenta.evidence.arguments import for_kernel
+from fragmenta.evidence.recorded import recorded
+from fragmenta.registers.dtype import dtype
 from fragmenta.sameness.calls import Call, Program, program
 from fragmenta.sameness.capturing import captured
 from fragmenta.sameness.deciding import TRIES, Sameness, same
 from fragmenta.sameness.invariance import Classes, invariant, targets
+from fragmenta.view.svg import convert
 
 _Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE [FILE]",
-        help="Python programs that launch kernels, or files with one kernel each.",
+        help="Programs that launch kernels (.py), recordings (.npz), or kernels.",
         show_default=False,
     ),
 ]
@@ -42,10 +51,27 @@ _Targets = Annotated[
         help="Compare one launch on several targets, such as sm_80,sm_90a,sm_120a.",
     ),
 ]
+_Types = Annotated[
+    str | None,
+    typer.Option(
+        "--types",
+        metavar="NAME=TYPE,...",
+        help="Which floats the whole numbers of parameters are, such as x=bf16.",
+    ),
+]
 _Tries = Annotated[
     int,
     typer.Option(
         "--tries", metavar="N", help="Inputs to try if the expressions differ."
+    ),
+]
+
+_Svg = Annotated[
+    str | None,
+    typer.Option(
+        "--svg",
+        metavar="FILE",
+        help="Draw both expressions where they part: SVG, PNG or PDF.",
     ),
 ]
 
@@ -55,6 +81,8 @@ _Tries = Annotated[
     "fragmenta same kernel.ptx other.ptx --block 32 --arg ones:f32:32",
     "fragmenta same kernel.ptx --block 32 --arg ones:f32:32 --targets sm_80,sm_90",
     "fragmenta same kernel.py other.py --json",
+    "fragmenta same tile-1.npz tile-1.npz",
+    "fragmenta same kernel.py other.py --svg trees.svg",
 )
 def same_command(
     files: _Files,
@@ -63,11 +91,14 @@ def same_command(
     shared: Shared = 0,
     arg: Args = None,
     over: _Targets = None,
+    types: _Types = None,
     tries: _Tries = TRIES,
+    svg: _Svg = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    r"""A Python program is run, and all its launches are compared.  The launch of
-    another file is described as for fragmenta launch.
+    r"""A Python program is run, and all its launches are compared.  A recording has
+    launches.  The launch of another file is described as for fragmenta launch.
 
     \b
       same        for every input that takes the same path: a proof
@@ -80,16 +111,25 @@ def same_command(
     if len(files) > 2 or (len(files) == 2) == (over is not None):
         raise BadCall("same takes two files, or one file and --targets")
 
+    if svg is not None:
+        picture_format(svg)
+        check_output(svg, force, option="--svg")
+
     def read(file: str) -> Program:
         if file.endswith(".py"):
             return _program(file)
+        if file.endswith(".npz"):
+            return recorded(file)
         return _launch([file], grid, block, shared, arg or ())
 
+    floats = _floats(types)
     made: Sameness | Classes
     if over is not None:
-        made = targets(read(files[0]), over.split(","), tries=tries)
+        made = targets(read(files[0]), over.split(","), tries=tries, types=floats)
     else:
-        made = same(*map(read, files), tries=tries)
+        made = same(*map(read, files), tries=tries, types=floats)
+    if svg is not None:
+        _draw(made, svg, force)
     _show(made, as_json)
 
 
@@ -114,9 +154,22 @@ def invariant_command(
         raise BadCall(f"{file} is no file")
     made = runpy.run_path(file).get("make")
     if not callable(made):
-        raise BadCall(f"{file} has no function make(n)")
+        raise BadCall(
+            f"{file} has no function make(n), which gives a ptx.Call for a size n"
+        )
     sizes = [int(each) if each.isdigit() else each for each in over.split(",")]
     _show(invariant(made, sizes, tries=tries), as_json)
+
+
+def _floats(types: str | None) -> dict[str, str]:
+    """Types by the names of parameters."""
+    found = {}
+    for each in types.split(",") if types else ():
+        name, equals, kind = each.partition("=")
+        if not (name and equals and kind):
+            raise BadCall(f"--types is NAME=TYPE, such as x=bf16; given {each!r}")
+        found[name] = dtype(kind).name
+    return found
 
 
 def _program(file: str) -> Program:
@@ -126,7 +179,7 @@ def _program(file: str) -> Program:
     with captured() as calls:
         runpy.run_path(file, run_name="__main__")
     if not calls:
-        raise BadCall(f"{file} launches no kernel")
+        raise BadCall(f"{file} launches no kernel with fragmenta")
     return tuple(calls)
 
 
@@ -138,8 +191,19 @@ def _launch(
     given = read_arguments(arg)
     check_parameters(found, given)
     sizes = sides(grid, "--grid"), block_of(found, block)
-    values = for_kernel([each.value for each in given])
+    typed = [each.value if each.elements is None else each.elements for each in given]
+    values = for_kernel(typed)
     return program(Call(found, *sizes, values, shared=shared))
+
+
+def _draw(made: Sameness | Classes, file: str, force: bool) -> None:
+    """Write both trees where they part; of classes, those of the first two."""
+    pairs = made.between.values() if isinstance(made, Classes) else [made]
+    found = next((each for each in pairs if each.trees), None)
+    if found is None:
+        complain(f"all expressions are equal: {file} is not written")
+    else:
+        save_bytes(file, convert(found.to_svg(), picture_format(file)), force)
 
 
 def _show(made: Sameness | Classes, as_json: bool) -> None:

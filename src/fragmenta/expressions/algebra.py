@@ -34,7 +34,7 @@ from fragmenta.expressions.code.notes import (
     NOTES,
 )
 from fragmenta.expressions.code.products import LOGGED, ProductHashes
-from fragmenta.expressions.multiplying import UnitProducts
+from fragmenta.expressions.multiplying import UnitProducts, sites_of
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.elements import joined, split
 from fragmenta.simt.arguments import Arguments
@@ -207,7 +207,7 @@ class Expressions(Algebra):
         self, watch: PlaneWatch, context: Context
     ) -> NDArray[np.uint8] | None:
         """The notes of a context."""
-        size = FIRST + NOTES * (len(watch.compiled.followed) + 1)
+        size = FIRST + NOTES * len(sites_of(watch.compiled))
         made = np.zeros(8 * size, np.uint8)
         self.units.attach(watch, context, made)
         return made
@@ -224,16 +224,12 @@ class Expressions(Algebra):
             here[:] = there
         if watch.tables:
             total = sum(each.view(np.int64) for each in watch.tables)
-            self._read(np.asarray(total), watch.compiled.followed)
+            self._read(np.asarray(total), sites_of(watch.compiled))
 
-    def _read(
-        self, total: NDArray[np.int64], sites: Sequence[Sequence[object]]
-    ) -> None:
+    def _read(self, total: NDArray[np.int64], sites: Sequence[tuple[str, int]]) -> None:
         counts = total[FIRST:].reshape(-1, NOTES)
         for number, kind in zip(*np.nonzero(counts), strict=True):
-            function, index = sites[number]
-            assert isinstance(index, int)
-            self.notes.append(Note(KINDS[kind], str(function), index))
+            self.notes.append(Note(KINDS[kind], *sites[number]))
 
 
 class LoggedExpressions(Expressions):
@@ -275,5 +271,5 @@ class LoggedExpressions(Expressions):
             self.full |= used + LOG_MARGIN > log.size
             head[:FIRST] = 0
         self._logs.clear()
-        self.sites = [(str(f), int(i)) for f, i in watch.compiled.followed]
+        self.sites = sites_of(watch.compiled)
         super().finish(watch)

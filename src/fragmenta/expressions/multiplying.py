@@ -19,7 +19,14 @@ from fragmenta.units.warpgroups import Wgmma
 
 if TYPE_CHECKING:
     from fragmenta.planes.memory import PlaneObserver, PlaneWatch
+    from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Context
+
+
+def sites_of(compiled: Compiled) -> list[tuple[str, int]]:
+    """The instructions with numbers: those in code, then those that units carry out."""
+    listed = (*compiled.followed, *compiled.places)
+    return [(str(function), int(index)) for function, index, *_ in listed]
 
 
 class UnitProducts:
@@ -30,7 +37,6 @@ class UnitProducts:
         self._own: dict[int, tuple[GroupProducts, int]] = {}
         self.ops: dict[int, Instruction] = {}
         """The instructions by number: that of a ``tcgen05`` is known when it runs."""
-        self._numbers: dict[tuple[str, int], int] = {}
 
     def attach(
         self, watch: PlaneWatch, context: Context, table: NDArray[np.uint8]
@@ -38,18 +44,12 @@ class UnitProducts:
         """Let a context write notes into its table."""
         groups = GroupProducts(watch.launch.target, self._algebra, watch.twins)
         self._own[id(context)] = groups, address_of(table)
-        if not self._numbers:
-            self._numbers = {
-                (name, index): number
-                for number, (name, index) in enumerate(watch.compiled.followed)
-            }
 
     def multiply(
         self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
     ) -> None:
         """Hash a product that was issued, before it is carried out."""
-        name, index = observer.watch.compiled.places[work.site][:2]
-        number = self._numbers.get((name, index), 0)
+        number = len(observer.watch.compiled.followed) + work.site
         self.ops[number] = work.located.op if isinstance(work, Wgmma) else work.op
         groups, data = self._own[id(warp.block.context)]
         where = Where(data, number, 0, warp.block.index, warp.number)

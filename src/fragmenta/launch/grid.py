@@ -12,6 +12,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -41,6 +43,33 @@ RAMP = 0.001
 """So many seconds pass before the number of threads is doubled.
 
 A thread needs a context, which takes about as long to make.  A short launch has few."""
+
+
+_SEED: ContextVar[int | None] = ContextVar("the seed of an order", default=None)
+
+
+@contextmanager
+def shuffled(seed: int) -> Iterator[None]:
+    """Blocks that may influence one another begin in another order in this block.
+
+    With seed 0 the last one begins first; other seeds are random orders.
+    """
+    before = _SEED.set(seed)
+    try:
+        yield
+    finally:
+        _SEED.reset(before)
+
+
+def _order(first: int, last: int) -> list[int] | None:
+    """The order in which blocks begin; None: their own."""
+    seed = _SEED.get()
+    if seed is None:
+        return None
+    if not seed:
+        return list(range(last - 1, first - 1, -1))
+    order: list[int] = np.random.default_rng(seed).permutation(last - first).tolist()
+    return [first + each for each in order]
 
 
 def run(launch: Launch, limit: int | None) -> None:
@@ -103,6 +132,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     waiting: deque[Runner] = deque()
     every: list[Runner] = []
     following, patience, pace = first, 0, _Pace()
+    order = _order(first, last)
     # All blocks of a cooperative grid are on the device at the same time.
     most = last - first if launch.cooperative else MOST_WAITING
     try:
@@ -112,15 +142,18 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
                     free.append(launch.context())
                     every.append(free[-1])
                 context = free.pop()
-                count = 1 if waiting else pace.rounds
-                context.begin(following, min(last, following + count))
+                count = 1 if waiting or order else pace.rounds
+                start = following if order is None else order[following - first]
+                context.begin(start, min(last, start + count))
                 context.allow(count, False)
+                following += order is not None
             else:
                 context = waiting.popleft()
             pace.begin()
             _step(launch, context, every, limit)
             pace.end()
-            following = max(following, context.following)
+            if order is None:
+                following = max(following, context.following)
             if context.status == Status.ENDED:
                 free.append(context)
             else:

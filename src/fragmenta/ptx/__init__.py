@@ -42,13 +42,14 @@ _HOME = homes(
         "api.kernels": "Kernel Result load parse",
         "pool.job": "Job",
         "pool.pool": "Pool",
+        "evidence.recorded": "recorded",
         "launch.limits": "Limits",
         "launch.options": "Watch",
         "launch.structs": "struct tensor_map",
         "sameness.calls": "Call",
         "sameness.deciding": "Sameness same",
         "sameness.invariance": "Classes classes invariant targets",
-        "sameness.telling": "Tree",
+        "sameness.tree": "Tree",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
         "tracing.told": "Window",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LimitReached as LimitReached
+    from fragmenta.evidence.recorded import recorded as recorded
     from fragmenta.launch.limits import Limits as Limits
     from fragmenta.launch.options import Watch as Watch
     from fragmenta.launch.structs import struct as struct
@@ -85,7 +87,7 @@ if TYPE_CHECKING:
     from fragmenta.sameness.invariance import classes as classes
     from fragmenta.sameness.invariance import invariant as invariant
     from fragmenta.sameness.invariance import targets as targets
-    from fragmenta.sameness.telling import Tree as Tree
+    from fragmenta.sameness.tree import Tree as Tree
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
     from fragmenta.tracing.told import Window as Window

@@ -6,5 +6,8 @@
 - :mod:`.witness`     inputs for which results differ
 - :mod:`.deciding`    the verdict
 - :mod:`.invariance`  classes of programs: batch sizes, configurations, targets
-- :mod:`.trees`       the expression of one element
+- :mod:`.telling`     expressions in words
+- :mod:`.drawing`     expressions as pictures
+- :mod:`.tree`        the expression of one element
+- :mod:`.trees`       how it is rebuilt: from the log of a second run
 """

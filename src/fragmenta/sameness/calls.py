@@ -93,8 +93,11 @@ class Call:
 
     def arrays(self) -> Iterator[Given]:
         """All arrays that it can reach, with the names of their parameters."""
+        # nvcc calls parameters KERNEL_param_0: two kernels would have none in common.
+        own = f"{self.kernel.name}_param_"
         for number, each in enumerate(self.arguments):
             name = self.kernel.parameter_name(number)
+            name = name.replace(own, "param_", 1) if name.startswith(own) else name
             for array in _arrays(each):
                 yield Given(name, array)
 

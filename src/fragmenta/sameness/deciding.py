@@ -16,14 +16,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fragmenta.arrays.checks import Array, is_whole
+from fragmenta.arrays.checks import check_flags, is_whole
 from fragmenta.errors import BadCall, Error
 from fragmenta.expressions.code.hashing import Hash
+from fragmenta.sameness.arriving import followed
 from fragmenta.sameness.calls import Call, Program, program
-from fragmenta.sameness.following import Followed, Output, Place, follow, planes_for
-from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.sameness.following import Followed, Output, Place, planes_for
+from fragmenta.sameness.naming import (
+    Labels,
+    Root,
+    check_names,
+    name_alike,
+    name_roots,
+    roots,
+)
 from fragmenta.sameness.parting import why_parted
-from fragmenta.sameness.telling import Tree
+from fragmenta.sameness.tree import Tree, drawn_apart
 from fragmenta.sameness.trees import tree
 from fragmenta.sameness.witness import (
     Witness,
@@ -47,10 +55,16 @@ _CONDITIONS = {
     "address": "data is part of an address, which is the same",
     "infinite": "what is multiplied by a constant zero is finite",
     "scales": "block scales are as they are here",
+    "arrival": "threads arrive at atomic operations in the order that they have here",
+    "met": "threads meet here; all orders of blocks that were tried are the same",
 }
 _OPEN = {
     "lost": "the expression ends: bits of data are used as something else",
     "atomic": "not deterministic: additions in the order of arrival",
+    "order": "not deterministic: results depend on which threads come first here",
+    "stuck": "in another order of blocks, it ends with an error: ",
+    "race": "not deterministic: ",
+    "unwatched": "races were not looked for: ",
 }
 
 
@@ -84,6 +98,9 @@ class Sameness:
     """Why there is no proof."""
     by_value: tuple[str, ...] = ()
     """Arrays that were taken as they are."""
+    unlike: tuple[str, ...] = ()
+    """Parameters whose arrays hold other numbers in the second program: its elements
+    are other inputs."""
     witness: Witness | None = None
     tries: int = 0
     reason: str = ""
@@ -91,6 +108,21 @@ class Sameness:
     cause: str = ""
     """Why they part, in one line."""
     followed: tuple[Followed, ...] = field(default=(), repr=False)
+    trees: tuple[Tree, ...] = field(default=(), repr=False)
+    """The expressions of the element where they part; none if all are equal."""
+
+    def to_svg(self) -> str:
+        """A picture of both trees where they part.
+
+        >>> Sameness("same", 4, 0).to_svg()
+        Traceback (most recent call last):
+        fragmenta.errors.BadCall: nothing to draw: all expressions are equal
+        """
+        if not self.trees:
+            raise BadCall("nothing to draw: all expressions are equal")
+        one, two = self.trees
+        programs = [each.program for each in self.followed]
+        return drawn_apart(one, two, titles_of(*programs))
 
     def __bool__(self) -> bool:
         """Whether it is proved."""
@@ -115,6 +147,7 @@ class Sameness:
             "conditions": [vars(each) for each in self.conditions],
             "open": [vars(each) for each in self.open],
             "by_value": list(self.by_value),
+            "unlike": list(self.unlike),
             "witness": witness,
             "tries": self.tries,
             "reason": self.reason,
@@ -123,8 +156,11 @@ class Sameness:
 
     def __str__(self) -> str:
         means = _MEANS[self.verdict].format(tries=self.tries)
+        named = any(root.bits for each in self.followed for root in each.roots)
+        if self.verdict == SAME and self.by_value and not named:
+            means = "for these numbers only: no array has floats; see types="
         lines = [f"{self.verdict}: {means}"]
-        count = f"{self.elements:,} elements"
+        count = f"{self.elements:,} element{'s' * (self.elements != 1)}"
         if self.apart:
             lines.append(f"  the expressions of {self.apart:,} of {count} differ")
         else:
@@ -137,6 +173,9 @@ class Sameness:
             lines += [f"  {title}: {each}" for each in remarks]
         if self.by_value:
             lines.append(f"  taken as they are: {', '.join(self.by_value)}")
+        if self.unlike:
+            names = ", ".join(self.unlike)
+            lines.append(f"  other numbers in the second: {names}; see labels=")
         return "\n".join(lines)
 
 
@@ -153,6 +192,7 @@ def same(
     outputs: Sequence[tuple[str, str]] | None = None,
     tries: int = TRIES,
     seed: int = 0,
+    watch: bool = True,
 ) -> Sameness:
     """Whether two launches leave the same bits, for all inputs.
 
@@ -163,8 +203,8 @@ def same(
     with element 64 of that of the first.  Parameters in ``by_value`` are taken as they
     are, and so are whole numbers, unless ``types`` says which floats they are:
     ``types={"x": "bf16"}``.  ``outputs`` are the names of the arrays to compare, in
-    pairs.  If the expressions differ, ``tries`` inputs are tried.  All
-    arrays are as they were afterwards.
+    pairs.  If the expressions differ, ``tries`` inputs are tried.  With
+    ``watch=False``, races are not looked for.  All arrays are as they were afterwards.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -183,11 +223,13 @@ def same(
     ...     return ptx.Call(ptx.parse(made).kernels["sum"], 1, 1, [x, y])
     >>> print(same(call("%f3", "%f4"), call("%f4", "%f3")))
     same: for every input that takes the same path
-      the expressions of 1 elements are equal
+      the expressions of 1 element are equal
     """
     if not is_whole(tries) or tries < 0:
         raise BadCall(f"tries is a whole number from 0; given {tries!r}")
-    question = Question(program(a), program(b), labels, by_value, types, outputs)
+    check_flags(watch=watch)
+    given = program(a), program(b)
+    question = Question(*given, labels, by_value, types, outputs, watch)
     return question.answer(int(tries), seed)
 
 
@@ -201,17 +243,24 @@ class Question:
     by_value: Collection[str] = ()
     types: Mapping[str, str] | None = None
     outputs: Sequence[tuple[str, str]] | None = None
+    watch: bool = True
 
     def answer(self, tries: int = TRIES, seed: int = 0) -> Sameness:
         """The verdict."""
+        every = (*self.first, *self.second)
+        check_names(every, self.by_value, "by_value")
+        check_names(every, self.types or {}, "types")
         how = self.by_value, self.types
         memory = roots(self.first, *how), roots(self.second, *how)
         both = self.labels if isinstance(self.labels, tuple) else (self.labels,) * 2
+        apart = isinstance(self.labels, tuple)
+        for calls, names in zip((self.first, self.second), both, strict=True):
+            check_names(calls if apart else every, names or {}, "labels")
         name_roots(memory[0], both[0])
         name_alike(memory[0], memory[1], both[1])
         planes = max(map(planes_for, (self.first, self.second), memory))
-        one = follow(self.first, memory[0], planes)
-        two = follow(self.second, memory[1], planes)
+        one = followed(self.first, memory[0], planes, watch=self.watch)
+        two = followed(self.second, memory[1], planes, watch=self.watch)
         return decide(one, two, self.outputs, tries, seed)
 
 
@@ -234,37 +283,66 @@ def decide(
     values = tuple(
         dict.fromkeys(r.label for f in (one, two) for r in f.roots if not r.bits)
     )
-    made = Sameness(
-        UNKNOWN, elements, apart, conditions, against, values, followed=(one, two)
+    labels = {each.label for each in one.roots}
+    unlike = tuple(
+        each.name for each in two.roots if each.bits and each.label not in labels
     )
-    if not apart and not bits_apart:
-        return made if against else _with(made, verdict=SAME)
+    made = Sameness(
+        UNKNOWN,
+        elements,
+        apart,
+        conditions,
+        against,
+        values,
+        unlike,
+        followed=(one, two),
+    )
     if not apart:
-        raise Error("equal expressions with different bits: please report this")
+        # Arrays with one name may hold other numbers here: then they get the same.
+        if bits_apart and not against and _search(one, two, pairs, 0, seed)[0]:
+            raise Error("equal expressions with different bits: please report this")
+        return made if against else _with(made, verdict=SAME)
     found, tried = _search(one, two, pairs, tries, seed)
-    reason, cause = parting(one, two, pairs, found)
+    trees = parted(one, two, pairs, found)
+    reason, cause = why(trees)
     proof = UNKNOWN if against else HERE
     verdict = proof if found is None else DIFFERENT
     made = _with(made, verdict=verdict, witness=found, tries=tried)
-    return _with(made, reason=reason, cause=cause)
+    return _with(made, reason=reason, cause=cause, trees=trees)
 
 
-def parting(
+def parted(
     one: Followed, two: Followed, pairs: Pairs, found: Witness | None = None
-) -> tuple[str, str]:
-    """Where the expressions of an element part, in words, and why."""
+) -> tuple[Tree, ...]:
+    """Both expressions of an element that has two."""
     for x, y in pairs:
         index = _known(one, two, x, y) or first_apart(x, y)
         if found is not None and found.output == (x.name, y.name):
             index = _known(one, two, x, y) or found.element
-        if index is None:
-            continue
-        trees = [_tree(*each, index) for each in ((one, x), (two, y))]
-        why = why_parted(*trees)
-        place = ", ".join(map(str, index))
-        head = f"the expressions of {x.name}[{place}] part:"
-        return "\n".join([head, why.cause, *why.sides]), why.cause
-    return "", ""
+        if index is not None:
+            return tuple(_tree(*each, index) for each in ((one, x), (two, y)))
+    return ()
+
+
+def why(trees: tuple[Tree, ...]) -> tuple[str, str]:
+    """Where two trees part, in words, and the cause in one line."""
+    if not trees:
+        return "", ""
+    one, two = trees
+    found = why_parted(one.root, two.root)
+    head = f"the expressions of {one.name} part:"
+    return "\n".join([head, found.cause, *found.sides]), found.cause
+
+
+def titles_of(one: Program, two: Program) -> tuple[str, str]:
+    """What two programs are called beside one another."""
+    names = [each[-1].kernel.function.shown for each in (one, two)]
+    on = [each[-1].target for each in (one, two)]
+    if on[0] != on[1]:
+        names = [f"{name} on {target}" for name, target in zip(names, on, strict=True)]
+    if names[0] == names[1]:
+        names = ["first", "second"]
+    return names[0], names[1]
 
 
 def _known(
@@ -287,8 +365,9 @@ def _tree(of: Followed, output: Output, index: tuple[int, ...]) -> Tree:
     """The expression of an element; made once for all that a program is compared to."""
     key = output.name, index
     if key not in of.trees:
-        array, wanted = _array(of, output), _hash(output, index)
-        of.trees[key] = tree(of.program, of.roots, array, output.name, index, wanted)
+        wanted = _hash(output, index)
+        given = of.program, of.roots, output.source, output.name, index
+        of.trees[key] = tree(*given, wanted)
     return of.trees[key]
 
 
@@ -303,7 +382,9 @@ def paired(
     if outputs is not None:
         return [(_named(one, x), _named(two, y)) for x, y in outputs]
     names = [each.name for each in two.outputs]
-    if all(each.name in names for each in one.outputs):
+    if [each.name for each in one.outputs] == names:
+        pairs = list(zip(one.outputs, two.outputs, strict=True))
+    elif all(each.name in names for each in one.outputs):
         pairs = [(each, _named(two, each.name)) for each in one.outputs]
     elif len(one.outputs) == len(two.outputs):
         pairs = list(zip(one.outputs, two.outputs, strict=True))
@@ -370,7 +451,7 @@ def _remarks(both: Sequence[Followed], words: dict[str, str]) -> tuple[Remark, .
 
 def _remark(place: Place, why: str) -> Remark:
     mnemonic = place.instruction.mnemonic
-    return Remark(place.kind, why, mnemonic, place.where, place.call.target)
+    return Remark(place.kind, why + place.why, mnemonic, place.where, place.call.target)
 
 
 def _search(
@@ -382,19 +463,10 @@ def _search(
     made = witnessed(given_inputs(both), seen)
     if made is not None:
         return made, 0
-    arrays = [((x.name, _array(one, x)), (y.name, _array(two, y))) for x, y in pairs]
+    arrays = [((x.name, x.source), (y.name, y.source)) for x, y in pairs]
     programs, memory = (one.program, two.program), (one.roots, two.roots)
     for number, given in enumerate(tries(both, count, seed), 1):
         made = separates(given, programs, memory, arrays)
         if made is not None:
             return made, number
     return None, count
-
-
-def _array(of: Followed, output: Output) -> Array:
-    """The array itself that an output is a copy of."""
-    for call in of.program:
-        for name, array in call.arrays():
-            if name == output.name and array.shape == output.shape:
-                return array
-    raise BadCall(f"no argument is called {output.name}")

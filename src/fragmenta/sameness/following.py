@@ -17,7 +17,7 @@ from fragmenta.expressions.code.hashing import Hash
 from fragmenta.ptx.module import Instruction
 from fragmenta.sameness.calls import Call, Program
 from fragmenta.sameness.naming import Root
-from fragmenta.sameness.telling import Tree
+from fragmenta.sameness.tree import Tree
 
 _NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "ue8m0", "ue4m3")
 
@@ -30,6 +30,8 @@ class Output(NamedTuple):
     """A copy of what it left there."""
     hashes: Hash
     """One for each element, in the order of memory."""
+    source: Array
+    """The array itself."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -43,6 +45,8 @@ class Place(NamedTuple):
     kind: str
     call: Call
     instruction: Instruction
+    why: str = ""
+    """More about it."""
 
     @property
     def where(self) -> str:
@@ -105,8 +109,12 @@ def follow(
     given: list[Root],
     planes: int | None = None,
     known: Known | None = None,
+    **options: object,
 ) -> Followed:
-    """Run a program; its memory is as it was afterwards."""
+    """Run a program; its memory is as it was afterwards.
+
+    ``options`` are further ones of its launches.
+    """
     many = planes or planes_for(of, given)
     named = [_names(each, many, {} if known is None else known) for each in given]
     memories = [
@@ -116,7 +124,7 @@ def follow(
     with put_back(given) as before:
         for call in of:
             algebra = Expressions(memories, many)
-            call.run(algebra=algebra)
+            call.run(algebra=algebra, **options)
             places += (_place(call, note) for note in algebra.notes)
         outputs = list(_outputs(of, given, memories, named, before))
     return Followed(of, given, outputs, places)
@@ -163,7 +171,7 @@ def _outputs(
             if same and np.array_equal(_bytes(array), old[part]):
                 continue
             seen.add(key)
-            yield Output(name, array.copy(), memories[number].of(array))
+            yield Output(name, array.copy(), memories[number].of(array), array)
 
 
 def _bytes(array: Array) -> Array:

@@ -16,9 +16,11 @@ from inspect import signature
 from textwrap import wrap
 from typing import Any, TypeVar
 
+from fragmenta.arrays.checks import check_flags
 from fragmenta.errors import BadCall, shortened
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
+from fragmenta.sameness.arriving import followed
 from fragmenta.sameness.calls import Call, Program, items, on_target, program
 from fragmenta.sameness.deciding import (
     DIFFERENT,
@@ -30,8 +32,15 @@ from fragmenta.sameness.deciding import (
     decide,
     paired,
 )
-from fragmenta.sameness.following import Followed, Known, follow, planes_for
-from fragmenta.sameness.naming import Labels, Root, name_alike, name_roots, roots
+from fragmenta.sameness.following import Followed, Known, planes_for
+from fragmenta.sameness.naming import (
+    Labels,
+    Root,
+    check_names,
+    name_alike,
+    name_roots,
+    roots,
+)
 from fragmenta.sameness.parting import how
 
 Item = TypeVar("Item")
@@ -190,12 +199,14 @@ def classes(
     outputs: Sequence[tuple[str, str]] | None = None,
     tries: int = TRIES,
     seed: int = 0,
+    watch: bool = False,
     progress: Progress = ignore_progress,
 ) -> Classes:
     """Which programs leave the same bits, for all inputs.
 
-    Of arrays of different lengths, the part that both have is compared.  The other
-    arguments are those of :func:`fragmenta.sameness.deciding.same`.
+    Of arrays of different lengths, the part that both have is compared.  Races are
+    looked for with ``watch=True``, which takes longer.  The other arguments are
+    those of :func:`fragmenta.sameness.deciding.same`.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -208,6 +219,7 @@ def classes(
     >>> ptx.classes({"one": call, "other": call}).members
     (('one', 'other'),)
     """
+    check_flags(watch=watch)
     if not isinstance(programs, Mapping):
         said = shortened(str(programs))
         raise BadCall(f"programs are launches by name, in a dictionary; given {said}")
@@ -219,7 +231,7 @@ def classes(
     found: list[list[tuple[str, Followed]]] = []
     known: Known = {}
     for number, (name, each) in enumerate(listed.items()):
-        made = follow(each, named[name], planes, known)
+        made = followed(each, named[name], planes, known, watch=watch)
         for some in found:
             if all(_equal(made, other, outputs) for _, other in some):
                 some.append((name, made))
@@ -254,6 +266,9 @@ def _named(
     types: Mapping[str, str] | None,
 ) -> dict[str, list[Root]]:
     """The memory of all programs, with names that they share."""
+    every = tuple(call for each in listed.values() for call in each)
+    for what, names in (("labels", labels), ("by_value", by_value), ("types", types)):
+        check_names(every, names or (), what)
     known: list[Root] = []
     found = {}
     for name, each in listed.items():

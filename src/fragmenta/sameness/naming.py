@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fragmenta.arrays.checks import Array
+from fragmenta.errors import BadCall, nearest
 from fragmenta.expressions.algebra import Name
 from fragmenta.registers.dtype import dtype
 from fragmenta.sameness.calls import Given, Program
@@ -35,6 +36,8 @@ class Root:
     label: str = ""
     first: int = 0
     """The number of its first element under this label."""
+    floats: np.dtype[np.generic] | None = None
+    """The type of its elements, if they have names."""
     shape: tuple[int, ...] = ()
     """Its shape where it is an argument as a whole."""
 
@@ -52,6 +55,12 @@ class Root:
     def named(self) -> Name | None:
         """The names of its elements."""
         return Name(self.label, self.first, self.bits) if self.bits else None
+
+    @property
+    def raw(self) -> Array:
+        """The bits of its elements with names, which may be changed."""
+        whole = self.array.ravel(order="K")  # a view: it has no gaps
+        return whole.view(f"u{self.bits // 8}")
 
     def holds(self, array: Array) -> bool:
         """Whether an array is a view of it."""
@@ -101,13 +110,25 @@ def roots(
         bits = dtype(given).bits if given else float_bits(array)
         bits = 0 if name in by_value else bits
         if known is None:
-            known = Root(whole, name, bits, shape=whole.shape or (1,))
+            known = Root(whole, name, 0, shape=whole.shape or (1,))
             found.append(known)
-        elif not known.bits and name not in by_value:
+        if bits and not known.bits:
             known.bits = bits
+            known.floats = dtype(given).storage if given else array.dtype
         if array.nbytes == known.size:
             known.shape = array.shape or (1,)
     return found
+
+
+def check_names(of: Program, names: Iterable[str], what: str) -> None:
+    """Refuse names that no array among the arguments has."""
+    known = list(dict.fromkeys(name for name, _ in _given(of)))
+    for each in names:
+        if each not in known:
+            raise BadCall(
+                f"{what}: no array is called {each!r}{nearest(str(each), known)}; "
+                f"there are {', '.join(known) or 'none'}"
+            )
 
 
 def _given(of: Program) -> Iterable[Given]:

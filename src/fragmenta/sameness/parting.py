@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from fragmenta.sameness.telling import (
     Node,
-    Tree,
     accumulated,
     brief,
     chain_of,
@@ -31,9 +30,9 @@ class Parting(NamedTuple):
     """What each tree has there."""
 
 
-def why_parted(one: Tree, two: Tree) -> Parting:
+def why_parted(one: Node, two: Node) -> Parting:
     """Where two trees part, in words."""
-    x, y = parting(one.root, two.root)
+    x, y = parting(one, two)
     if x.kind == y.kind == "product" and _steps(x) != _steps(y):
         first, second = (f"{e.target}, {e.line}: {_steps(e)}" for e in (x, y))
         return Parting(_other_steps(x, y), (first, second))

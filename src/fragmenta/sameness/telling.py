@@ -8,13 +8,13 @@ regular.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.ptx.module import Instruction
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Node:
     """One part of an expression."""
 
@@ -34,6 +34,9 @@ class Node:
     index: tuple[int, ...] = ()
     """The array and the element of an input."""
 
+    def __repr__(self) -> str:
+        return brief(self)  # parts that are shared would be printed again and again
+
     @property
     def where(self) -> str:
         """The line that computes it."""
@@ -48,72 +51,6 @@ class Node:
         return self.where.replace("\\", "/").rpartition("/")[2]
 
 
-@dataclass(eq=False)
-class Tree:
-    """The expression of one element; ``str()`` is a text, folded where regular.
-
-    >>> import numpy as np
-    >>> from fragmenta import ptx
-    >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry k(.param .u64 x)"
-    >>> text += "{.reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [x]; ld.global.f32 %f,"
-    >>> text += "[%a]; add.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }"
-    >>> kernel = ptx.parse(text).kernels["k"]
-    >>> x = np.ones(4, np.float32)
-    >>> tree = kernel.launch(1, 1, [x]).tree(x, 0)
-    >>> tree.output, tree.element, len(list(tree.nodes()))
-    ('x', (0,), 2)
-    """
-
-    output: str
-    element: tuple[int, ...]
-    root: Node
-    complete: bool = True
-    notes: tuple[str, ...] = field(default=())
-
-    def __str__(self) -> str:
-        return told(self)
-
-    def nodes(self) -> Iterator[Node]:
-        """All nodes, each once, operands before what uses them."""
-        done: set[int] = set()
-        left: list[tuple[Node, bool]] = [(self.root, False)]
-        while left:
-            node, ready = left.pop()
-            if ready:
-                yield node
-            elif id(node) not in done:
-                done.add(id(node))
-                left.append((node, True))
-                left += [(each, False) for each in parts(node)]
-
-    def to_dict(self) -> dict[str, object]:
-        """The nodes as plain Python values; operands are numbers of nodes."""
-        listed = list(self.nodes())
-        numbers = {id(each): n for n, each in enumerate(listed)}
-        return {
-            "output": self.output,
-            "element": list(self.element),
-            "complete": self.complete,
-            "root": numbers[id(self.root)],
-            "nodes": [_as_dict(each, numbers) for each in listed],
-        }
-
-
-def _as_dict(node: Node, numbers: dict[int, int]) -> dict[str, object]:
-    made: dict[str, object] = {"kind": node.kind, "name": node.name}
-    if node.operands:
-        made["operands"] = [numbers[id(each)] for each in node.operands]
-    if node.steps:
-        made["steps"] = [
-            [[numbers[id(x)], numbers[id(y)]] for x, y in step] for step in node.steps
-        ]
-    if node.kind == "input":
-        made |= {"array": node.array, "index": list(node.index)}
-    if node.where:
-        made |= {"where": node.where, "target": node.target}
-    return made
-
-
 def parts(node: Node) -> list[Node]:
     """The nodes that a node is made of."""
     products = [each for step in node.steps for pair in step for each in pair]
@@ -122,38 +59,86 @@ def parts(node: Node) -> list[Node]:
 
 _LINES = 60
 """The most lines of a tree."""
+_FOLDED = 8
+"""The fewest nodes of an operand that is folded if it is like the one before."""
 _TERMS = 6
 """The most terms of a chain that are listed."""
 
 
-def told(of: Tree) -> str:
-    """The text of a tree."""
-    index = ", ".join(map(str, of.element))
-    lines = [f"{of.output}[{index}] ="]
-    for number, line in enumerate(_lines(of.root, 1)):
+def told(name: str, root: Node, complete: bool = True) -> str:
+    """The text of the tree of an element."""
+    lines = [f"{name} ="]
+    for number, line in enumerate(_lines(root, 1, {})):
         if number == _LINES:
             lines.append("  …")
             break
         lines.append(line)
-    if not of.complete:
+    if not complete:
         lines.append("the log was full: a part of the tree is missing")
     return "\n".join(lines)
 
 
-def _lines(node: Node, depth: int) -> Iterator[str]:
+def _lines(node: Node, depth: int, shapes: dict[int, int]) -> Iterator[str]:
     pad = "  " * depth
     if node.kind in ("input", "constant", "unknown"):
         yield pad + brief(node)
     elif node.kind == "product":
-        yield from _product_lines(node, depth)
+        yield from _product_lines(node, depth, shapes)
     else:
         chain = chain_of(node)
         if len(chain) > 3:
-            yield from _chain_lines(chain, depth)
+            yield from _chain_lines(chain, depth, shapes)
             return
         yield f"{pad}{node.name}{_at(node)}"
-        for each in node.operands:
-            yield from _lines(each, depth + 1)
+        for number, each in enumerate(node.operands):
+            first = node.operands[0]
+            alike = number and shape_of(each, shapes) == shape_of(first, shapes)
+            if alike and _large(each):
+                yield f"{pad}  the same of {inputs_told([each])}"
+            else:
+                yield from _lines(each, depth + 1, shapes)
+
+
+def shape_of(node: Node, known: dict[int, int]) -> int:
+    """What an expression is without the elements of its inputs, as a number."""
+    left = [node]
+    while left:
+        each = left[-1]
+        missing = [part for part in parts(each) if id(part) not in known]
+        if id(each) in known or not missing:
+            left.pop()
+            name = each.array if each.kind == "input" else each.name
+            inner = (known[id(part)] for part in parts(each))
+            known.setdefault(id(each), hash((each.kind, name, *inner)))
+        else:
+            left += missing
+    return known[id(node)]
+
+
+def _large(node: Node) -> bool:
+    """Whether an expression has so many nodes that it may be folded."""
+    count, left = 0, [node]
+    while left and count < _FOLDED:
+        each = left.pop()
+        count += 1
+        left += parts(each)
+    return count >= _FOLDED
+
+
+def inputs_told(nodes: Sequence[Node]) -> str:
+    """The first and the last input of expressions."""
+    found: dict[str, None] = {}
+    done: set[int] = set()
+    left = list(reversed(nodes))
+    while left:
+        node = left.pop()
+        if id(node) not in done:
+            done.add(id(node))
+            if node.kind == "input":
+                found[node.name] = None
+            left += reversed(parts(node))
+    names = list(found) or ["constants"]
+    return names[0] if len(names) == 1 else f"{names[0]}, …, {names[-1]}"
 
 
 def _at(node: Node) -> str:
@@ -177,32 +162,42 @@ def chain_of(node: Node) -> list[Node]:
         found.append(inner[0])
 
 
-def _chain_lines(chain: list[Node], depth: int) -> Iterator[str]:
+def terms_of(chain: list[Node]) -> list[list[Node]]:
+    """What each operation of a chain adds to the one before; the first one first."""
+    pairs = zip(chain[-2::-1], chain[:0:-1], strict=True)
+    return [[e for e in outer.operands if e is not inner] for outer, inner in pairs]
+
+
+def _chain_lines(
+    chain: list[Node], depth: int, shapes: dict[int, int]
+) -> Iterator[str]:
     pad = "  " * depth
     last = chain[-1]
     yield f"{pad}{len(chain)} times {last.name}, one after the other{_at(last)}"
-    terms = []
-    for outer, inner in zip(chain[-2::-1], chain[:0:-1], strict=True):
-        others = [each for each in outer.operands if each is not inner]
-        terms.append(others)
+    terms = terms_of(chain)
     yield f"{pad}  begins with {_joined(last.operands)}"
     plain = all(each.kind in ("input", "constant") for of in terms for each in of)
     if plain:
-        yield f"{pad}  then {_series([_joined(each) for each in terms])}"
+        yield f"{pad}  then {series([_joined(each) for each in terms])}"
         return
     for number, others in enumerate(terms):
         if number == 2 and len(terms) > 4:
             yield f"{pad}  … {len(terms) - 3} more like these"
         if number < 2 or number == len(terms) - 1 or len(terms) <= 4:
             for each in others:
-                yield from _lines(each, depth + 1)
+                yield from _lines(each, depth + 1, shapes)
 
 
 def _joined(nodes: Sequence[Node]) -> str:
     return " and ".join(map(brief, nodes))
 
 
-def _series(words: list[str]) -> str:
+def series(words: list[str]) -> str:
+    """Words in a line: the first and the last of many.
+
+    >>> series(list("abc")), series(list("abcdefgh"))
+    ('a, b, c', 'a, b, c, …, h (8 terms)')
+    """
     if len(words) <= _TERMS:
         return ", ".join(words)
     return f"{', '.join(words[:3])}, …, {words[-1]} ({len(words)} terms)"
@@ -211,23 +206,28 @@ def _series(words: list[str]) -> str:
 # ── Tensor Cores ────────────────────────────────────────────────────────────
 
 
-def _product_lines(node: Node, depth: int) -> Iterator[str]:
+def _product_lines(node: Node, depth: int, shapes: dict[int, int]) -> Iterator[str]:
     """All instructions whose results are the accumulators of the next."""
     pad = "  " * depth
     chain = accumulated(node)
+    for some in grouped(chain):
+        steps = [step for each in some for step in each.steps]
+        yield f"{pad}{steps_told(some[0].model, len(steps), len(some))}{_at(some[-1])}"
+        yield f"{pad}  {some[0].name} on {some[0].target}"
+        yield f"{pad}  {products_told(steps)}"
+    yield f"{pad}  begins with"
+    yield from _lines(chain[0].operands[0], depth + 2, shapes)
+
+
+def grouped(chain: Sequence[Node]) -> list[list[Node]]:
+    """Products that follow one another, in groups that are added in the same way."""
     groups: list[list[Node]] = []
     for each in chain:
         if groups and groups[-1][-1].model == each.model:
             groups[-1].append(each)
         else:
             groups.append([each])
-    for some in groups:
-        steps = [step for each in some for step in each.steps]
-        yield f"{pad}{steps_told(some[0].model, len(steps), len(some))}{_at(some[-1])}"
-        yield f"{pad}  {some[0].name} on {some[0].target}"
-        yield f"{pad}  {products_told(steps)}"
-    yield f"{pad}  begins with"
-    yield from _lines(chain[0].operands[0], depth + 2)
+    return groups
 
 
 def accumulated(node: Node) -> list[Node]:
@@ -302,7 +302,7 @@ def _order(steps: Sequence[Sequence[tuple[Node, Node]]]) -> str:
     return (
         ", descending"
         if firsts == sorted(firsts, reverse=True)
-        else ", in this order: " + _series([brief(step[0][0]) for step in steps])
+        else ", in this order: " + series([brief(step[0][0]) for step in steps])
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,7 +29,8 @@ from fragmenta.ptx.module import Instruction
 from fragmenta.sameness.calls import Call, Program
 from fragmenta.sameness.following import planes_for, put_back
 from fragmenta.sameness.naming import Root, name_roots, roots
-from fragmenta.sameness.telling import Node, Tree, parts
+from fragmenta.sameness.telling import Node, parts
+from fragmenta.sameness.tree import Tree
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.matrices import operation
 
@@ -39,9 +40,14 @@ MANY = 4
 """Blocks of a grid that are worth a search for the one that matters."""
 
 
-def tree_of(of: Program, array: Array, element: Sequence[int]) -> Tree:
+def tree_of(
+    of: Program,
+    array: Array,
+    element: Sequence[int],
+    types: Mapping[str, str] | None = None,
+) -> Tree:
     """The expression of an element of an array among the arguments of a program."""
-    given = roots(of)
+    given = roots(of, types=types)
     name_roots(given)
     place = int(array.__array_interface__["data"][0]), array.nbytes
     for call in of:
@@ -240,9 +246,12 @@ class Log:
         left = [root]
         while left:
             node = left.pop()
+            negates = node.kind == "operation" and node.name == "neg"
             if node.kind == "pending":
                 self._expand(node)
-                left += parts(node)
+            elif not negates:  # the minus of a difference is no entry of the log
+                continue
+            left += parts(node)
         return root
 
     def _node(self, of: Hash, value: object = None) -> Node:

@@ -115,7 +115,8 @@ def inputs(
 
 def _float(root: Root) -> np.dtype[np.generic]:
     """The type of floats in some memory."""
-    return root.array.dtype
+    assert root.floats is not None
+    return root.floats
 
 
 def put(given: dict[str, Array], into: list[Root]) -> None:
@@ -124,9 +125,7 @@ def put(given: dict[str, Array], into: list[Root]) -> None:
         if each.bits and each.label in given:
             count = each.size * 8 // each.bits
             part = given[each.label][each.first : each.first + count]
-            flat = each.array.reshape(-1, order="A") if each.array.ndim else each.array
-            raw = flat.view(f"u{each.array.itemsize}")
-            raw[: part.size] = part.view(f"u{part.itemsize}")
+            each.raw[: part.size] = part.view(f"u{part.itemsize}")
 
 
 def tries(both: list[Root], count: int, seed: int) -> Iterator[dict[str, Array]]:
@@ -140,8 +139,10 @@ def given_inputs(both: list[Root]) -> dict[str, Array]:
     """The numbers that memory holds now, by label."""
     found: dict[str, Array] = {}
     for each in both:
-        flat = np.array(each.array, copy=True).reshape(-1)
-        if each.bits and flat.size > found.get(each.label, flat[:0]).size:
+        if not each.bits:
+            continue
+        flat = each.raw.view(_float(each)).copy()
+        if flat.size > found.get(each.label, flat[:0]).size:
             found[each.label] = flat
     return found
 

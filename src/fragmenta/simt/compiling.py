@@ -84,7 +84,7 @@ def make(
         "refusals": {str(k): v for k, v in writer.refusals.items()},
         "functions": [list(each) for each in writer.functions],
         "fidelity": writer.fidelity,
-        "ordered": any(map(_may_order, every)),
+        "ordered": any(map(may_order, every)),
         "addresses": dict(parts.addresses),
         "allocates": any(each.opcode == "alloca" for each in every),
         "prints": any(_prints(each) for each in every),
@@ -107,7 +107,7 @@ def _prints(instruction: Instruction) -> bool:
     return instruction.opcode == "call" and "vprintf" in named
 
 
-def _may_order(instruction: Instruction) -> bool:
+def may_order(instruction: Instruction) -> bool:
     """Whether the results of blocks may depend on the order in which they run."""
     words = instruction.qualifiers
     if instruction.opcode in ("ld", "st"):
