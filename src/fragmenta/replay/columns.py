@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.replay.parts import NOBODY, Array, Columns
+from fragmenta.replay.parts import NOBODY, Array, Columns, Value
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.memory import PASS_BYTES
@@ -97,7 +97,7 @@ class Places:
 
 
 def lane_parts(
-    pieces: Iterable[Piece], forms: Sequence[Sequence[Any]], places: Places
+    pieces: Iterable[Piece], forms: Sequence[Sequence[Value]], places: Places
 ) -> tuple[list[Part], list[Part], list[Array]]:
     """What lanes wrote and read, and the ``cp.async`` among it: steps and warps."""
     wrote: list[Part] = []

@@ -7,12 +7,12 @@ import zlib
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fragmenta.errors import BadCall, Error
-from fragmenta.replay.parts import COLUMNS, Columns, Head
+from fragmenta.replay.parts import COLUMNS, Columns, Head, Row
 
 if TYPE_CHECKING:
     from fragmenta.replay.recorded import Replay
@@ -38,7 +38,7 @@ def load(path: str | PathLike[str]) -> tuple[Head, Columns]:
     """Read a record from a file."""
     try:
         with np.load(path, allow_pickle=False) as found:
-            head: dict[str, Any] = json.loads(found["head"].tobytes())
+            head: Row = json.loads(found["head"].tobytes())
             columns = {name: found[name] for name in COLUMNS}
     except (OSError, ValueError, KeyError, zlib.error) as why:
         raise Error(f"{path} is no record of a launch: {why}") from why

@@ -7,8 +7,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
-Head: TypeAlias = dict[str, Any]
+Value: TypeAlias = Any
+"""A value of JSON."""
+Array: TypeAlias = NDArray[Value]
+Row: TypeAlias = dict[str, Value]
+"""Something that is kept as JSON: a site, a unit, a barrier, a problem."""
+Head: TypeAlias = Row
 """All that is small: sites, registers, warps, memories, units, barriers, problems."""
 Columns: TypeAlias = dict[str, Array]
 """All that is large, by name."""
@@ -89,7 +93,7 @@ class Register(NamedTuple):
         if self.bits == 128:
             return words.view(np.uint64).reshape(2, 32).T
         if self.bits == 64:
-            return words.view(_WIDE.get(self.type[0], np.uint64))
+            return words.view(_WIDE.get(self.type[0], "u8"))
         if self.bits == 32:
             kind = self.type if self.type in ("f32", "s32") else "u32"
             return words.view(_NARROW[kind])
@@ -100,8 +104,9 @@ class Register(NamedTuple):
         return values.view(f"i{of().itemsize}") if self.type[0] == "s" else values
 
 
-_WIDE: dict[str, Any] = {"f": np.float64, "s": np.int64}
-_NARROW: dict[str, Any] = {"f32": np.float32, "s32": np.int32, "u32": np.uint32}
+_WIDE = {"f": "f8", "s": "i8"}
+_NARROW = {"f32": "f4", "s32": "i4", "u32": "u4"}
+"""The types of NumPy that values are shown in."""
 
 
 class Warp(NamedTuple):

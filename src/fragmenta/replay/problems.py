@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.races.report.stories import Agent, Collision, story_of
-from fragmenta.replay.parts import Array
+from fragmenta.replay.parts import Array, Row
 from fragmenta.replay.recorded import Replay
 from fragmenta.simt import layout
 from fragmenta.tracing.told import Stepped
@@ -42,7 +41,7 @@ def problems_of(
     stepped: Stepped,
     problems: Sequence[Problem],
     found: Sequence[tuple[Launched, Finding]],
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """The problems of a launch, with the steps of a record that they are about."""
     steps = _Steps(replay, stepped)
     made = []
@@ -89,7 +88,7 @@ def _finding(
     return None
 
 
-def _missing(problem: dict[str, Any], replay: Replay) -> str:
+def _missing(problem: Row, replay: Replay) -> str:
     """The name of the instruction that would order the two accesses."""
     named = _NAMED.search(problem["hint"])
     if named is not None:
@@ -122,11 +121,11 @@ class _Steps:
         self.first = self.told.pieces[0].base if self.told.pieces else 0
         self.times = [time for time, _ in self.told.times]
 
-    def stopped(self) -> dict[str, Any]:
+    def stopped(self) -> Row:
         """The last step, if the launch was stopped there."""
         return {"steps": [-1, len(self.replay) - 1]} if self.told.stopped else {}
 
-    def about(self, finding: Finding) -> dict[str, Any]:
+    def about(self, finding: Finding) -> Row:
         """The steps, units and memory of a problem."""
         story = story_of(finding)
         if story is None or not isinstance(finding, Collision):
@@ -139,7 +138,7 @@ class _Steps:
             self._access(each, memory, story.cluster)
             for each in (story.before, story.now)
         ]
-        found: dict[str, Any] = {
+        found: Row = {
             "steps": [step for step, _ in both],
             "units": [unit for _, unit in both],
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fragmenta.ptx.module import Function, Module, demangled, type_bits
 from fragmenta.ptx.module import Register as PtxRegister
 from fragmenta.ptx.placement import place_shared
 from fragmenta.replay import columns
-from fragmenta.replay.parts import COLUMNS, Array, Columns, Head
+from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Row, Value
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.naming import plain
@@ -41,7 +41,7 @@ class _Reading:
     def __init__(self, stepped: Stepped) -> None:
         self.stepped, self.told = stepped, stepped.told
         self.module: Module = stepped.of.module()
-        self.about: dict[str, Any] = stepped.of.compiled.traced
+        self.about: Row = stepped.of.compiled.traced
         self.functions = [self.module.functions[n] for n in self.about["functions"]]
         self.bases: dict[str, int] = {}
         """The number of the first register of each function."""
@@ -90,8 +90,8 @@ class _Reading:
 
     # ── what is small ───────────────────────────────────────────────────────
 
-    def _registers(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def _registers(self) -> list[Row]:
+        found: list[Row] = []
         for function in self.functions:
             self.bases[function.name] = len(found)
             known: dict[str, int] = {}
@@ -112,7 +112,7 @@ class _Reading:
     def _ids(self, function: Function, found: Sequence[PtxRegister]) -> list[int]:
         return [self.bases[function.name] + each.number for each in found]
 
-    def _sites(self) -> list[dict[str, Any]]:
+    def _sites(self) -> list[Row]:
         lines = self.module.text.splitlines()
         found = []
         for function in self.functions:
@@ -164,11 +164,11 @@ class _Reading:
 
     # ── memories ────────────────────────────────────────────────────────────
 
-    def _memories(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def _memories(self) -> list[Row]:
+        found: list[Row] = []
         places = {each.slot: each for each in self.stepped.of.places}
 
-        def add(where: Where, **about: Any) -> None:
+        def add(where: Where, **about: Value) -> None:
             self.numbers[where] = len(found)
             found.append({"variables": [], "block": -1, "start": 0, **about})
 
@@ -199,7 +199,7 @@ class _Reading:
                 )
         return found
 
-    def _variables(self, size: int) -> list[list[Any]]:
+    def _variables(self, size: int) -> list[list[Value]]:
         """The variables in shared memory."""
         kernel = self.module.functions[self.stepped.of.compiled.kernel]
         placed = place_shared(self.module, kernel, SHARED_START)
@@ -348,7 +348,7 @@ class _Reading:
 
     # ── accesses ────────────────────────────────────────────────────────────
 
-    def _accesses(self) -> tuple[list[Any], list[Any], list[Array]]:
+    def _accesses(self) -> tuple[list[Value], list[Value], list[Array]]:
         ranks, local = self.stepped.of.shape.cluster_blocks, self._local_size()
         places = columns.Places(self.numbers, self.told.warps, ranks, local)
         base = self.told.pieces[0].base if self.told.pieces else 0
@@ -387,7 +387,7 @@ class _Reading:
             number += len(function.instructions)
         return -1
 
-    def _units(self) -> list[dict[str, Any]]:
+    def _units(self) -> list[Row]:
         found = []
         base = self.told.pieces[0].base if self.told.pieces else 0
         for each in self.told.units:
@@ -416,13 +416,11 @@ class _Reading:
             )
         return found
 
-    def _lane_copies(
-        self, copies: Sequence[Array], found: Columns
-    ) -> list[dict[str, Any]]:
+    def _lane_copies(self, copies: Sequence[Array], found: Columns) -> list[Row]:
         """``cp.async`` that compiled code made at once, each a unit of its own."""
         if not copies:
             return []
-        made: list[dict[str, Any]] = []
+        made: list[Row] = []
         waits = self._waits(found)
         writes = found["w_step"]
         base = self.told.pieces[0].base
@@ -480,10 +478,10 @@ class _Reading:
                 waited |= {(warp, each): step for group in over for each in group}
         return waited
 
-    def _barriers(self, found: Columns) -> list[dict[str, Any]]:
+    def _barriers(self, found: Columns) -> list[Row]:
         base = self.told.pieces[0].base if self.told.pieces else 0
-        made: dict[tuple[int, int], dict[str, Any]] = {}
-        cluster: list[list[Any]] = []
+        made: dict[tuple[int, int], Row] = {}
+        cluster: list[list[Value]] = []
         for each in self.told.marks:
             step = each.step - base
             if each.kind == "cluster wait":
@@ -510,7 +508,7 @@ class _Reading:
             rows.append({"kind": name, "name": "barrier of the cluster", "uses": uses})
         return rows
 
-    def _mbarrier(self, block: int, offset: int) -> dict[str, Any]:
+    def _mbarrier(self, block: int, offset: int) -> Row:
         memory = self.numbers.get(("shared", block), -1)
         name = f"{offset:#x}"
         for variable, start, size, _ in self.memories[memory]["variables"]:
@@ -526,7 +524,7 @@ class _Reading:
             "waits": [],
         }
 
-    def _block_barriers(self, found: Columns) -> list[dict[str, Any]]:
+    def _block_barriers(self, found: Columns) -> list[Row]:
         """``bar.sync`` and the like: when they opened, and for which warps."""
         wanted = {
             number: each
@@ -535,7 +533,7 @@ class _Reading:
             and "warp" not in each["opcode"]
             and "cluster" not in each["opcode"]
         }
-        rows: dict[tuple[int, str], list[list[Any]]] = {}
+        rows: dict[tuple[int, str], list[list[Value]]] = {}
         passed: dict[tuple[int, str], int] = {}
         for step in np.flatnonzero(np.isin(found["site"], list(wanted))).tolist():
             warp = int(found["warp"][step])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from fragmenta.replay.parts import (
     Head,
     Memory,
     Register,
+    Row,
     Site,
+    Value,
     Warp,
 )
 
@@ -84,9 +86,9 @@ class Replay:
             Memory(*(_plain(each[name]) for name in Memory._fields))
             for each in head["memories"]
         ]
-        self.units: list[dict[str, Any]] = head["units"]
-        self.barriers: list[dict[str, Any]] = head["barriers"]
-        self.problems: list[dict[str, Any]] = head["problems"]
+        self.units: list[Row] = head["units"]
+        self.barriers: list[Row] = head["barriers"]
+        self.problems: list[Row] = head["problems"]
         self.steps = Steps(columns["site"], columns["warp"], columns["lanes"])
         self._frames: dict[int, list[tuple[int, Array, Array]]] = {}
 
@@ -149,7 +151,7 @@ class Replay:
         sorted_ = np.argsort(every, kind="stable")
         return every[sorted_], where[sorted_]
 
-    def _key(self, warp: Any, register: Any, step: Any) -> Any:
+    def _key(self, warp: Value, register: Value, step: Value) -> Value:
         return (warp * len(self.registers) + register) * (len(self) + 1) + step
 
     def value(self, step: int, warp: int, register: int) -> Array | None:
@@ -451,6 +453,6 @@ class Replay:
 _BEGUN = ("warp", "register", "at")
 
 
-def _plain(given: Any) -> Any:
+def _plain(given: Value) -> Value:
     """Lists of JSON as tuples."""
     return tuple(map(_plain, given)) if isinstance(given, list) else given

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from fragmenta.replay.parts import COLUMNS, Array, Columns, Head
+from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Row
 from fragmenta.replay.reading import kept_steps
 from fragmenta.replay.recorded import Replay
 
@@ -37,7 +35,7 @@ class _Part:
         ]
         """The units that are kept."""
 
-    def _is_there(self, unit: dict[str, Any]) -> bool:
+    def _is_there(self, unit: Row) -> bool:
         over = unit["done"] >= 0 and max(unit["done"], unit["waited"]) < self.first
         return unit["issued"] < self.last and not over
 
@@ -130,14 +128,14 @@ class _Part:
         """A step of the whole as one of the part; -1 if it is not there."""
         return step - self.first if self.first <= step < self.last else -1
 
-    def _unit(self, unit: dict[str, Any]) -> dict[str, Any]:
+    def _unit(self, unit: Row) -> Row:
         moved = {"issued": max(0, unit["issued"] - self.first)}
         for name in ("done", "waited"):
             step = unit[name]
             moved[name] = 0 if 0 <= step < self.first else self._step(step)
         return {**unit, **moved}
 
-    def _barrier(self, barrier: dict[str, Any]) -> dict[str, Any]:
+    def _barrier(self, barrier: Row) -> Row:
         found = dict(barrier)
         for name in ("uses", "waits"):
             rows = barrier.get(name, [])
@@ -150,7 +148,7 @@ class _Part:
             found["phases"] += [row for row in kept if row[0] >= 0]
         return found
 
-    def _problem(self, problem: dict[str, Any]) -> dict[str, Any]:
+    def _problem(self, problem: Row) -> Row:
         steps = [self._step(each) for each in problem["steps"]]
         units = [
             self.units.index(each) if each in self.units else -1

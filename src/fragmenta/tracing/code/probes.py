@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from fragmenta.ptx.module import Instruction
 from fragmenta.simt import layout
@@ -15,6 +15,9 @@ from fragmenta.simt.program import JUMPS, Program, register_bytes
 from fragmenta.tracing.code import layout as at
 from fragmenta.tracing.code.effects import Owned, written
 from fragmenta.tracing.code.routines import COMPLETE, THERE, access, step
+
+Form: TypeAlias = tuple[int, str, str, int, int]
+"""A kind of row: site, what it is, space, bytes of an element, elements."""
 
 
 class _Taken(NamedTuple):
@@ -31,9 +34,9 @@ class TraceProbes(Probes):
     """The instrument that records."""
 
     def __init__(self) -> None:
-        self._forms: list[list[Any]] = []
+        self._forms: list[Form] = []
         """For each kind of row: site, what it is, space, bytes, elements."""
-        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[Form, int] = {}
         self._waiting: list[_Taken] = []
         """What the present instruction writes."""
         self._bases: dict[str, int] = {}
@@ -160,11 +163,10 @@ class TraceProbes(Probes):
 
     def _form(self, writer: Writer, what: Access, kind: str) -> int:
         """The number of a kind of row."""
-        found = [self._site(writer), kind, what.space, what.bits // 8, what.elements]
-        key = tuple(found)
+        key = self._site(writer), kind, what.space, what.bits // 8, what.elements
         if key not in self._numbers:
             self._numbers[key] = len(self._forms)
-            self._forms.append(found)
+            self._forms.append(key)
         return self._numbers[key]
 
     def about(self, program: Program) -> dict[str, object]:
