@@ -20,8 +20,8 @@ from fragmenta.registers.dtype import dtype
 TILES = 4096
 F32, F16 = ("f32", "f32"), ("f16", "f16")
 
-# name: model, and by how much a product may be slower than one of plain f16.  Where each
-# step rounds to f16, or fp8 is expanded to f16, the kernels of plain f16 gained more.
+# name: model, and by how much a product may be slower than one of plain f16.  Where
+# each step rounds to f16, or fp8 is expanded to f16, plain f16 gained more.
 CASES: dict[str, tuple[Model, float]] = {
     "f16": (model("sm_90", "f16", "f16", *F32, 16), 1),
     "f16 into f16": (model("sm_90", "f16", "f16", *F16, 16), 3),

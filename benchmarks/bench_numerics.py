@@ -4,10 +4,18 @@ A launch with ``numerics=True`` is measured against one without, in seconds of t
 processor: sums in a loop, a softmax, a mix of all kinds of instructions, sums through
 shared memory, and a Triton kernel that multiplies matrices.  The goals are at most 8
 times as long for scalar code, and 6 times for products of matrices.
+
+Memory is measured in processes of their own: how much more it grows with the data.  An
+array that is written has four planes (or eight beside floats of 8 bits) and a copy of
+what was left; one that is not all zeros has a copy of what it was, with which ``blame``
+launches again.  So it is about 1 + 1 for an input, and 1 + 4 + 1 for an output.
 """
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -19,6 +27,10 @@ from fragmenta import ptx
 
 SCALAR, PRODUCTS = 8, 6
 """The goals."""
+MEMORY = 4
+"""That of memory, on what grows with the data."""
+SIZES = {"scalar": (256, 1 << 23), "matmul": (128, 2048)}
+"""A small and a large launch: elements, and rows of a square matrix."""
 ROUNDS = 9
 _HEAD = """
 .version 8.0
@@ -110,7 +122,53 @@ def test_a_triton_matmul(size: int) -> None:
     print(f"\nmatmul of {size}: {ratio(run):.1f} times as long; the goal is {PRODUCTS}")
 
 
+# ── memory ──────────────────────────────────────────────────────────────────
+
+
+def sized(name: str, size: int) -> Any:
+    """A launch on arrays of a size; what runs it."""
+    rng = np.random.default_rng(0)
+    if name == "scalar":
+        x = rng.standard_normal(size, np.float32)
+        text = _HEAD + BODY["a sum of products"] + _TAIL
+        kernel = ptx.parse(text.replace("%r6, 200", "%r6, 1")).kernels["f"]
+        given: list[Any] = [x, np.zeros_like(x)]
+        return lambda **more: kernel.launch(size // 256, 256, given, **more)
+    A, B = (rng.standard_normal((size, size)).astype(np.float16) for _ in "AB")
+    C = np.zeros((size, size), np.float32)
+    (kernel,) = ptx.load(HERE / "matmul_f16_sm80.ptx").kernels.values()
+    given = [A, B, C, *[np.int32(size)] * 3, 0, 0]
+    grid, how = (size // 128, size // 128), {"shared": 32768, "target": TARGET}
+    return lambda **more: kernel.launch(grid, 256, given, **how, **more)
+
+
+def growth(name: str, exact: bool) -> int:
+    """How many bytes more the large launch takes than the small one, its arrays too."""
+    options = {"numerics": True} if exact else {"watch": False}
+    peaks = []
+    for size in SIZES[name]:
+        str(sized(name, size)(**options).numerics)  # the report is read, too
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    return peaks[1] - peaks[0]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_memory(name: str) -> None:
+    """At most 4 times as much, on what grows with the data."""
+    found = []
+    for exact in (False, True):
+        call = f"import bench_numerics as b; print(b.growth({name!r}, {exact}))"
+        told = subprocess.run(
+            [sys.executable, "-c", call], capture_output=True, check=True, cwd=HERE
+        )
+        found.append(int(told.stdout))
+    times = found[1] / found[0]
+    print(f"\n{name}: {times:.1f} times the memory; the goal is {MEMORY}")
+
+
 if __name__ == "__main__":
     for each in [*BODY, "sums through shared memory"]:
         test_scalar_code(each)
     test_a_triton_matmul(256)
+    for each in SIZES:
+        test_memory(each)

@@ -58,6 +58,7 @@ ROOMS = [
     "numerics",
     "launch",
     "replay",
+    "debugging",
     "cuda",
     "view",
     "sameness",

@@ -45,6 +45,9 @@ FIGURES = {
     "tcgen05-b": Figure(fm.tcgen05("m128n64k16", a="f16", cta_group=2)),
     "tcgen05-scales": Figure(SCALED),
     "tcgen05-path": Figure(SCALED, "path"),
+    "sparse": Figure(fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")),
+    "wmma": Figure(fm.find("wmma.mma.row.col.m16n16k16.f32.f32")),
+    "ldmatrix": Figure(fm.find("ldmatrix.m8n8.x4.shared.b16")),
     "swizzles": Figure(fm.wgmma("m64n64k16", a="f16", d="f32"), "swizzles"),
 }
 PAGE = DOCS / "same-bits.md"

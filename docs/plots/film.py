@@ -1,15 +1,17 @@
-"""The animated picture of the explorer in the README.
+"""The film in the README: an element is found, a bit is lost, a hazard is stopped.
 
     python docs/plots/film.py
 
-Chromium shows the page as it is built, ``explorer/tests/film.mjs`` acts on it, and
-Pillow puts the frames together.
+Chromium shows the explorer as it is built, then what ``fragmenta launch`` prints and
+draws of the README's kernel; ``explorer/tests/film.mjs`` acts, and Pillow puts the
+frames together.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,14 +19,31 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 FILM = ROOT / "docs" / "images" / "explorer.webp"
-SIZE = (1200, 750)
+SIZE = (1200, 900)
 LARGEST = 2_000_000
 """Bytes: the README must open quickly."""
+
+
+ASKED = "launch examples/two_copies.ptx --arg arange:u32:64 --arg zeros:u32:32"
+
+
+def report() -> str:
+    """The command, and the first problem that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fragmenta", *ASKED.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stderr[done.stderr.index("examples/") :]
+    return f"$ fragmenta {ASKED}\n{said.partition(chr(10) * 2)[0]}\n"
 
 
 def main() -> None:
     """Shoot the frames, and write the film."""
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "report.txt").write_text(report(), "utf-8")
         script = ROOT / "explorer" / "tests" / "film.mjs"
         subprocess.run(["node", script, folder], check=True)
         listed = json.loads((Path(folder) / "frames.json").read_text("utf-8"))

@@ -8,7 +8,7 @@ import { readHead } from "./recording/head.js";
 import { Recording } from "./recording/recording.js";
 import { Values } from "./recording/values.js";
 import { keepLink, openHash } from "./session/link.js";
-import { HUES, type Kind } from "./session/names.js";
+import { grouped, HUES, type Kind } from "./session/names.js";
 import { Session, type Shared } from "./session/session.js";
 import { Controls } from "./views/controls.js";
 import { listenToHazards } from "./views/hazard.js";
@@ -36,6 +36,7 @@ async function start(): Promise<void> {
   new WarpView(session);
   new Controls(session, time, (back) => source.goOn(back));
   listenToPanes(session);
+  keepHeight();
   const themed = {
     get theme() {
       return session.theme;
@@ -61,7 +62,7 @@ function fail(words: string): void {
 }
 
 function showHead(session: Session): void {
-  const { kernel, target, schedule, grid, block, cluster, left_out, problems } = session.run.head;
+  const { kernel, target, schedule, grid, block, cluster, left_out, problems, first = 0, total = 0 } = session.run.head;
   document.title = `${kernel} · fragmenta replay`;
   byId("kernel").textContent = kernel;
   const sizes = (size: number[]) => size.filter((each, at) => each > 1 || at === 0).join(" × ");
@@ -77,10 +78,14 @@ function showHead(session: Session): void {
   );
   byId("problems").hidden = !problems.length;
   byId("problem-count").textContent = `${problems.length} problem${problems.length === 1 ? "" : "s"}`;
-  byId("left-out").hidden = !left_out;
-  byId("left-out").textContent = left_out;
+  const counted = first > 0 ? `Step 0 of this page is step ${grouped(first)} of ${grouped(total)} of the run.` : "";
+  byId("left-out").textContent = [sentence(left_out), counted].filter(Boolean).join(" ");
+  byId("left-out").hidden = !byId("left-out").textContent;
   showLegend(session);
 }
+
+const sentence = (text: string): string =>
+  text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 function showLegend({ hues }: Session): void {
   byId("kinds").replaceChildren(
@@ -89,6 +94,15 @@ function showLegend({ hues }: Session): void {
       return h("li", {}, h("span", { class: "key", style: `background:${hues[hue * 4 + shade]}` }), words);
     }),
   );
+}
+
+/** The page is what the header leaves of the window. */
+function keepHeight(): void {
+  const header = document.querySelector("header")!;
+  const measure = () =>
+    document.documentElement.style.setProperty("--head", `${header.offsetHeight}px`);
+  measure();
+  new ResizeObserver(measure).observe(header);
 }
 
 /** On a narrow screen one of the three parts is seen at a time. */

@@ -36,7 +36,7 @@ async function start(): Promise<void> {
   listenToTheme(explorer);
   listenToPrinting(explorer, figure);
   listenToLeaps(explorer, figure);
-  explorer.listen((change) => showRest(explorer, tabs, change));
+  explorer.listen((change) => showRest(explorer, tabs, figure, change));
   const player = new Player(explorer, figure);
   keepAddress(explorer);
   // What was opened last is closed first, and the pin is let go last of all.
@@ -47,7 +47,7 @@ async function start(): Promise<void> {
   figure.draw();
   figure.begin();
   tabs.show("instruction");
-  showRest(explorer, tabs, "instruction");
+  showRest(explorer, tabs, figure, "instruction");
   writeAddress(explorer);
   document.documentElement.dataset.ready = "yes";
 }
@@ -75,7 +75,21 @@ function pinnedAnew({ state }: Explorer): boolean {
   return other && pinned !== null;
 }
 
-function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
+/** On a phone the card lies over the page: what is pinned is scrolled above it. */
+function keepInSight({ state }: Explorer, figure: Figure): void {
+  const card = byId("element");
+  if (!state.pinned || getComputedStyle(card).position !== "fixed") return;
+  requestAnimationFrame(() => {
+    const box = state.pinned && figure.boxOf(state.pinned);
+    if (!box) return;
+    const over = box.y + box.height / 2 + ROOM - card.getBoundingClientRect().top;
+    if (over > 0) window.scrollBy({ top: over });
+  });
+}
+
+const ROOM = 24; // pixels between what is pinned and the card
+
+function showRest(explorer: Explorer, tabs: Tabs, figure: Figure, change: Change): void {
   if (change === "view") return;
   if (change === "instruction") {
     const wrongTab = tabs.settle();
@@ -84,6 +98,7 @@ function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
   }
   if (change === "picture" || (change === "pointer" && pinnedAnew(explorer))) closeRemarks();
   showElement(explorer);
+  if (change !== "picture") keepInSight(explorer, figure);
   showResult(explorer, byId("result"));
   showLane(explorer);
 }

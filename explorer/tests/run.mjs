@@ -12,6 +12,7 @@ import { TESTS as EXPLAIN } from "./explain.mjs";
 import { FRAME } from "./frame.mjs";
 import { LINKS } from "./links.mjs";
 import { PICTURE } from "./picture.mjs";
+import { SEEN } from "./seen.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -729,6 +730,8 @@ const TESTS = {
   ...LINKS,
 
   ...PICTURE,
+
+  ...SEEN,
 
   async "every family opens without an error"(browser) {
     const page = await open(browser);

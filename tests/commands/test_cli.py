@@ -134,6 +134,7 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(f"{name}.ptx").write_text(KERNEL)
         Path(f"{name}.py").write_text(PROGRAM)
     Path("rows.py").write_text(ROWS)
+    Path("commands.txt").write_text("break st.global\ncontinue\nprint %f1\n")
     Path("scale.cu").write_text(SOURCE)
     Path("tests").symlink_to(Path(__file__).parents[1])  # for the recordings there
     Path("tile-1.npz").symlink_to("tests/golden/programs/tile-1.npz")

@@ -142,7 +142,8 @@ def test_modules_import_at_the_top() -> None:
     """Some wait: rich, for terminals; the entry point, for Ctrl-C; what lists never need.
 
     Pictures and the words for targets, too: most launches have neither.  What
-    compiles and loads kernels waits for a source, what compares for a GPU.
+    compiles and loads kernels waits for a source, what compares for a GPU.  The
+    debugger waits for the first answer to an editor.
     """
     found = set()
     for path in FOLDER.glob("*.py"):
@@ -156,6 +157,10 @@ def test_modules_import_at_the_top() -> None:
         ("check", "fragmenta.commands.launch_arguments"),
         ("cli", "fragmenta.commands"),
         ("counters", "fragmenta.cuda.tools.resources"),
+        ("debug", "fragmenta.commands.debug_launches"),
+        ("debug_streams", "fragmenta.debugging.debugger"),
+        ("debug_streams", "fragmenta.debugging.terminal"),
+        ("debug_streams", "readline"),
         ("files", "fragmenta.view.svg"),
         ("gpu", "fragmenta.evidence"),
         ("gpu", "fragmenta.evidence.verify"),
@@ -165,6 +170,10 @@ def test_modules_import_at_the_top() -> None:
         ("launch", "fragmenta.view.timeline"),
         ("output", "rich.console"),
         ("output", "rich.text"),
+        ("replays", "fragmenta.replay.files"),
+        ("replays", "fragmenta.replay.making"),
+        ("replays", "fragmenta.tracing.told"),
+        ("replays", "fragmenta.view.replay_page"),
         ("targets", "fragmenta.execution.mma"),
         ("targets", "fragmenta.isa.synonyms"),
     }

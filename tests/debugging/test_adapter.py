@@ -168,7 +168,7 @@ def test_a_console_takes_commands_that_look() -> None:
     assert made.get("evaluate", expression="1 + 2", context="repl")["result"] == "3"
     moved = made.ask("evaluate", expression="step", context="repl")
     assert not moved["success"]
-    assert "no memory or variable step" in moved["message"]
+    assert "no register, variable or memory step" in moved["message"]
 
 
 def test_inlined_code_has_frames_of_its_own() -> None:

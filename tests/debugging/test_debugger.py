@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fragmenta.debugging.dap.showing import Showing
 from fragmenta.debugging.debugger import Debugger
 from fragmenta.debugging.moments import Moments
+from fragmenta.debugging.terminal import Terminal
 from fragmenta.errors import BadCall, Error
+from fragmenta.replay.recorded import Replay
 from tests.debugging import kernels
 
 
@@ -212,3 +215,20 @@ def test_the_steps_of_a_warp_are_its_own() -> None:
     every = Moments(replay)
     both = np.concatenate([every.of_warp(0), every.of_warp(1)])
     assert sorted(both) == list(range(len(replay)))
+
+
+def test_a_warp_without_recorded_steps() -> None:
+    """Steps were left out: of one warp there is none."""
+    whole = kernels.race()
+    steps = np.flatnonzero(whole.steps.warp == 1)
+    columns = {name: whole.columns[name][steps] for name in ("site", "warp", "lanes")}
+    part = Replay(whole.head, {**whole.columns, **columns, "at": whole.columns["at"]})
+    at = Debugger(part)
+    at.look_at(0)
+    assert at.current() is None
+    assert at.step("line").why == "end"
+    assert at.step("line", back=True, over=True).why == "start"
+    assert at.finish(back=True).why == "start"
+    assert Terminal(at).do("list")
+    assert Showing(at).frames(1) == []
+    assert at.evaluate("%tid.x[0]").texts == ["0"]

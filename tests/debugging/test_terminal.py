@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from fragmenta.debugging.debugger import Debugger
@@ -60,10 +62,8 @@ def test_every_command_fits_the_width() -> None:
         for moment in (0, len(replay) // 2, len(replay)):
             for name in [*COMMANDS, *(f"info {each}" for each in told())]:
                 at.debugger.goto(moment)
-                try:
+                with contextlib.suppress(Error):  # some need words
                     lines += at.do(name)
-                except Error as why:
-                    assert str(why)
         assert max(map(len, lines)) <= 80
 
 
@@ -74,7 +74,7 @@ def told() -> list[str]:
 def test_words_may_be_shortened() -> None:
     assert {meant(each) for each in SHORT} == set(SHORT.values())
     assert meant("cont") == "continue"
-    with pytest.raises(Error, match="u may be|no command"):
+    with pytest.raises(Error, match="no command b2"):
         meant("b2")
     with pytest.raises(Error, match="ba may be back, backi, back-next or backtrace"):
         meant("ba")

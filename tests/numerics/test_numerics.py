@@ -411,3 +411,36 @@ def test_a_result_that_is_zero_exactly_has_no_digit_that_is_right() -> None:
     assert (last.worst_relative, last.amplification) == (math.inf, 0.0)
     assert "no digit is right" in str(found)
     assert "1e+300" not in found.to_json() + str(found)
+
+
+@pytest.mark.parametrize("word, sign", [("max", 1), ("min", -1), ("max", -1)])
+def test_the_largest_may_be_another_operand(word: str, sign: int) -> None:
+    """One is 9/8 ulp beyond 1.5 exactly, and 1.5 as it is rounded; the other 1 ulp."""
+
+    def written(number: float) -> str:
+        return f"0f{np.float32(number).view(np.uint32):08X}"
+
+    body = f"mov.f32 %f4, {written(sign * 3 * 2.0**-26)}; add.f32 %f5, %f3, %f4; "
+    body += "add.f32 %f5, %f5, %f4; add.f32 %f5, %f5, %f4; "
+    body += f"{word}.f32 %f1, %f5, {written(1.5 + sign * 2.0**-23)};"
+    found, y = launched(kernel(ONE, body), np.full(32, 1.5))
+    (site,) = [each for each in found.instructions if each.mnemonic == f"{word}.f32"]
+    if (word, sign) == ("max", -1):  # 1.5, and exactly the other operand
+        assert (y == 1.5).all()
+    else:
+        assert (y == np.float32(1.5 + sign * 2.0**-23)).all()
+    assert site in found.branches
+    assert site.counts["other_way"] == 32
+    assert site.other is not None
+    assert site.other.exact_operands[0] == 1.5 + sign * 9 * 2.0**-26
+    (said,) = [each for each in found.problems if each.rule == "other-branch"]
+    assert (said.severity, said.count) == ("info", 32)
+    assert said.message == "exact values would choose another operand, 32 times"
+
+
+def test_the_largest_of_equal_operands_is_no_decision() -> None:
+    body = "add.f32 %f4, %f3, 0f32000000; max.f32 %f1, %f4, %f3;"
+    found, y = launched(kernel(ONE, body), np.full(32, 1.5))
+    assert (y == 1.5).all()
+    assert found["y"].error.all()
+    assert not found.branches

@@ -152,8 +152,9 @@ class Rig:
         numbers.view(np.uint32)[:32] = number
         counts.view(np.uint32)[:32] = count
         where, block = self.at(warp), self.block.ctypes.data
-        before = function(barrier_clocks.BAR_BEFORE, "pppii")
-        before(where, block, numbers.ctypes.data, lanes, barrier_clocks.MODES[mode])
+        before = function(barrier_clocks.BAR_BEFORE, "pppiii")
+        how = barrier_clocks.MODES[mode]
+        before(where, block, numbers.ctypes.data, lanes, how, 0)
         call = function(barriers.BARRIER[mode], "ppppiii", "i")
         passed = call(
             where, block, numbers.ctypes.data, counts.ctypes.data, 0, lanes, 0

@@ -91,6 +91,30 @@ def test_atomic_additions_are_not_deterministic():
     assert "not deterministic" in str(found)
 
 
+CAS = """
+again:
+    ld.volatile.global.u32 %r7, [%rd2];
+    mov.b32 %f10, %r7; add.f32 %f11, %f10, %f1; mov.b32 %r8, %f11;
+    atom.global.cas.b32 %r9, [%rd2], %r7, %r8;
+    setp.ne.b32 %p3, %r9, %r7; @%p3 bra again;"""
+
+
+def test_additions_by_exchanges_are_not_deterministic():
+    made = [call("", X, Y, "mov.f32 %f9, %f1;", CAS) for _ in range(2)]
+    found = ptx.same(*made)
+    assert found.verdict == "unknown"
+    assert "atomic" in {each.kind for each in found.open}
+
+
+def test_a_ticket_is_a_condition():
+    """What an atomic operation on whole numbers gives may decide the order of sums."""
+    ticket = "mov.u64 %rd8, count; atom.shared.add.u32 %r9, [%rd8], 1;"
+    body = f".shared .b32 count; {ticket} mov.f32 %f9, %f1;"
+    found = ptx.same(*(call("", X, Y, body) for _ in range(2)))
+    assert found.verdict == "same"
+    assert [each.kind for each in found.conditions] == ["arrival"]
+
+
 def of_rows(x):
     """A launch of 24 threads on 24 rows."""
     return ptx.Call(call("chain").kernel, 1, 24, [x, np.zeros(24, np.float32)])

@@ -261,3 +261,17 @@ def test_values_that_an_operand_cannot_hold_are_refused() -> None:
     part = fm.find("mma.m16n8k64.s4.s4").a
     with pytest.raises(fm.errors.ValueRangeError, match="s4 holds integers"):
         fragment_svg(part, np.full(part.shape, 9))
+
+
+def test_the_free_corner_has_the_layouts() -> None:
+    """As in the explorer; a sparse A stands there as it multiplies, too."""
+    dense = fm.mma("m16n8k16", a="f16", d="f32")
+    assert f">A  {dense.a.layout}<" in dense.to_svg()
+    sparse = fm.mma("m16n8k32", a="f16", d="f32", sp="sp")
+    said = sparse.to_svg()
+    assert f">metadata  {sparse.metadata.layout}<" in said
+    assert "A: f16 16 x 32 as it multiplies, example codes" in said
+    cells = re.findall(r'<rect class="l(\d+) h" x="([\d.]+)" y="(\d+)"', said)
+    assert len(cells) == 16 * 16  # half of 16 x 32
+    first = [int(lane) for lane, _, y in cells if y == "40"]
+    assert first == [sparse.a.where(0, column).lane for column in range(16)]

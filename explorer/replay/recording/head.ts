@@ -89,6 +89,9 @@ export interface Head {
   grid: number[];
   block: number[];
   cluster: number[] | null;
+  /** The number in the run of the first step kept, and how many steps the run had. */
+  first?: number;
+  total?: number;
   left_out: string;
   files: { name: string; text: string }[];
   sites: Site[];

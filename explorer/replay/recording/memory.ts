@@ -30,6 +30,9 @@ export class MemoryHistory {
   /** The bytes after ``step``, and for each of them its last write, or -1. */
   readonly bytes: Uint8Array;
   readonly writer: Int32Array;
+  /** Which of them have a value: before the first step, and after ``step``. */
+  private first: Uint8Array;
+  private live: Uint8Array;
   step = -1;
   private done = 0;
   private order: Uint32Array;
@@ -51,6 +54,8 @@ export class MemoryHistory {
     const { size } = this.memory;
     this.bytes = columns.initial.slice(begin, begin + size);
     this.writer = new Int32Array(size).fill(-1);
+    this.first = Uint8Array.from({ length: size }, (_, offset) => (this.defined(offset) ? WRITTEN : UNWRITTEN));
+    this.live = this.first.slice();
     this.order = inOrder(writes, columns.w_step);
     this.steps = this.order.map((write) => columns.w_step[write]);
     this.reads = inOrder(reads, columns.r_step);
@@ -75,7 +80,7 @@ export class MemoryHistory {
 
   /** Whether the byte has a value at the step sought, whatever is in flight to it. */
   known(offset: number): boolean {
-    return this.writer[offset] >= 0 || this.defined(offset);
+    return this.live[offset] === WRITTEN;
   }
 
   // ── the moment ────────────────────────────────────────────────────────────
@@ -105,11 +110,15 @@ export class MemoryHistory {
   private restore(frame: number): void {
     const { w_at, w_offset, bytes, initial } = this.columns;
     this.writer.set(this.kept[frame]);
+    this.live.set(this.first);
     this.done = frame * this.every;
     for (let offset = 0; offset < this.size; offset++) {
       const write = this.writer[offset];
-      this.bytes[offset] =
-        write < 0 ? initial[this.begin + offset] : bytes[w_at[write] + offset - w_offset[write]];
+      if (write < 0) this.bytes[offset] = initial[this.begin + offset];
+      else {
+        this.bytes[offset] = bytes[w_at[write] + offset - w_offset[write]];
+        this.live[offset] = WRITTEN;
+      }
     }
   }
 
@@ -120,15 +129,13 @@ export class MemoryHistory {
       const [from, to, size] = [w_at[write], w_offset[write], w_size[write]];
       for (let at = 0; at < size; at++) this.bytes[to + at] = bytes[from + at];
       this.writer.fill(write, to, to + size);
+      this.live.fill(WRITTEN, to, to + size);
     }
   }
 
   /** The state of every byte at the step sought. */
   states(): Uint8Array {
-    const found = new Uint8Array(this.size);
-    for (let offset = 0; offset < this.size; offset++) {
-      found[offset] = this.known(offset) ? WRITTEN : UNWRITTEN;
-    }
+    const found = this.live.slice();
     for (const [, { writes }] of this.flying(this.step)) {
       for (const [memory, offset, size] of writes) {
         if (memory === this.number) found.fill(IN_FLIGHT, offset, offset + size);

@@ -120,6 +120,7 @@ export class Time {
     if (!board.width) return;
     this.settle();
     const to = board.begin(this.tall + TOP + 6);
+    this.drawBand(to);
     to.drawImage(this.layer(), 0, 0, board.width, board.height);
     to.save();
     to.beginPath();
@@ -161,18 +162,24 @@ export class Time {
     return picture;
   }
 
+  /** A band behind the warp that is looked at. */
+  private drawBand(to: CanvasRenderingContext2D): void {
+    const { theme, warp } = this.session;
+    const y = this.warpTop(warp);
+    if (y === null || y < TOP - HEIGHTS.warp) return;
+    to.fillStyle = mixed(theme.accent, theme.page, 0.13);
+    to.fillRect(0, y - 1, this.board.width, HEIGHTS.warp + 2);
+  }
+
   /** The warp that is looked at, and the work that is under way at this step. */
   private drawMine(to: CanvasRenderingContext2D): void {
     const { theme, warp, step, run } = this.session;
     this.tracks.forEach((track, at) => {
       const [y, tall] = [TOP + this.tops[at] - this.board.top, HEIGHTS[track.kind]];
       if (track.kind === "warp" && track.warp === warp) {
-        to.fillStyle = theme.page;
+        to.fillStyle = mixed(theme.accent, theme.page, 0.13);
         to.fillRect(0, y - 1, this.gutter - 2, tall + 2);
         to.fillStyle = theme.accent;
-        to.globalAlpha = 0.13;
-        to.fillRect(0, y - 1, this.board.width, tall + 2);
-        to.globalAlpha = 1;
         to.font = `600 12px ${SANS}`;
         to.textAlign = "left";
         to.fillText(shortened(to, track.name, this.gutter - 16), 10, y + tall / 2 + 0.5);
@@ -413,7 +420,7 @@ export class Time {
     for (let at = upTo(steps, this.first - 1); at < until; at++) {
       const y = this.warpTop(run.columns.warp[steps[at]]);
       if (y === null) continue;
-      to.fillRect(this.x(steps[at]), y + HEIGHTS.warp - 1, Math.max(2, this.scale - 1), 3);
+      to.fillRect(this.x(steps[at]), y + HEIGHTS.warp - 2, Math.max(2, this.scale - 1), 4);
     }
   }
 

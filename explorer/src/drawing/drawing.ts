@@ -294,6 +294,8 @@ function label(
     to.text(middle, centre, text, size, theme.ink, "middle");
   } else if (form === "head") {
     to.text(middle, centre, names.head(first), size, theme.ink, "middle");
+  } else if (form === "number") {
+    to.text(middle, centre, names.head(first).slice(1), size, theme.ink, "middle");
   }
 }
 

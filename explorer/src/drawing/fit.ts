@@ -40,6 +40,7 @@ const WORTH: Record<Form, number> = {
   range: 8,
   line: 7.5,
   head: 4,
+  number: 1,
   none: -16,
 };
 /** Whoever reads this much of A, B and D has room for more. */
@@ -65,7 +66,7 @@ function widths({ sheet, names }: Item): number[] {
   const lane = width(head);
   const full = Math.max(across * (width(element) + 1), lane);
   const tiny = [Math.min(3 * across, 8), 4 * across, 6 * across, 8 * across];
-  const found = [...tiny.map((each) => Math.min(each, lane)), lane, full];
+  const found = [...tiny.map((each) => Math.min(each, lane)), width(head - 1), lane, full];
   if (across > 4) found.push(Math.min(full, 3 * width(element) + 12));
   if (across === 1 && down > 1) found.push(lane + width(element) + 3);
   if (range) found.push(Math.max(lane, width(range)), width(head + 1 + range));

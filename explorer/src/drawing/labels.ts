@@ -33,6 +33,7 @@ export type Form =
   | "range" // the lane above, the first and the last element below
   | "line" // both on one line
   | "head" // the lane alone
+  | "number" // its number alone, on a phone
   | "none";
 
 export interface Writing {
@@ -124,6 +125,9 @@ function fitting(wide: number, high: number, letters: number, lines = 1): number
   return size < LEAST ? 0 : Math.floor(size * 4) / 4;
 }
 
+/** The letters of a lane of a warp: ``T31``. */
+const LANE = 3;
+
 /** The form that says most in a block, given the cells of its first elements. */
 export function writing(
   { across, down }: Sheet,
@@ -149,6 +153,7 @@ export function writing(
     ["line", range ? fitting(w, h, head + 1 + range) : 0],
     ["cells", cells],
     ["head", fitting(w, h, head)],
+    ["number", head > 1 && head <= LANE ? fitting(w, h, head - 1) : 0],
   ];
   const [form, size] = forms.find(([, each]) => each) ?? ["none", 0];
   return { form, size };

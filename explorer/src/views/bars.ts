@@ -44,7 +44,15 @@ const NARROW = 400;
 const MOST_ROWS = 12;
 
 /** A column of the table; the bars are one of them. */
-type Column = "a" | "b" | "product" | "exponent" | "bits" | "lost";
+type Column = "a" | "a in" | "b" | "b in" | "product" | "exponent" | "bits" | "lost";
+
+/** Where the two factors of a product are: lane and register, in few letters. */
+export interface Holders {
+  a: string;
+  b: string;
+  /** The same in full. */
+  title: string;
+}
 
 /** A step as a table of terms, or only their bars where there is little room. */
 export function stepTable(
@@ -54,10 +62,11 @@ export function stepTable(
   room: number,
   full: boolean,
   /** Where the operands of a product are. */
-  where?: (k: number) => string,
+  where?: (k: number) => Holders | null,
 ): HTMLElement {
   const axis = axisOf(types, model, step, room);
-  const columns = columnsOf(step, full, room < NARROW);
+  const held = step.terms.some(({ k }) => k.length === 1 && where?.(k[0]));
+  const columns = columnsOf(step, full, room < NARROW, held);
   const { rows, notes } = rowsOf(model, step, full);
   const body = h("tbody", {}, ...rows.map((term) => termRow(term, axis, columns, where)));
   for (const said of notes) body.append(note(said, columns));
@@ -105,12 +114,13 @@ function rowsOf(
 }
 
 /** The columns that say something; on a narrow screen the bars come first. */
-function columnsOf(step: Step, full: boolean, narrow: boolean): Column[] {
+function columnsOf(step: Step, full: boolean, narrow: boolean, held: boolean): Column[] {
   if (!full) return ["bits"];
   const single = step.terms.some((term) => term.a !== null);
   const aligned = step.emax !== null;
   const lossy = aligned || !equal(step.total, step.value);
-  const numbers: Column[] = single ? ["a", "b", "product"] : ["product"];
+  const factors: Column[] = held ? ["a", "a in", "b", "b in"] : ["a", "b"];
+  const numbers: Column[] = single ? [...factors, "product"] : ["product"];
   if (aligned) numbers.push("exponent");
   const lost: Column[] = lossy ? ["lost"] : [];
   return narrow ? ["bits", ...lost, ...numbers] : [...numbers, "bits", ...lost];
@@ -173,13 +183,16 @@ function termRow(
   term: Term,
   axis: Axis,
   columns: Column[],
-  where?: (k: number) => string,
+  where?: (k: number) => Holders | null,
 ): HTMLElement {
   const lost = lostText(term.lost);
+  const holders = (term.k.length === 1 && where?.(term.k[0])) || null;
   const said = `${short(term.value)}${lost ? `, of which ${lost} is lost` : ""}`;
   const cell: Record<Column, () => HTMLElement> = {
     a: () => h("td", {}, term.a === null ? "" : short(term.a)),
+    "a in": () => h("td", { class: "holder" }, holders?.a ?? ""),
     b: () => h("td", {}, term.b === null ? "" : short(term.b)),
+    "b in": () => h("td", { class: "holder" }, holders?.b ?? ""),
     product: () => h("td", {}, short(term.value)),
     exponent: () => h("td", {}, term.exponent === null ? "" : `${term.exponent}`),
     bits: () => h("td", { class: "bits" }, bits(term.value, axis, axis.cut, said)),
@@ -187,8 +200,8 @@ function termRow(
   };
   // The bars have no sign; where no number stands beside them, the name has it.
   const minus = !columns.includes("product") && signOf(term.value) < 0 ? " −" : "";
-  const title = where && term.k.length === 1 ? where(term.k[0]) : "";
-  const k = h("th", { scope: "row", title: title || false }, nameOf(term.k) + minus);
+  const title = holders?.title || false;
+  const k = h("th", { scope: "row", title }, nameOf(term.k) + minus);
   return h("tr", {}, k, ...columns.map((column) => cell[column]()));
 }
 
@@ -206,7 +219,7 @@ function sumRow(
 ): HTMLElement {
   const row = h("tr", { class: "sum" }, h("th", { scope: "row" }, name));
   // The columns of a and b are free for its digits.
-  const wide = columns[0] === "a" ? 3 : 1;
+  const wide = columns[0] === "a" ? columns.indexOf("product") + 1 : 1;
   for (const column of columns.slice(wide - 1)) {
     if (column === "bits") {
       row.append(

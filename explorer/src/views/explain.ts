@@ -1,7 +1,7 @@
 // The tab that explains the value of an element of D: which values, on which target,
 // and each product with the bits that it keeps and loses.
 
-import { stepTable } from "./bars.js";
+import { stepTable, type Holders } from "./bars.js";
 import { byId, copy, fact, h } from "../page/dom.js";
 import { isInteger } from "../numbers/elements.js";
 import { isFraction, isZero, multiply, short, subtract, text } from "../numbers/exact.js";
@@ -10,7 +10,8 @@ import { ownPanel } from "./owning.js";
 import { summary, told, what } from "../numbers/telling.js";
 import { losses } from "../numbers/losses.js";
 import type { Explanation } from "../numbers/model.js";
-import { cellName, FILLS, type Fill } from "../numbers/values.js";
+import { cellName, FILLS, rowOfB, type Fill } from "../numbers/values.js";
+import type { Matrix, Scene } from "../records/matrix.js";
 
 export const FILL_NAMES: Record<Fill, string> = {
   off: "none",
@@ -334,15 +335,29 @@ export function showResult(explorer: Explorer, host: HTMLElement): void {
   );
 }
 
-/** Where the two factors of product k are: lanes and registers, on pointing at k. */
-function operandPlaces(explorer: Explorer, index: number, k: number): string {
-  const { scene } = explorer;
+/** Where the two factors of product k are: lanes and registers. */
+function operandPlaces(explorer: Explorer, index: number, k: number): Holders | null {
+  const { scene, codes } = explorer;
   const [m, row, col] = scene.matrices.get("D")!.spot(index);
   const [a, b] = [scene.matrices.get("A")!, scene.matrices.get("B")!];
-  if (scene.pattern || k >= a.cols || k >= b.rows) return "";
+  // A sparse A has stored what stands in column k.
+  let stored = scene.pattern ? 0 : k;
+  while (scene.pattern && stored < a.cols && rowOfB(scene, codes, row, stored) !== k) stored++;
+  if (stored >= a.cols || k >= b.rows) return null;
   const places = [
-    { matrix: "A", index: a.index(Math.min(m, a.count - 1), row, k) },
+    { matrix: "A", index: a.index(Math.min(m, a.count - 1), row, stored) },
     { matrix: "B", index: b.index(Math.min(m, b.count - 1), k, col) },
   ];
-  return places.map((spot) => explorer.describe(spot)).join("; ");
+  const [first, second] = places.map((spot) => holder(scene, scene.matrices.get(spot.matrix)!, spot.index));
+  const title = places.map((spot) => explorer.describe(spot)).join("; ");
+  return { a: first, b: second, title };
+}
+
+/** In few letters: ``T12 a0``, with the warp of several; or where else it is. */
+function holder(scene: Scene, matrix: Matrix, index: number): string {
+  if (!matrix.part) return "shared";
+  const lane = matrix.lane[index];
+  if (matrix.tensor) return `lane ${lane & 127} col ${matrix.register[index]}`;
+  const warp = scene.warps > 1 ? `W${lane >> 5} ` : "";
+  return `${warp}T${lane & 31} r${matrix.register[index]}`;
 }

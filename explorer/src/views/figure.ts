@@ -448,6 +448,14 @@ export class Figure {
   }
 
   /** Where on the screen the middle of an element is. */
+  /** Where an element is in the window, and how large it is. */
+  boxOf(spot: Spot): { x: number; y: number; width: number; height: number } | null {
+    const middle = this.pointOf(spot);
+    const panel = this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
+    return middle && box ? { ...middle, width: box.width, height: box.height } : null;
+  }
+
   pointOf(spot: Spot): { x: number; y: number } | null {
     this.reveal(spot);
     const panel = this.panelOf(spot);

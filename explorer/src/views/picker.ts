@@ -3,7 +3,7 @@
 import type { Instruction } from "../records/catalogue.js";
 import { byId, h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";
-import { asksSparse, nearby, search, wholly } from "../records/searching.js";
+import { asksSparse, meantBy, nearby, search, wholly } from "../records/searching.js";
 import { grouped, type Group, type Row } from "../records/short.js";
 
 const MOST = 60; // rows that are drawn at once; more follow where one goes on
@@ -145,6 +145,11 @@ export class Picker {
     const current = text.trim() ? -1 : this.listed.findIndex(({ row }) => row.ops.includes(op));
     this.active = [Math.max(0, current), 0];
     if (current >= 0) this.active[1] = this.optionOf(this.listed[current], op);
+    // Of a row, what a link and the command line take: mma.sp is not sp::ordered_metadata.
+    const [meant, other] = /\bsp\b/i.test(text) ? meantBy(catalogue, text) : [];
+    if (meant && !other && this.listed.length) {
+      this.active[1] = this.optionOf(this.listed[0], meant);
+    }
     this.show();
   }
 

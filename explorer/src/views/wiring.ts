@@ -31,8 +31,9 @@ export interface Corner {
   height: number;
 }
 
-/** With the lines of all operands, with the one of its own, or beside the picture. */
-type Way = "all" | "own" | "aside";
+/** With the lines of all operands beside the wires or below them, with the one of its own,
+ * or outside of the picture. */
+type Way = "all" | "below" | "own" | "aside";
 const found = new Map<string, Way>();
 
 /** In the free corner of the picture, or else beside it. */
@@ -41,15 +42,16 @@ export function showWiring(explorer: Explorer, corner: Corner | null): void {
   const matrix = explorer.matrix(explorer.operand!.name)!;
   const drawn = picture(explorer, matrix);
   const beside = corner !== null && corner.width >= drawn.width + TEXT;
-  const fill = (host: HTMLElement, all: boolean) =>
-    host.replaceChildren(
-      ...nodes(explorer, matrix, drawn.svg, all, beside && host === inside),
-    );
+  const fill = (host: HTMLElement, way: Way) => {
+    const across = beside && host === inside && way !== "below";
+    const all = way === "all" || way === "below";
+    host.replaceChildren(...nodes(explorer, matrix, drawn.svg, all, across, way === "below"));
+  };
   const way = corner ? wayFor(explorer, matrix, drawn.width, corner, fill) : "aside";
   inside.hidden = way === "aside";
   aside.hidden = !inside.hidden;
   (inside.hidden ? inside : aside).replaceChildren();
-  fill(inside.hidden ? aside : inside, way === "all");
+  fill(inside.hidden ? aside : inside, way);
 }
 
 /** Text is measured once for each operand and corner: asking costs time. */
@@ -58,7 +60,7 @@ function wayFor(
   matrix: Matrix,
   width: number,
   corner: Corner,
-  fill: (host: HTMLElement, all: boolean) => void,
+  fill: (host: HTMLElement, way: Way) => void,
 ): Way {
   const inside = byId("wiring");
   for (const side of ["left", "top", "width", "height"] as const) {
@@ -70,11 +72,12 @@ function wayFor(
   const known = found.get(key);
   if (known) return known;
   inside.hidden = false;
-  const fits = (all: boolean) => {
-    fill(inside, all);
+  const ways = ["all", "below", "own"] as const;
+  const fits = (way: Way) => {
+    fill(inside, way);
     return inside.scrollHeight <= inside.clientHeight;
   };
-  const way = fits(true) ? "all" : fits(false) ? "own" : "aside";
+  const way = ways.find(fits) ?? "aside";
   found.set(key, way);
   return way;
 }
@@ -85,6 +88,7 @@ function nodes(
   svg: Node,
   all: boolean,
   beside: boolean,
+  briefly: boolean,
 ): Node[] {
   const parts = [...explorer.scene.matrices.values()].flatMap((each) => each.part ?? []);
   return [
@@ -97,7 +101,7 @@ function nodes(
         "div",
         {},
         lines(all ? parts : [matrix.part!], matrix.name),
-        h("p", { class: "hint" }, meaning(explorer)),
+        h("p", { class: "hint" }, briefly ? letters(explorer) : meaning(explorer)),
       ),
     ),
   ];
@@ -122,6 +126,14 @@ function colouredLine(line: string): Node[] {
       ? h("span", { class: `axis-${axis}` }, word)
       : document.createTextNode(word);
   });
+}
+
+/** On one line: what the letters are bits of. */
+function letters({ scene }: Explorer): string {
+  const of = scene.tensor
+    ? "T lane, C column, E element in the cell, P CTA"
+    : "L lane, R register, E element in it, W warp";
+  return `${of}; lines begin with the lowest bit.`;
 }
 
 /** Said once: what the letters mean, and which end is lowest. */

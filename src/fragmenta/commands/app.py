@@ -249,13 +249,19 @@ def parsed(name: str, words: list[str]) -> dict[str, Any]:
     >>> parsed("explore", ["--force"])["force"]
     True
     """
-    from click import UsageError  # a command line of its own is rarely read
-
     try:
         with _load(name).make_context(name, list(words)) as context:
             return dict(context.params)
-    except UsageError as why:
-        raise BadCall(why.format_message()) from None
+    except _USAGE as why:
+        raise BadCall(why.format_message()) from None  # type: ignore[attr-defined]
+    except typer.Exit:
+        raise BadCall(
+            f"--help is for the command line: fragmenta {name} --help"
+        ) from None
+
+
+_USAGE: type[Exception] = typer.BadParameter.__bases__[0]
+"""A mistake in a command line; where its class is depends on the version of Typer."""
 
 
 class Declared(NamedTuple):

@@ -26,6 +26,7 @@ from fragmenta.commands.launch_options import (
 )
 from fragmenta.commands.options import Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import width
+from fragmenta.commands.replays import ReplayFrom
 from fragmenta.errors import BadCall
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 
@@ -47,8 +48,7 @@ _Words = Annotated[
     "debug",
     "fragmenta debug kernel.ptx --block 32 --arg ones:f32:32",
     "fragmenta debug kernel.ptx --block 32 --arg ones:f32:32 -x commands.txt",
-    "echo 'info warps' | fragmenta debug kernel.ptx --block 32 --arg ones:f32:32",
-    "fragmenta debug --dap < requests.txt",
+    "fragmenta debug kernel.ptx --block 32 --arg ones:f32:32 -e 'info warps'",
 )
 def debug(
     words: _Words = None,
@@ -61,6 +61,17 @@ def debug(
     target: Target = None,
     flags: Flags = None,
     schedule: ScheduleText = None,
+    blocks: Annotated[
+        str | None,
+        typer.Option(
+            "--blocks",
+            metavar="NUMBERS",
+            help="The blocks of the grid to record, such as 3 or 0,1; by default the "
+            "first cluster, or the first one with a problem.",
+            show_default=False,
+        ),
+    ] = None,
+    replay_from: ReplayFrom = None,
     no_contract: Annotated[
         bool,
         typer.Option(
@@ -78,6 +89,16 @@ def debug(
             "-x",
             metavar="FILE",
             help="Read commands from a file; a pipe works, too.",
+            show_default=False,
+        ),
+    ] = None,
+    execute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--execute",
+            "-e",
+            metavar="COMMAND",
+            help="Carry out a command; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -106,7 +127,9 @@ def debug(
       print %r5[3], print %f1 * 2, print shared[0x400:0x420] as f16
       fragment D, who 0x400, info warps, list, backtrace, help
 
-    The arguments are those of fragmenta launch.  Editors use --dap.
+    The arguments are those of fragmenta launch.  Commands come from a terminal, from a
+    pipe, from a file or from options; the exit status is 1 if one of them fails.
+    Editors use --dap, as docs/debugger.md says.
     """
     how = How(
         words,
@@ -119,12 +142,14 @@ def debug(
         target,
         flags,
         schedule,
+        blocks,
+        replay_from,
         no_contract,
         Limits(seconds, memory, printed, limit),
     )
     if dap:
-        if script is not None:
-            raise BadCall("--dap and --script cannot both be given")
+        if script is not None or execute:
+            raise BadCall("--dap takes no commands, neither by --script nor --execute")
         _adapt(how, port)
         return
     if port is not None:
@@ -133,7 +158,7 @@ def debug(
         raise BadCall("a kernel's file is missing, or --dap")
     if script is not None and not Path(script).is_file():
         raise BadCall(f"--script {script} is no file")
-    if not converse(_recorded(how), width(), script):
+    if not converse(_recorded(how), width(), script, execute or ()):
         raise typer.Exit(NOTHING)
 
 

@@ -20,5 +20,7 @@ class How(NamedTuple):
     target: str | None
     flags: list[str] | None
     schedule: str | None
+    blocks: str | None
+    replay_from: int | None
     no_contract: bool
     limits: Limits

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fragmenta.commands.output import complain, emit, write
@@ -22,8 +23,10 @@ MOST_COLUMNS = 120
 Record = Callable[[dict[str, Any]], "Replay"]
 
 
-def converse(replay: Replay, width: int, script: str | None) -> bool:
-    """Carry out the commands of a script, of a pipe, or of a person.
+def converse(
+    replay: Replay, width: int, script: str | None, commands: Sequence[str]
+) -> bool:
+    """Carry out the commands of a script, of options, of a pipe, or of a person.
 
     A script ends at the first error; then the answer is False.
     """
@@ -35,16 +38,27 @@ def converse(replay: Replay, width: int, script: str | None) -> bool:
     person = sys.stdin is not None and sys.stdin.isatty()
     if person:
         _say(terminal.opening())
+    lines: Iterable[str] = list(commands)
     if script is not None:
-        with open(script, encoding="utf-8", errors="replace") as lines:
-            if not _scripted(terminal, lines):
-                return False
-        if not person:
-            return True
-    if person:
+        content = Path(script).read_text(encoding="utf-8", errors="replace")
+        lines = [*content.splitlines(), *lines]
+    given = script is not None or bool(commands)
+    if not given and not person and sys.stdin is not None:
+        lines = _piped(terminal, sys.stdin)
+    done = _scripted(terminal, lines)
+    if person and done:
         _interactive(terminal)
-        return True
-    return sys.stdin is None or _scripted(terminal, sys.stdin)
+    return done
+
+
+def _piped(terminal: Terminal, stream: Iterable[str]) -> Iterator[str]:
+    """The lines of a pipe; if there is none, say what there is to debug."""
+    some = False
+    for line in stream:
+        some = True
+        yield line
+    if not some:
+        _say(terminal.opening())
 
 
 def _say(lines: Iterable[str]) -> None:
@@ -89,21 +103,20 @@ def _interactive(terminal: Terminal) -> None:
 def _use_readline() -> None:
     """Let a person edit lines, and complete commands."""
     try:
-        import readline
+        from readline import get_begidx, parse_and_bind, set_completer
     except ImportError:  # it is not on every system
         return
 
     from fragmenta.debugging.terminal import COMMANDS
 
     def complete(word: str, state: int) -> str | None:
-        if readline.get_begidx():
+        if get_begidx():
             return None
         found = [f"{each} " for each in COMMANDS if each.startswith(word)]
         return found[state] if state < len(found) else None
 
-    readline.set_completer(complete)
-    readline.set_completer_delims(" \t")
-    readline.parse_and_bind("tab: complete")
+    set_completer(complete)
+    parse_and_bind("tab: complete")
 
 
 # ── editors ─────────────────────────────────────────────────────────────────
@@ -140,7 +153,7 @@ def _requests(incoming: IO[bytes]) -> Iterator[framing.Message]:
 
 
 def listen(port: int, record: Record) -> None:
-    """Answer editors on a port of this machine, one after the other."""
+    """Answer one editor on a port of this machine."""
     with socket.create_server(("127.0.0.1", port)) as listening:
         emit(f"listening at 127.0.0.1:{listening.getsockname()[1]}")
         sys.stdout.flush()

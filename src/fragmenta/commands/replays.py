@@ -28,7 +28,7 @@ ReplayFrom = Annotated[
     typer.Option(
         "--replay-from",
         metavar="STEP",
-        help="Keep the steps of --replay from this one on.",
+        help="Keep the steps that are recorded from this one on.",
         show_default=False,
     ),
 ]

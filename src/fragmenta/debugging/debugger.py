@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.debugging.expressions import Tree, evaluate, parse
 from fragmenta.debugging.moments import Frame, Moments, Steps, after, before
@@ -121,6 +122,7 @@ class Debugger:
         self.level: int | None = None
         """How many functions are around the line in view; None for the innermost."""
         self._numbered = 0
+        self._names: dict[tuple[str, str], int] = {}
 
     # ── where it stands ─────────────────────────────────────────────────────
 
@@ -155,7 +157,7 @@ class Debugger:
                 f"warps are 0 to {len(self.replay.warps) - 1}; given {warp}; info "
                 "warps lists them"
             )
-        self.warp = warp
+        self.warp, self.level = warp, None
 
     # ── going ───────────────────────────────────────────────────────────────
 
@@ -177,30 +179,45 @@ class Debugger:
 
         ``over`` stops neither in functions that are called nor in inlined ones.
         """
-        steps = self.moments.of_warp(self.warp)
         here = self.current()
         if here is None and not back:
             return self._end(back)
         level = self.level_of(here) if over and by == "line" else None
-        lines = self.lines.at_level(level)
-        if over and by == "line":
-            steps = self.moments.outer_entries(steps, lines, self._around(here))
-        elif over:
-            around = self._around(here)
-            fits = np.array([each.function in around for each in self.replay.sites])
-            steps = steps[
-                fits[self.moments.sites[steps]] & ~self.moments.returns[steps]
-            ]
-        elif by == "line":
-            steps = steps[self.moments.entries(lines)[steps]]
+        steps = (
+            self._stops(by, here, level) if over else self.moments.of_warp(self.warp)
+        )
+        if by == "line" and not over:
+            steps = steps[self._entries[steps]]
         found = before(steps, self.moment) if back else after(steps, (here or 0) + 1)
-        if found is not None:
-            return self._go(found, Stop("step"), level)
+        if found is None:
+            return self._edge(back)
+        return self._go(found, Stop("step"), level)
+
+    def _stops(self, by: str, here: int | None, level: int | None) -> Steps:
+        """The steps of a warp that are not in what the function in view calls."""
+        steps = self.moments.of_warp(self.warp)
+        around = self._around(here)
+        if by == "line":
+            lines = self.lines.at_level(level)
+            return self.moments.outer_entries(steps, lines, around)
+        fits = np.array([each.function in around for each in self.replay.sites])
+        inside = fits[self.moments.sites[steps]] & ~self.moments.returns[steps]
+        return steps[inside]
+
+    def _edge(self, back: bool) -> Stop:
+        """Go where the warp in view begins or ends."""
         every = self.moments.of_warp(self.warp)
+        if not len(every):
+            return self._end(back)
         if back:
             words = f"warp {self.warp} begins here"
             return self._go(int(every[0]), Stop("start", words))
         return self._go(int(every[-1]) + 1, Stop("end", f"warp {self.warp} ends here"))
+
+    @cached_property
+    def _entries(self) -> NDArray[np.bool_]:
+        """The steps at which a warp comes to another line."""
+        return self.moments.entries(self.lines.at_level(None))
 
     def level_of(self, here: int | None) -> int:
         """How many functions are inlined around the line in view."""
@@ -211,7 +228,11 @@ class Debugger:
 
     def _around(self, here: int | None) -> set[str]:
         """The functions that are under way."""
-        step = int(self.moments.of_warp(self.warp)[-1]) if here is None else here
+        step = (
+            before(self.moments.of_warp(self.warp), len(self)) if here is None else here
+        )
+        if step is None:
+            return set()
         return {e.site.function for e in self.moments.frames(self.warp, step)}
 
     @property
@@ -228,15 +249,7 @@ class Debugger:
         if here is None:
             return self._end(back)
         found = self.moments.outside(self.warp, here, back)
-        if found is None:
-            every = self.moments.of_warp(self.warp)
-            if back:
-                return self._go(
-                    int(every[0]), Stop("start", f"warp {self.warp} begins")
-                )
-            ends = Stop("end", f"warp {self.warp} ends here")
-            return self._go(int(every[-1]) + 1, ends)
-        return self._go(found, Stop("step"))
+        return self._edge(back) if found is None else self._go(found, Stop("step"))
 
     def goto(self, moment: int) -> Stop:
         """Go to a moment; the warp that is next comes into view."""
@@ -295,7 +308,7 @@ class Debugger:
         at = each.next(moment, back)
         while at is not None and each.condition is not None:
             step = at - 1 if each.kind == "write" and not back else at
-            names = Names(self.replay, min(at, len(self)), self._warp_of(step))
+            names = self.names_at(min(at, len(self)), self._warp_of(step))
             value = evaluate(each.condition, names)
             if bool(np.any(value.data != 0)):
                 return at
@@ -431,7 +444,11 @@ class Debugger:
     @property
     def names(self) -> Names:
         """What names mean for the warp in view."""
-        return Names(self.replay, self.moment, self.warp)
+        return self.names_at(self.moment, self.warp)
+
+    def names_at(self, moment: int, warp: int, function: str = "") -> Names:
+        """What names mean for a warp at a moment."""
+        return Names(self.replay, moment, warp, function, self._names)
 
     def evaluate(self, text: str) -> Value:
         """The value of an expression, before the instruction in view."""

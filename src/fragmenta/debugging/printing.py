@@ -8,6 +8,7 @@ from fragmenta.debugging.values import IN_FLIGHT, MARKS, UNWRITTEN, Value
 from fragmenta.errors import ranges
 
 WIDTH = 80
+MOST_ROWS = 32
 _ROWS = (16, 8, 4, 2, 1)
 
 
@@ -25,19 +26,22 @@ def lanes_text(mask: int) -> str:
     return f"lane{'s' * (len(found) > 1)} {ranges(found)}"
 
 
-def grid(labels: Sequence[str], texts: Sequence[str], width: int = WIDTH) -> list[str]:
+def grid(
+    labels: Sequence[str], texts: Sequence[str], width: int = WIDTH, gap: int = 2
+) -> list[str]:
     """Values in rows, behind the label of the first of each row.
 
-    >>> grid(["0", "1", "2"], ["a", "bb", "c"], 8)
-    ['0  a  bb', '2  c']
+    >>> grid(["0", "1", "2"], ["a", "bb", "c"], 11)
+    ['0   a  bb', '2   c']
     """
     widest = max(map(len, texts), default=0)
     margin = max(map(len, labels), default=0)
-    per = next((n for n in _ROWS if margin + n * (widest + 2) <= width), 1)
+    per = next((n for n in _ROWS if margin + 2 + n * (widest + gap) <= width), 1)
     lines = []
     for first in range(0, len(texts), per):
-        cells = "".join(f"  {each:>{widest}}" for each in texts[first : first + per])
-        lines.append(f"{labels[first]:>{margin}}{cells}"[: max(width, margin + 8)])
+        cells = (f"{each:>{widest}}" for each in texts[first : first + per])
+        line = f"{labels[first]:>{margin}}  {(' ' * gap).join(cells)}"
+        lines.append(line[: max(width, margin + 8)])
     return lines
 
 
@@ -60,9 +64,14 @@ def shown(name: str, value: Value, width: int = WIDTH) -> list[str]:
     if value.lanes:
         labels = [str(lane) for lane in value.lanes]
         return [f"{name}{kind}, by lane", *grid(labels, texts, width), *notes]
+    if value.states is not None and not value.states.any():
+        return [f"{name}: {len(texts)} elements{kind}, not written"]
     labels = [hex(each) for each in value.offsets] if value.offsets is not None else []
-    head = f"{name}{kind}, by offset"
-    return [head, *grid(labels or [""] * len(texts), texts, width), *notes]
+    gap = 1 if value.type == "b8" else 2
+    rows = grid(labels or [""] * len(texts), texts, width, gap)
+    if len(rows) > MOST_ROWS:
+        rows = [*rows[:MOST_ROWS], f"… {len(rows) - MOST_ROWS} more rows"]
+    return [f"{name}{kind}, by offset", *rows, *notes]
 
 
 def _notes(value: Value) -> list[str]:

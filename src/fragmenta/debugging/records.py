@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fragmenta.ptx.rules import LEAK
+
 if TYPE_CHECKING:
     from fragmenta.replay.recorded import Replay
 
@@ -100,11 +102,13 @@ def _passed(warps: list[int]) -> str:
 
 def problems(replay: Replay) -> list[Problem]:
     """The problems of a recording, as they are numbered in the report."""
-    return [_problem(each) for each in replay.problems]
+    return [_problem(each, len(replay) - 1) for each in replay.problems]
 
 
-def _problem(each: dict[str, Any]) -> Problem:
+def _problem(each: dict[str, Any], end: int) -> Problem:
     steps = tuple(step for step in each["steps"] if step >= 0)
+    if steps and each["code"] == LEAK.name:  # it shows when the block has ended
+        steps = (*steps, end)
     place = each["memory"], each["offset"], each["size"]
     ranges = (place,) if place[0] >= 0 else ()
     return Problem(

@@ -28,9 +28,16 @@ class Names:
     """The names that a warp sees at a moment."""
 
     def __init__(
-        self, replay: Replay, moment: int, warp: int, function: str = ""
+        self,
+        replay: Replay,
+        moment: int,
+        warp: int,
+        function: str = "",
+        numbers: dict[tuple[str, str], int] | None = None,
     ) -> None:
+        """``numbers`` is shared by those of one recording: its registers by name."""
         self.replay, self.moment, self.warp = replay, moment, warp
+        self._numbers = {} if numbers is None else numbers
         self.function = function or _function(replay, moment, warp)
         self._contents: dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
@@ -131,7 +138,7 @@ class Names:
 
     def named(self, name: str) -> Value | Area:
         """The value of a name; an error says what there is."""
-        if name.startswith("%"):
+        if name.startswith("%") or self._number(name) is not None:
             return self._register(name)
         variables = self._variables()
         if name in variables:
@@ -141,22 +148,32 @@ class Names:
                 return self._area(number, each)
         every = [*variables, *(each.memory for each in self.memories())]
         have = one_of(dict.fromkeys(every[:8]), "and") or "nothing"
+        every += [each.name for each in self.replay.registers]
         raise BadCall(
-            f"no memory or variable {name:.40}{nearest(name, every)}; there is {have}; "
-            "a register begins with %"
+            f"no register, variable or memory {name:.40}{nearest(name, every)}; in "
+            f"memory there is {have}"
         )
 
+    def _number(self, name: str) -> int | None:
+        """The number of a register of the function; not all begin with ``%``."""
+        if not self._numbers:
+            self._numbers.update(
+                ((each.function, each.name), number)
+                for number, each in enumerate(self.replay.registers)
+            )
+        return self._numbers.get((self.function, name))
+
     def _register(self, name: str) -> Value:
-        registers = self.registers()
-        if name in registers:
-            return registers[name]
+        number = self._number(name)
+        if number is not None:
+            values = self.replay.value(self.moment - 1, self.warp, number)
+            if values is None:
+                raise BadCall(f"{name} was not written before step {self.moment:,}")
+            return _value(values, self.replay.registers[number].type)
         specials = self.specials()
         if name in specials:
             return specials[name]
-        declared = [each.name for each in self.replay.registers]
-        if name in declared:
-            raise BadCall(f"{name} was not written before step {self.moment:,}")
-        every = [*registers, *specials, *declared]
+        every = [*specials, *(each.name for each in self.replay.registers)]
         raise BadCall(f"no register {name:.40}{nearest(name, every)}")
 
     def span(self, text: str) -> Span:
@@ -199,6 +216,8 @@ class Names:
 def _function(replay: Replay, moment: int, warp: int) -> str:
     """The function of the instruction that a warp runs next, or has run last."""
     steps = replay.steps_of_warp(warp)
+    if not len(steps):
+        return replay.sites[0].function
     at = min(int(np.searchsorted(steps, moment)), len(steps) - 1)
     return replay.sites[int(replay.steps.site[steps[at]])].function
 

@@ -150,7 +150,8 @@ def listing(
         file, line = before
     else:
         step = at.current()
-        last = int(at.moments.of_warp(at.warp)[-1]) if step is None else step
+        mine = at.moments.of_warp(at.warp)
+        last = step if step is not None else int(mine[-1]) if len(mine) else 0
         own = at.place or at.lines.frames[int(at.moments.sites[last])][-1]
         ptx = at.lines.ptx_name, at.moments.site(last).ptx_line
         file, line = ptx if text == "ptx" or not at.lines.text(own[0]) else own

@@ -121,6 +121,8 @@ def text(item: NDArray[np.generic], kind: str = "") -> str:
     if isinstance(one, bool):
         return str(int(one))
     if isinstance(one, int):
+        if kind == "b8":
+            return f"{one:02x}"
         return hex(one) if re.fullmatch(r"b\d+", kind) else str(one)
     if found.dtype.itemsize < 4 or found.dtype == np.float32:
         return _short(found)

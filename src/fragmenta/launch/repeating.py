@@ -59,7 +59,14 @@ class Repeats:
 
 
 def _kept(launch: Launch) -> list[NDArray[np.uint8] | None]:
-    return [each.data.copy() if each.writable else None for each in launch.places]
+    return [_copy(each.data) if each.writable else None for each in launch.places]
+
+
+def _copy(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A copy; one of zeros, as outputs often are, takes no memory."""
+    if data.any():
+        return data.copy()
+    return np.broadcast_to(np.zeros(1, np.uint8), data.shape)
 
 
 def _put(launch: Launch, kept: list[Any]) -> None:

@@ -153,9 +153,9 @@ def _error(
     assert found.again is not None
     made = found.again(sites, inputs)
     for each in made.arrays:
-        if each.segment.name == output.name and each.seconds is not None:
-            return each.seconds.error
-    return np.zeros(output.seconds.values.shape)
+        if each.segment.name == output.name and each.held is not None:
+            return each.held.whole().error
+    return np.zeros(output.held.size)
 
 
 def _groups(found: Numerics, by: str) -> dict[str, list[int]]:

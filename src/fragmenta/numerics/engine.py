@@ -14,7 +14,7 @@ from fragmenta.numerics.code.nodes import CONTEXT_BITS
 from fragmenta.numerics.code.steps import NumericsProbes, NumericsStep, StoppingStep
 from fragmenta.numerics.multiplying import LaunchProducts
 from fragmenta.numerics.products import Chain, ProductStatistics, record_of
-from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded, encoded
+from fragmenta.numerics.seconds import FORMATS, Held, Seconds, best_format, encoded
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.group_products import port_functions
@@ -83,8 +83,13 @@ class Array:
     before: dict[str, int]
     """How many elements were NaN or infinite before, and which came first."""
     changed: bool = False
-    seconds: Seconds | None = None
-    format: str = ""
+    held: Held | None = None
+    """Its floats with their second values, if it has any."""
+
+    @property
+    def seconds(self) -> Seconds | None:
+        """The same, decoded."""
+        return None if self.held is None else self.held.whole()
 
 
 @dataclass
@@ -216,10 +221,9 @@ class NumericsAlgebra(Algebra):
             each.changed = _sum(each.segment) != before
             if not each.segment.writable or not (each.changed or planes.any()):
                 continue
-            each.format = _format(each.segment, planes)
-            if each.format:
-                data = each.segment.data.copy()
-                each.seconds = decoded(data, planes, each.format)
+            name = _format(each.segment, planes)
+            if name:
+                each.held = Held.of(each.segment.data, planes, name)
         found.products = self._products.statistics()
         found.chain = self._products.chain()
         for one in found.products:
@@ -257,7 +261,7 @@ def _sum(segment: Segment) -> int:
     """A number that changes if an array does."""
     from zlib import crc32
 
-    return crc32(segment.data.tobytes()) if segment.writable else 0
+    return crc32(segment.data.data) if segment.writable else 0
 
 
 def _format(segment: Segment, planes: NDArray[np.uint8]) -> str:
@@ -275,13 +279,14 @@ def _specials(segment: Segment) -> dict[str, int]:
     named = "" if segment.elements is None else segment.elements.type
     if named not in FORMATS:
         return {}
-    values = decoded(segment.data, None, FORMATS[named]).values
-    nan, infinite = np.isnan(values), np.isinf(values)
-    found = {}
-    for name, where in (("nan", nan), ("infinite", infinite)):
-        if where.any():
-            found[name] = int(where.sum())
-            found[f"first_{name}"] = int(np.argmax(where))
+    found: dict[str, int] = {}
+    none = np.zeros((0, segment.data.size), np.uint8)
+    for first, part in Held(segment.data, none, FORMATS[named]).parts():
+        nan, infinite = np.isnan(part.values), np.isinf(part.values)
+        for name, where in (("nan", nan), ("infinite", infinite)):
+            if where.any():
+                found.setdefault(f"first_{name}", first + int(np.argmax(where)))
+                found[name] = found.get(name, 0) + int(where.sum())
     unwritten = sum(
         int(
             (

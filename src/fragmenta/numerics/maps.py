@@ -33,12 +33,12 @@ def heat_map(values: NDArray[np.float64], title: str) -> str:
                 f'<rect x="{column * CELL}" y="{row * CELL + 16}" width="{CELL}" '
                 f'height="{CELL}" fill="{colour}"><title>{value:.3g}</title></rect>'
             )
-    width, height = max(columns * CELL, 240), rows * CELL + 20
     words = f"{title}, at most {largest:.3g}"
+    width, height = max(columns * CELL, 7 * len(words)), rows * CELL + 20
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'font-family="monospace" font-size="11"><text x="0" y="11">{escape(words)}'
-        f"</text>{''.join(body)}</svg>"
+        'font-family="monospace" font-size="11" style="background:#fff">'
+        f'<text x="0" y="11">{escape(words)}</text>{"".join(body)}</svg>'
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import BadCall, nearest, one_of
+from fragmenta.numerics.code.elements import MOST_SOURCES
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.products import (
@@ -27,7 +28,8 @@ from fragmenta.numerics.products import (
     joined_curve,
     promotion,
 )
-from fragmenta.numerics.seconds import Seconds, kind_of
+from fragmenta.numerics.seconds import Held, Seconds, kind_of
+from fragmenta.numerics.summaries import Summary, bits_lost, relative, summary, ulps
 from fragmenta.numerics.words import COUNTED, event_words, number, operand_count
 from fragmenta.ptx.module import Instruction, Module, Source
 from fragmenta.simt.arguments import Elements
@@ -329,7 +331,25 @@ class Output:
     name: str
     format: str
     elements: Elements | None
-    seconds: Seconds = field(repr=False)
+    held: Held = field(repr=False)
+
+    @cached_property
+    def seconds(self) -> Seconds:
+        """Its elements and their second values, one after the other."""
+        return self.held.whole()
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape; that of a list if it is not known."""
+        given = self.elements
+        if given is None or math.prod(given.shape) != self.held.size:
+            return (self.held.size,)
+        return given.shape
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Its errors in a few numbers; elements are decoded in parts."""
+        return summary(self.held)
 
     def _shaped(self, values: NDArray[Any]) -> NDArray[Any]:
         given = self.elements
@@ -355,55 +375,42 @@ class Output:
     @cached_property
     def relative(self) -> NDArray[np.float64]:
         """The error of each element, relative to its exact value."""
-        with np.errstate(all="ignore"):
-            found = np.abs(self.error) / np.abs(self.exact)
-        found = np.where(self.error == 0, 0.0, found)
-        return np.where(np.isinf(found), np.nan, found)
+        return relative(self.error, self.exact)
 
     @cached_property
     def ulp(self) -> NDArray[np.float64]:
         """The error of each element in units of the last place."""
-        kind = kind_of(self.format)
-        with np.errstate(all="ignore"):
-            exponent = np.floor(np.log2(np.abs(self.exact)))
-            unit = np.exp2(exponent - (kind.precision - 1))
-        unit = np.where(np.isfinite(unit), unit, 0.0)
-        return np.abs(self.error) / np.maximum(unit, kind.least)
+        return ulps(self.error, self.exact, self.format)
 
     @cached_property
     def lost_bits(self) -> NDArray[np.float64]:
         """The bits of each element that are wrong: 0 if it is rounded well."""
-        with np.errstate(all="ignore"):
-            found = np.log2(self.ulp * 2)
-        most = kind_of(self.format).precision
-        return np.clip(np.where(np.isfinite(self.ulp), found, most), 0, most)
+        return bits_lost(self.ulp, self.format)
 
     @property
     def nan(self) -> int:
         """How many elements are NaN."""
-        return int(np.isnan(self.seconds.values).sum())
+        return self.summary.nan
 
     @property
     def infinite(self) -> int:
         """How many elements are infinite."""
-        return int(np.isinf(self.seconds.values).sum())
+        return self.summary.infinite
 
     @property
     def total(self) -> float:
         """The error of the array: its norm, relative to that of the exact values."""
-        good = np.isfinite(self.error)
-        exact = np.linalg.norm(self.exact[good])
-        error = float(np.linalg.norm(self.error[good]))
-        return error / float(exact) if exact else error
+        return self.summary.total
 
     @property
     def worst(self) -> tuple[tuple[int, ...], float]:
         """The element with the largest relative error, and that error."""
-        if not np.isfinite(self.relative).any():
+        found = self.summary
+        if found.worst < 0:
             return (), 0.0
-        place = int(np.nanargmax(self.relative))
-        index = np.unravel_index(place, self.relative.shape)
-        return tuple(map(int, index)), float(self.relative.flat[place])
+        order = "C" if self.elements is None else self.elements.order
+        index = np.unravel_index(found.worst, self.shape, order)
+        return tuple(map(int, index)), found.relative
 
     def at(self, number: int) -> str:
         """The name of an element by its place in memory."""
@@ -416,13 +423,17 @@ class Output:
         return array_name(self.name)
 
     def to_svg(self, what: str = "lost_bits") -> str:
-        """A map of the array: ``error``, ``relative``, ``ulp`` or ``lost_bits``."""
+        """A map of the array: ``error``, ``relative``, ``ulp`` or ``lost_bits``.
+
+        Dark is large, and red is NaN or infinite.
+        """
         from fragmenta.numerics.maps import heat_map
 
         known = ("error", "relative", "ulp", "lost_bits")
         if what not in known:
             raise BadCall(f"no map of {what}{nearest(what, known)}")
-        return heat_map(np.abs(getattr(self, what)), f"{self.shown}: {what}")
+        sizes = np.where(np.isfinite(self.values), np.abs(getattr(self, what)), np.nan)
+        return heat_map(sizes, f"{self.shown}: {what.replace('_', ' ')}")
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
@@ -430,20 +441,17 @@ class Output:
     def to_dict(self) -> dict[str, Any]:
         """The array in plain types, without its elements."""
         index, worst = self.worst
-        finite = self.ulp[np.isfinite(self.ulp)]
         return {
             "name": self.shown,
             "format": self.format,
-            "shape": list(self.values.shape),
+            "shape": list(self.shape),
             "nan": self.nan,
             "infinite": self.infinite,
             "total": self.total,
             "worst_relative": worst,
             "worst_element": list(index),
-            "worst_ulp": float(finite.max()) if finite.size else 0.0,
-            "mean_lost_bits": float(np.mean(self.lost_bits))
-            if self.values.size
-            else 0.0,
+            "worst_ulp": self.summary.ulp,
+            "mean_lost_bits": self.summary.mean_bits,
         }
 
 
@@ -505,7 +513,10 @@ class Numerics:
 
     @property
     def branches(self) -> list[Site]:
-        """Comparisons and conversions where exact values decide otherwise."""
+        """Comparisons, choices and conversions where exact values decide otherwise.
+
+        Choices are those of ``min`` and ``max``.
+        """
         return [each for each in self.instructions if each.counts.get("other_way")]
 
     @property
@@ -596,6 +607,7 @@ class Numerics:
             "products": [each.to_dict() for each in self.products],
             "promotion": None if self.promotion is None else self.promotion.to_dict(),
             "inputs": self.inputs,
+            "watched": False,
         }
 
     def to_json(self) -> str:
@@ -685,10 +697,10 @@ def numerics(
     places = _Places(found, module, shape)
     outputs = {
         each.segment.name: Output(
-            each.segment.name, each.format, each.segment.elements, each.seconds
+            each.segment.name, each.held.format, each.segment.elements, each.held
         )
         for each in found.arrays
-        if each.seconds is not None
+        if each.held is not None
     }
     shares = _shares(outputs)
     sites = [
@@ -724,11 +736,11 @@ def _shares(outputs: Mapping[str, Output]) -> dict[int, float]:
     """How much of the error of an output comes mostly from each site, at most."""
     found: dict[int, float] = {}
     for output in outputs.values():
-        error = np.abs(np.nan_to_num(output.seconds.error))
-        total = float(error.sum())
-        if not total:
-            continue
-        weights = np.bincount(output.seconds.sources, error)
+        weights = np.zeros(MOST_SOURCES + 1)
+        for _, part in output.held.parts():
+            error = np.abs(np.nan_to_num(part.error))
+            weights += np.bincount(part.sources, error, weights.size)
+        total = float(weights.sum())
         for source in np.flatnonzero(weights):
             if source:
                 share = float(weights[source]) / total
@@ -796,13 +808,15 @@ def _ways(
     ends: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
     nan: dict[int, bool] = {}
     for name, output in outputs.items():
-        special = ~np.isfinite(output.seconds.values)
-        for node in np.unique(output.seconds.nodes[special]):
-            where = special & (output.seconds.nodes == node)
-            first = int(np.argmax(where))
-            ends[int(node)][name] = int(where.sum()), output.at(first)
-            is_nan = bool(np.isnan(output.seconds.values[where]).any())
-            nan[int(node)] = nan.get(int(node), False) or is_nan
+        for start, part in output.held.parts():
+            special = ~np.isfinite(part.values)
+            for node in map(int, np.unique(part.nodes[special])):
+                where = special & (part.nodes == node)
+                first = output.at(start + int(np.argmax(where)))
+                before, earliest = ends[node].get(name, (0, first))
+                ends[node][name] = before + int(where.sum()), earliest
+                is_nan = bool(np.isnan(part.values[where]).any())
+                nan[node] = nan.get(node, False) or is_nan
     births = []
     reached: set[int] = set()
     for node, where in ends.items():

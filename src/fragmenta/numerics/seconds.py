@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import ml_dtypes
@@ -95,6 +97,43 @@ def decoded(
     return Seconds(
         held, exact, lower, nodes.astype(np.int64), present, sources.astype(np.int64)
     )
+
+
+PART = 1 << 16
+"""Elements that are decoded at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """The memory of an array and its planes, from which elements are decoded.
+
+    Decoded elements take much more memory, so that they are decoded in parts.
+    """
+
+    data: NDArray[np.uint8]
+    planes: NDArray[np.uint8]
+    format: str
+
+    @classmethod
+    def of(cls, data: NDArray[np.uint8], planes: NDArray[np.uint8], name: str) -> Held:
+        """A copy of memory with its planes; some are for smaller elements only."""
+        return cls(data.copy(), planes[: 4 if _BITS[name] >= 16 else 8], name)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return int(self.data.size) // (_BITS[self.format] // 8)
+
+    def parts(self, size: int = PART) -> Iterator[tuple[int, Seconds]]:
+        """Some elements after the other, each time with the number of the first."""
+        width = _BITS[self.format] // 8
+        for first in range(0, self.size, size):
+            some = slice(first * width, (first + size) * width)
+            yield first, decoded(self.data[some], self.planes[:, some], self.format)
+
+    def whole(self) -> Seconds:
+        """All of them."""
+        return decoded(self.data, self.planes, self.format)
 
 
 def encoded(

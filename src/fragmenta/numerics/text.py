@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from math import isinf, isnan
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.product_text import product_lines
 from fragmenta.numerics.words import COUNTED, formula, number
@@ -23,6 +21,7 @@ MOST_LINES = 12
 MOST_WAYS = 6
 MOST_MOMENTS = 8
 """Places on a way."""
+UNWATCHED = "races were not looked for; a launch without numerics finds them"
 
 
 def report(found: Numerics) -> str:
@@ -44,6 +43,7 @@ def report(found: Numerics) -> str:
     notes = list(_notes(found))
     if notes:
         parts.append("\n".join(notes))
+    parts.append(UNWATCHED)
     return "\n\n".join(parts)
 
 
@@ -59,7 +59,7 @@ def _way(found: Numerics, way: Way) -> Iterator[str]:
     for name, (count, first) in way.outputs.items():
         output = found.outputs[name]
         yield wrapped(
-            f"{output.shown}: {count:,} of {output.values.size:,} elements are {what}, "
+            f"{output.shown}: {count:,} of {output.held.size:,} elements are {what}, "
             f"the first {first}",
             WIDTH,
             "  ",
@@ -127,10 +127,8 @@ def _outputs(found: Numerics) -> Iterator[str]:
 
 def _output(output: Output) -> Iterator[str]:
     index, worst = output.worst
-    shape = "x".join(f"{each:,}" for each in output.values.shape)
-    finite = np.isfinite(output.ulp)
-    most = float(np.max(output.ulp[finite], initial=0))
-    bits = float(np.max(output.lost_bits[finite], initial=0))
+    shape = "x".join(f"{each:,}" for each in output.shape)
+    most, bits = output.summary.ulp, output.summary.bits
     place = f"[{', '.join(map(str, index))}]" if index else ""
     yield f"  {output.shown}, {output.format} {shape}"
     yield wrapped(

@@ -67,11 +67,17 @@ def numerics_of(given: Mapping[str, Given], text: str) -> Numerics:
     """
     found = {name: _read(kind, given[name]) for name, kind in _FIELDS.items()}
     for output in found["outputs"].values():
-        if output.format not in FORMATS.values():
-            raise ValueError(f"no format {output.format}")
-        if any(each.shape != (output.seconds.values.size,) for each in output.seconds):
-            raise ValueError("arrays of an output have different sizes")
+        held = output.held
+        if held.format not in FORMATS.values() or held.format != output.format:
+            raise ValueError(f"no format {held.format}")
+        if held.data.ndim != 1 or held.planes.shape not in _shapes(held.data.size):
+            raise ValueError("an array and its second values have different sizes")
     return replace(Numerics(**found), text=text)
+
+
+def _shapes(size: int) -> list[tuple[int, int]]:
+    """The shapes that planes may have."""
+    return [(4, size), (8, size)]
 
 
 # ── writing ─────────────────────────────────────────────────────────────────

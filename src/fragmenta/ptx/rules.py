@@ -498,7 +498,7 @@ UNDERFLOW = Rule(
 OTHER_BRANCH = Rule(
     "other-branch",
     WARNING,
-    "A comparison or a conversion to an integer depends on rounding errors.",
+    "A comparison, a choice or a conversion to an integer depends on rounding.",
     launch=True,
     documented=False,
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from fragmenta.arrays.lazy_dataclass import dataclass
@@ -139,16 +140,64 @@ def instruction_svg(op: Instruction) -> str:
     b = down(upper, 18) if upper else _shared(op)
     lower = max(a.height, results[0].height)
     d = across(results)
-    # B is above D and A is beside it, so one corner stays empty.
+    # B is above D and A is beside it; the corner has the layouts, as in the explorer.
     body = Drawing(
         a.width + 34 + max(b.width, d.width),
         b.height + 22 + lower,
-        b.at(a.width + 34, 0)
+        _lines(op, a.width, b.height)
+        + b.at(a.width + 34, 0)
         + a.at(0, b.height + 22 + lower - a.height)
         + d.at(a.width + 34, b.height + 22 + lower - d.height),
     )
     notes = down((words(line, "k s") for line in _notes(op)), 2)
     return document(down([head, body, notes], 18), str(op))
+
+
+def _lines(op: Instruction, width: float, height: float) -> str:
+    """The layouts of all operands and what their letters mean, if there is room."""
+    longest = max(map(len, op.fragments))
+    said = [f"{name:<{longest}}  {e.layout}" for name, e in op.fragments.items()]
+    hint = "L lane, R register, E element in it, W warp; the lowest bit first"
+    drawn = down([words(line, "k t") for line in said], 3)
+    hints = [words(line, "k s") for line in wrap(hint, int(width / 11 / 0.62) or 1)]
+    drawn = down([drawn, down(hints, 2)], 8)
+    if drawn.width > width or drawn.height > height:
+        return ""
+    opened = _opened(op, width)
+    rest = height - drawn.height - 20
+    more = opened.at(0, height - opened.height) if opened.height <= rest else ""
+    return drawn.at(0, 0) + more
+
+
+def _opened(op: Instruction, width: float) -> Drawing:
+    """A sparse A as it multiplies, for codes that are only an example."""
+    of = op.granularity
+    if of is None:
+        return Drawing(0, 0)
+    a, k = op.fragments["A"], op.shape.k
+    rows, chunks = a.shape[0], k // of.chunk
+    codes = of.codes(op.values.get("sp") != "sp")
+    wide, high, left = min(18.0, (width - 40) // k), 13, 28
+    parts = []
+    for row in range(rows):
+        y = 40 + high * row
+        parts.append(f'<text class="r s" x="{left - 5}" y="{y + 10}">{row}</text>')
+        for chunk in range(chunks):
+            code = codes[(row + 2 * chunk) % len(codes)]
+            for index, place in enumerate(of.positions(code)):
+                lane = a.where(row, of.kept * chunk + index).lane
+                x = left + wide * (of.chunk * chunk + place)
+                box = f'x="{x:g}" y="{y}" width="{wide:g}" height="{high}"'
+                parts.append(f'<rect class="l{lane % 32} h" {box}/>')
+    edges = [left + wide * of.chunk * each for each in range(chunks + 1)]
+    parts += [f'<path class="h" d="M{x:g} 40v{high * rows}"/>' for x in edges]
+    parts += [
+        f'<text class="m s" x="{x + wide / 2:g}" y="34">{of.chunk * number}</text>'
+        for number, x in enumerate(edges[:-1])
+    ]
+    title = f"A: {op.types['a']} {rows} x {k} as it multiplies, example codes"
+    grid = Drawing(edges[-1] + 4, 44 + high * rows, "".join(parts))
+    return Drawing(grid.width, grid.height, words(title).at(0, 0) + grid.body)
 
 
 def _notes(op: Instruction) -> list[str]:

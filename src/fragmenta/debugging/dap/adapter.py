@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 Fields = dict[str, Any]
 
+FILTERS = [
+    {"filter": "problems", "label": "Races and other problems", "default": True},
+    {"filter": "nan", "label": "NaN", "default": False},
+]
+"""What an editor may stop at, as exceptions."""
 CAPABILITIES = {
     "supportsConfigurationDoneRequest": True,
     "supportsStepBack": True,
@@ -33,14 +38,7 @@ CAPABILITIES = {
     "supportsSteppingGranularity": True,
     "supportsTerminateRequest": True,
     "supportsDelayedStackTraceLoading": True,
-    "exceptionBreakpointFilters": [
-        {
-            "filter": "problems",
-            "label": "Problems: races, missing waits",
-            "default": True,
-        },
-        {"filter": "nan", "label": "NaN", "default": False},
-    ],
+    "exceptionBreakpointFilters": FILTERS,
 }
 _REASONS = {
     "start": "entry",
@@ -213,7 +211,7 @@ class Adapter:
         chosen = given.get("filters") or []
         if not isinstance(chosen, list):
             raise BadCall(f"filters is a list; given {chosen!r:.40}")
-        known = [each["filter"] for each in CAPABILITIES["exceptionBreakpointFilters"]]  # type: ignore[attr-defined]
+        known = [each["filter"] for each in FILTERS]
         for each in chosen:
             if each not in known:
                 raise BadCall(

@@ -54,9 +54,9 @@ class Showing:
         at = self.debugger
         found = at.frames(warp)
         ended = not found
-        if ended:
-            last = int(at.moments.of_warp(warp)[-1])
-            found = at.moments.frames(warp, last)
+        mine = at.moments.of_warp(warp)
+        if ended and len(mine):
+            found = at.moments.frames(warp, int(mine[-1]))
         shown = []
         for depth, each in enumerate(found):
             places = at.lines.frames[int(at.moments.sites[each.step])]
@@ -113,7 +113,7 @@ class Showing:
         if not 1 <= frame <= len(self._frames):
             raise BadCall(f"frame {frame} is not of this stop")
         warp, found = self._frames[frame - 1]
-        return Names(at.replay, at.moment, warp, found.site.function)
+        return at.names_at(at.moment, warp, found.site.function)
 
     # ── variables ───────────────────────────────────────────────────────────
 

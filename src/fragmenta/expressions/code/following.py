@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from fragmenta.expressions.code import routines
 from fragmenta.expressions.code.elements import Held
-from fragmenta.expressions.code.names import Named, named
+from fragmenta.expressions.code.names import Named, named, narrow
 from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
 from fragmenta.expressions.code.products import LOGGED
-from fragmenta.planes.code.flow import from_parameter
-from fragmenta.planes.code.following import Step
+from fragmenta.planes.code.flow import from_parameter, of_lanes
+from fragmenta.planes.code.following import RULES, Step
 from fragmenta.planes.code.following import named_parameter as is_named
 from fragmenta.planes.code.kinds import COMPARING, floating
 from fragmenta.planes.code.probes import PlaneProbes
@@ -74,6 +74,9 @@ class ExpressionStep(Step):
         named = [e for e in dict.fromkeys(registers(addresses)) if self.has(e)]
         if named:
             self._noted("address", named)
+        if self.instruction.opcode not in RULES and not of_lanes(self.instruction):
+            others = [each for each in self.reads if each not in named]
+            self._noted("lost", others)  # such as ``match`` or ``redux``
         super().write()
 
     def _float(self) -> None:
@@ -112,7 +115,8 @@ class ExpressionStep(Step):
             self.writer.source(e, kinds[-1] if kinds else "b32") for e in operands
         ]
         to = self.second(goal)
-        if to.bits > 64 or any(e.bits not in (8, 16, 32, 64) for e in places):
+        bits = {each.bits for each in places}
+        if to.bits > 64 or not bits <= {8, 16, 32, 64} or any(map(narrow, kinds)):
             self._noted("lost", self.reads)
             self.clear()
             return
@@ -238,6 +242,16 @@ class ExpressionStep(Step):
             self.table.removeprefix("ptr "),
             self.number,
         )
+
+    def atomic(self) -> None:
+        """Data that is exchanged depends on the order of arrival, which may decide."""
+        words = self.instruction.qualifiers
+        if "async" not in words:
+            if {"exch", "cas"} & set(words):
+                self._noted("atomic", self.reads)
+            if self.instruction.opcode == "atom" and not floating(self.instruction):
+                self.note("arrival", self.writer.lanes())
+        super().atomic()
 
     def reduction(self) -> None:
         """Additions in the order of arrival are noted; others have no hash."""

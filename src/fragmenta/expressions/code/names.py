@@ -56,6 +56,18 @@ def element_bits(kind: str) -> int:
     return type_bits(kind) // many
 
 
+def narrow(kind: str) -> bool:
+    """Whether an element has fewer than 8 bits: planes have no room for its hash.
+
+    >>> narrow("e2m1x2"), narrow("e3m2x2"), narrow("e4m3x2"), narrow("u32")
+    (True, True, False, False)
+    """
+    try:
+        return dtype(single(kind)).bits < 8
+    except UnknownType:
+        return False
+
+
 def exact(to: str, of: str) -> bool:
     """Whether every number of a type is one of another.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-KINDS = ("compared", "address", "lost", "atomic", "infinite", "scales")
+KINDS = ("compared", "address", "lost", "atomic", "infinite", "scales", "arrival")
 """Notes: data is compared; data is part of an address; an expression ends here; the
 order of additions is open; a zero meets what may be infinite; scales are taken as they
-are."""
+are; what an atomic operation finds may decide."""
 NOTES = len(KINDS)
 FIRST = 8
 """Words of the table in front of the notes."""

@@ -65,6 +65,7 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define
 
 MASKED = "|masked"
+EXTREMES = ("min", "max")
 ROUNDS, DECIDES, MAGIC, COMPARES = "rounds", "decides", "magic", "compares"
 
 
@@ -352,6 +353,8 @@ class Work:
         if form.way == MAGIC:  # rounding to an integer is what is meant
             self._meant(given, exact, held, kind, lanes, index)
             return whole(held), None, None
+        if opcode in EXTREMES and not (words.get("abs") or words.get("xorsign")):
+            self._chosen(given, exact, lanes, index)
         node = self._count(kind, opcode, given, local, exact, lanes, index)
         source = self._source(opcode, given, local, exact)
         return self._kept(held, local, exact), node, source
@@ -579,6 +582,24 @@ class Work:
         other = (away < step * low) | (away > step * high)
         self._other_way(other & ((held - held) == 0.0), given.elements, lanes, index)
 
+    def _chosen(
+        self, given: Given, exact: Double, lanes: Value | None, index: Value
+    ) -> None:
+        """The least or the largest operand: would exact values choose the same?"""
+        if all(each.present is None for each in given.elements):
+            return
+        never = given.held != given.held
+        taken, same = never ^ never, never ^ never
+        for each in given.elements:
+            here = each.value == given.held
+            equal = (each.exact.upper == exact.upper) & (
+                each.exact.lower == exact.lower
+            )
+            taken, same = taken | here, same | (here & equal)
+        usual = (exact.upper - exact.upper) == 0.0
+        other = taken & ~same & usual
+        self._other_way(other, given.elements, lanes, index)
+
     def _decide(
         self,
         found: Value,
@@ -682,7 +703,7 @@ def _parts(
         errors[0], errors[1] = errors[0] * abs(values[1]), errors[1] * abs(values[0])
     elif opcode == "div":
         errors[1] = errors[1] * abs(given.held)
-    elif opcode in ("min", "max"):
+    elif opcode in EXTREMES:
         errors = [
             select(value == given.held, error, 0.0)
             for value, error in zip(values, errors, strict=True)

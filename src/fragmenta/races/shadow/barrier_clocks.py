@@ -8,12 +8,14 @@ have passed one phase yet when others arrive in the next.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
     Code,
+    Memory,
     Value,
     compare_unsigned,
     convert,
@@ -97,15 +99,30 @@ def _note(
     number: Value,
 ) -> None:
     """Note that lanes arrive at a barrier or pass it, which is an event, too."""
+    with _noting(code, clocks.head):
+        time = _time(code, block)
+        time[0] = time[0] + 1
+        rank = clocks.head.word(layout.HEAD_RANK)
+        own = field(code, warp, engine.WARP_NUMBER, I32)[0]
+        epoch = clocks.epoch[0]
+        made = Noting(time[0], what, rank, own, lanes, site, epoch, (number,))
+        notes.add(code, clocks.head, made)
+
+
+def _noting(code: Code, head: Head) -> AbstractContextManager[object]:
+    """Write code that runs only if there is a log."""
+    log, b = head.pointer(layout.HEAD_NOTES), code.builder
+    there: AbstractContextManager[object] = b.if_then(
+        b.icmp_unsigned("!=", log, log.type(None))
+    )
+    return there
+
+
+def _time(code: Code, block: Raw) -> Memory:
+    """How many events there were in the cluster."""
     state = pointer_at(code, block, engine.BLOCK_UNITS)
     cluster = pointer_at(code, state, units.STATE_CLUSTER)
-    time = field(code, cluster, units.CLUSTER_TIME, I64)
-    time[0] = time[0] + 1
-    rank = clocks.head.word(layout.HEAD_RANK)
-    own = field(code, warp, engine.WARP_NUMBER, I32)[0]
-    epoch = clocks.epoch[0]
-    made = Noting(time[0], what, rank, own, lanes, site, epoch, (number,))
-    notes.add(code, clocks.head, made)
+    return field(code, cluster, units.CLUSTER_TIME, I64)
 
 
 def _before(
@@ -299,7 +316,8 @@ def _renew(code: Code, block: Raw) -> None:
         sets = head.pointer(layout.HEAD_SETS)
         with code.when(field(code, sets, layout.SETS_USED, I32)[0] != 0):
             _zero(code, sets, step.lift(layout.SETS_CELLS))
-        _renew_notes(code, block, head, number)
+        with _noting(code, head):
+            _renew_notes(code, block, head, number)
 
     watching(code, block, then)
 
@@ -311,9 +329,7 @@ def _renew_notes(code: Code, block: Raw, head: Head, number: Value) -> None:
     fine = field(code, table, problem_table.USED, I32)[0] == 0
     count = field(code, log, notes.COUNT, I64)
     ended = field(code, log, notes.ENDED, I64)
-    state = pointer_at(code, block, engine.BLOCK_UNITS)
-    cluster = pointer_at(code, state, units.STATE_CLUSTER)
-    field(code, cluster, units.CLUSTER_TIME, I64)[0] = number.lift(0)
+    _time(code, block)[0] = number.lift(0)
     with code.when(fine):
         count[0] = number.lift(0)
         field(code, log, notes.OWNER, I64)[0] = number
