@@ -299,7 +299,7 @@ def decide(
     )
     if not apart:
         # Arrays with one name may hold other numbers here: then they get the same.
-        if bits_apart and not against and _search(one, two, pairs, 0, seed)[0]:
+        if bits_apart and not against and _contradicted(one, two, pairs):
             raise Error("equal expressions with different bits: please report this")
         return made if against else _with(made, verdict=SAME)
     found, tried = _search(one, two, pairs, tries, seed)
@@ -452,6 +452,14 @@ def _remarks(both: Sequence[Followed], words: dict[str, str]) -> tuple[Remark, .
 def _remark(place: Place, why: str) -> Remark:
     mnemonic = place.instruction.mnemonic
     return Remark(place.kind, why + place.why, mnemonic, place.where, place.call.target)
+
+
+def _contradicted(one: Followed, two: Followed, pairs: Pairs) -> bool:
+    """Whether bits differ if all arrays with one name hold the same numbers."""
+    given = given_inputs([*one.roots, *two.roots])
+    arrays = [((x.name, x.source), (y.name, y.source)) for x, y in pairs]
+    both = (one.program, two.program), (one.roots, two.roots)
+    return separates(given, *both, arrays) is not None
 
 
 def _search(
