@@ -27,7 +27,7 @@ With ``autotune="first"``, it takes the first one that the GPU can run.
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import MissingPackage, missing
-from fragmenta.triton.classes import classes
+from fragmenta.triton.configurations import classes
 from fragmenta.triton.driver import CPU, install, on_cpu, uninstall
 
 if TYPE_CHECKING:
