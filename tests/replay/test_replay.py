@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.debugging.debugger import Debugger
+from fragmenta.debugging.terminal import Terminal
 from fragmenta.errors import BadCall, Error, ValueRangeError
 from fragmenta.replay.parts import COLUMNS
 from fragmenta.tracing import log
@@ -225,7 +227,10 @@ def test_a_file_has_the_same_record(tmp_path: Path) -> None:
     assert again.head == replay.head
     assert all((again.columns[n] == replay.columns[n]).all() for n in COLUMNS)
     (tmp_path / "no.npz").write_bytes(b"nothing")
-    with pytest.raises(Error, match="is no record of a launch"):
+    with pytest.raises(Error, match=r"is not a .npy or .npz file"):
+        ptx.Replay.load(tmp_path / "no.npz")
+    np.savez(tmp_path / "no.npz", site=np.zeros(3))
+    with pytest.raises(Error, match="is no record of a launch: it has no at"):
         ptx.Replay.load(tmp_path / "no.npz")
 
 
@@ -271,3 +276,94 @@ def test_recorded_launches_end_with_the_same_bytes(launch: recordings.Launch) ->
     (stepped,) = made.steps
     (ending,) = [each for each in found if each.told is stepped.told]
     assert not differences(made.replay(), ending, stepped)
+
+
+NAMED = """.version 8.0
+.target sm_80
+.address_size 64
+.file 1 "{0}"
+.visible .entry named(.param .u64 out)
+{{
+    .reg .f32 %f<2>;
+    .reg .b64 %rd<2>;
+    .loc 1 1 0
+    ld.param.u64 %rd1, [out];
+    mov.f32 %f1, 0f3F800000;
+    add.f32 %f1, %f1, 0f33000000;
+    st.global.f32 [%rd1], %f1;
+    ret;
+}}"""
+
+
+def test_files_that_ptx_names_are_not_opened(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.cu"
+    secret.write_text("nobody may see this\n")
+    run = ptx.parse(NAMED.format(secret)).kernels["named"].launch
+    made = run(1, 1, [np.zeros(1, np.float32)], replay=True)
+    assert [each["name"] for each in made.replay().head["files"]] == ["kernel.ptx"]
+    found = run(1, 1, [np.zeros(1, np.float32)], numerics=True).numerics
+    said = f"{found}{found.to_json()}"
+    assert "secret.cu" in said
+    assert "nobody" not in said
+
+
+def _changed(rng, value):
+    """A value of JSON with one part that is something else."""
+    others = (None, -1, 1 << 40, "", "x", [], {}, True, 0.5, [[1, 2, 3]])
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        name = str(rng.choice(list(value)))
+        if rng.random() < 0.1:
+            return {key: each for key, each in value.items() if key != name}
+        return {**value, name: _changed(rng, value[name])}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        place = int(rng.integers(len(value)))
+        return [*value[:place], _changed(rng, value[place]), *value[place + 1 :]]
+    return others[rng.integers(len(others))]
+
+
+def _asked(replay):
+    """Ask for all that a reader shows."""
+    for step in (-1, 0, len(replay) // 2, len(replay) - 1):
+        for warp in range(len(replay.warps)):
+            replay.registers_at(step, warp)
+        for number, memory in enumerate(replay.memories):
+            replay.memory_at(step, number)
+            if memory.size:
+                replay.writer(step, number, memory.size - 1)
+                replay.readers(step, number, memory.size // 2)
+    at = Terminal(Debugger(replay))
+    at.opening()
+    for word in ("info problems", "info units", "info barriers", "continue", "list"):
+        at.do(word)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_records_are_refused_in_words(tmp_path, seed):
+    rng, path = np.random.default_rng(seed), tmp_path / "run.npz"
+    made = (turned(""), sums())[seed % 2]
+    good = 0
+    for _ in range(60):
+        head, columns = {"format": 1, **made.head}, dict(made.columns)
+        if rng.random() < 0.6:
+            head = _changed(rng, head)
+        else:
+            name = str(rng.choice(list(columns)))
+            data = columns[name].copy()
+            if data.size and rng.random() < 0.7:
+                data[rng.integers(data.size)] = rng.integers(np.iinfo(data.dtype).max)
+            else:
+                data = data[: data.size // 2].astype(rng.choice(["u1", "i8", "f4"]))
+            columns[name] = data
+        np.savez(
+            path, head=np.frombuffer(json.dumps(head).encode(), np.uint8), **columns
+        )
+        try:
+            replay = ptx.Replay.load(path)
+        except Error:
+            continue
+        good += 1
+        try:
+            _asked(replay)
+        except Error:
+            continue
+    assert good

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import Array
+from fragmenta.arrays.checks import Array, is_whole
 from fragmenta.errors import BadCall, BadFile, shortened
 from fragmenta.evidence.arguments import Argument, elements, for_kernel
 from fragmenta.evidence.card_memory import Addresses, words_of
@@ -54,14 +54,16 @@ def _chosen(
 ) -> Sequence[RecordedLaunch]:
     if launch is None:
         return found.launches
-    if isinstance(launch, int) and 0 <= launch < len(found.launches):
+    many = len(found.launches)
+    if isinstance(launch, int) and is_whole(launch) and 0 <= launch < many:
         return [found.launches[launch]]
-    named = [each for each in found.launches if each.name == launch]
+    name = launch if isinstance(launch, str) else ""
+    named = [each for each in found.launches if each.name == name]
     if not named:
         have = ", ".join(each.name for each in found.launches)
-        many = len(found.launches)
         raise BadCall(
-            f"{where.name} has no launch {launch!r}; it has {many}: {shortened(have)}"
+            f"{where.name} has no launch {shortened(repr(launch))}; it has {many}: "
+            f"{shortened(have)}"
         )
     return named[:1]
 

@@ -35,7 +35,8 @@ class Repeats:
         """What the launch lost."""
         assert isinstance(algebra, NumericsAlgebra)
         shape, module = launch.shape, launch.module()
-        return numerics(algebra.found, module, shape, kernel, self.again)
+        again, language = self.again, launch.language
+        return numerics(algebra.found, module, shape, kernel, again, language)
 
     def again(
         self, sites: frozenset[int] | None, inputs: Mapping[str, NDArray[np.float64]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import linecache
 import math
 import re
 from collections import defaultdict
@@ -31,7 +30,9 @@ from fragmenta.numerics.products import (
 from fragmenta.numerics.seconds import Held, Seconds, kind_of
 from fragmenta.numerics.summaries import Summary, bits_lost, relative, summary, ulps
 from fragmenta.numerics.words import COUNTED, event_words, number, operand_count
+from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Instruction, Module, Source
+from fragmenta.ptx.sources import source_lines
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
 from fragmenta.simt.naming import array as array_name
@@ -643,8 +644,11 @@ def _plain(value: Any) -> Any:
 class _Places:
     """Names of what numbers stand for."""
 
-    def __init__(self, found: Found, module: Module, shape: Shape) -> None:
+    def __init__(
+        self, found: Found, module: Module, shape: Shape, language: Words
+    ) -> None:
         self.found, self.module, self.shape = found, module, shape
+        self._language = language
         self._lines = module.text.splitlines()
 
     def instruction(self, site: int) -> tuple[str, int, Instruction]:
@@ -656,7 +660,8 @@ class _Places:
         """The line of the source, or of the PTX."""
         source = instruction.source
         if source is not None:
-            said = " ".join(linecache.getline(source.file, source.line).split())
+            lines = source_lines(source.file, self._language)
+            said = " ".join("".join(lines[source.line - 1 : source.line]).split())
             if said:
                 return said
         if 0 < instruction.line <= len(self._lines):
@@ -691,10 +696,15 @@ def _unravelled(place: int, of: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 def numerics(
-    found: Found, module: Module, shape: Shape, kernel: str, again: Again | None = None
+    found: Found,
+    module: Module,
+    shape: Shape,
+    kernel: str,
+    again: Again | None = None,
+    language: Words = PTX,
 ) -> Numerics:
     """What a launch found, in words that users know."""
-    places = _Places(found, module, shape)
+    places = _Places(found, module, shape, language)
     outputs = {
         each.segment.name: Output(
             each.segment.name, each.held.format, each.segment.elements, each.held

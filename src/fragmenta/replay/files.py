@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
+from collections.abc import Mapping
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -11,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fragmenta.errors import BadCall, Error
+from fragmenta.arrays import npy
+from fragmenta.errors import BadFile, shortened
+from fragmenta.replay.checking import checked
 from fragmenta.replay.parts import COLUMNS, Columns, Head, Row
 
 if TYPE_CHECKING:
@@ -35,16 +39,21 @@ def saved(replay: Replay) -> bytes:
 
 
 def load(path: str | PathLike[str]) -> tuple[Head, Columns]:
-    """Read a record from a file."""
+    """Read a record from a file; one that is damaged is refused."""
+    name = os.fspath(path)
+    found = npy.read(name)
+    absent = {"head", *COLUMNS} - (set(found) if isinstance(found, Mapping) else set())
+    if absent:
+        raise BadFile(f"{name} is no record of a launch: it has no {min(absent)}")
     try:
-        with np.load(path, allow_pickle=False) as found:
-            head: Row = json.loads(found["head"].tobytes())
-            columns = {name: found[name] for name in COLUMNS}
-    except (OSError, ValueError, KeyError, zlib.error) as why:
-        raise Error(f"{path} is no record of a launch: {why}") from why
-    given = head.pop("format", None)
+        head: Row = json.loads(found["head"].tobytes())
+    except (ValueError, RecursionError) as why:
+        raise BadFile(f"{name} is no record of a launch: {why}") from why
+    given = head.pop("format", None) if isinstance(head, dict) else None
     if given != FORMAT:
-        raise BadCall(f"{path} has format {given}; format {FORMAT} is read")
+        raise BadFile(f"{name} has format {shortened(repr(given))}; {FORMAT} is read")
+    columns = {each: found[each] for each in COLUMNS}
+    checked(head, columns, name)
     return head, columns
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from fragmenta.ptx.module import Function, Module, demangled, type_bits
 from fragmenta.ptx.module import Register as PtxRegister
 from fragmenta.ptx.placement import place_shared
+from fragmenta.ptx.sources import source_lines
 from fragmenta.replay import columns
 from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Row, Value
 from fragmenta.simt import layout
@@ -154,10 +154,7 @@ class _Reading:
         name = name if name.endswith(".ptx") else f"{name}.ptx"
         found = [{"name": name, "text": self.module.text}]
         for name in dict.fromkeys(each["file"] for each in self.sites):
-            try:
-                text = Path(name).read_text(errors="replace") if name else ""
-            except (OSError, ValueError):
-                continue
+            text = "".join(source_lines(name, self.stepped.of.language))
             if text:
                 found.append({"name": name, "text": text})
         return found

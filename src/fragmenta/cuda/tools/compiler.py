@@ -32,6 +32,7 @@ from fragmenta.cuda.tools import assembler, headers, messages
 from fragmenta.errors import BadCall, CompileError, Error, MissingPackage, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.jit.cache import Cache
+from fragmenta.ptx.sources import UNNAMED
 
 _LIBRARIES = (
     "nvidia/cu*/lib/libnvrtc.so*",
@@ -54,7 +55,6 @@ _OF_CUDA = re.compile(
     r"\bvector_types|\bdevice_|\bsm_\d\d)[^\n]*",
     re.ASCII,
 )
-UNNAMED = "source.cu"
 """What a source is called that has no file."""
 
 

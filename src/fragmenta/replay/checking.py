@@ -1,0 +1,202 @@
+"""Checks what a file says about a run, so that a damaged or hostile one is refused.
+
+Whoever reads a record then needs no care: all numbers that name something are within
+bounds, and all rows have their fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from fragmenta.errors import BadFile
+from fragmenta.replay.parts import COLUMNS, NOBODY, Array, Columns, Head, Row, Value
+from fragmenta.simt.layout import LANES
+
+Check = Callable[[Value], bool]
+_MOST = 1 << 62
+_BITS = (1, 8, 16, 32, 64, 128)
+
+
+def _text(value: Value) -> bool:
+    return isinstance(value, str)
+
+
+def _flag(value: Value) -> bool:
+    return isinstance(value, bool)
+
+
+def _from(least: int, end: int = _MOST) -> Check:
+    """Whole numbers from a least one up to an end, which is not among them."""
+    return lambda value: type(value) is int and least <= value < end
+
+
+_WHOLE, _COUNT = _from(-_MOST), _from(0)
+
+
+def _several(of: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(of, value))
+
+
+def _tuple(*kinds: Check) -> Check:
+    """A list with one value of each kind."""
+    return lambda value: (
+        isinstance(value, list)
+        and len(value) == len(kinds)
+        and all(kind(each) for kind, each in zip(kinds, value, strict=True))
+    )
+
+
+def checked(head: Head, columns: Columns, path: object) -> None:
+    """Refuse a record that is not whole."""
+    try:
+        _head(head, len(columns["site"]))
+        _columns(head, columns)
+    except _Wrong as why:
+        raise BadFile(f"{path} is no record of a launch: {why}") from None
+
+
+class _Wrong(Exception):
+    """What is wrong with a record."""
+
+
+def _fields(what: str, row: Value, kinds: Mapping[str, Check]) -> None:
+    if not isinstance(row, dict):
+        raise _Wrong(f"{what} is no table of names and values")
+    for name, kind in kinds.items():
+        if name not in row or not kind(row[name]):
+            raise _Wrong(f"{what} has no valid {name}")
+
+
+def _rows(head: Head, name: str, kinds: Mapping[str, Check]) -> list[Row]:
+    rows = head.get(name)
+    if not isinstance(rows, list):
+        raise _Wrong(f"it has no list of {name}")
+    for number, each in enumerate(rows):
+        _fields(f"{name}[{number}]", each, kinds)
+    return rows
+
+
+# ── what is small ───────────────────────────────────────────────────────────
+
+
+def _head(head: Head, steps: int) -> None:
+    texts = ("kernel", "target", "schedule", "left_out", "others")
+    three = _tuple(*3 * (_from(1),))
+    kinds: dict[str, Check] = dict.fromkeys(texts, _text)
+    kinds |= {"first": _COUNT, "total": _COUNT, "cut": _flag}
+    kinds |= dict.fromkeys(("grid", "block", "cluster"), three)
+    _fields("its head", head, kinds)
+    if not _rows(head, "files", {"name": _text, "text": _text}):
+        raise _Wrong("it has no text of the kernel")
+    _program(head)
+    _memories(head)
+    _units(head, steps)
+    _problems(head, steps)
+
+
+def _program(head: Head) -> None:
+    kinds: dict[str, Check] = dict.fromkeys(("name", "type", "function"), _text)
+    known = _rows(head, "registers", {**kinds, "bits": _BITS.__contains__})
+    if not all(each["type"] for each in known):
+        raise _Wrong("a register has no type")
+    some = _several(_from(0, len(known)))
+    kinds = dict.fromkeys(("function", "opcode", "text", "file"), _text)
+    kinds |= dict.fromkeys(("index", "ptx_line", "line"), _COUNT)
+    _rows(head, "sites", {**kinds, "writes": some, "reads": some})
+    few = _from(1, LANES + 1)
+    _rows(head, "warps", {"block": _COUNT, "warp": _COUNT, "threads": few})
+
+
+def _memories(head: Head) -> None:
+    variable = _tuple(_text, _COUNT, _COUNT, _text)
+    kinds: dict[str, Check] = {"name": _text, "kind": _text, "block": _from(-1)}
+    kinds |= {"size": _COUNT, "start": _COUNT, "variables": _several(variable)}
+    _rows(head, "memories", kinds)
+
+
+def _units(head: Head, steps: int) -> None:
+    step, memory = _from(-1, steps + 1), _from(0, len(head["memories"]))
+    place = _tuple(memory, _COUNT, _COUNT)
+    kinds: dict[str, Check] = {"kind": _text, "name": _text}
+    kinds |= dict.fromkeys(("issued", "done", "waited"), step)
+    kinds |= {"site": _from(-1, len(head["sites"])), "bytes": _COUNT}
+    kinds |= {"warp": _from(-1, len(head["warps"])), "lanes": _COUNT, "group": _WHOLE}
+    kinds |= {"writes": _several(place), "signals": _several(place)}
+    _rows(head, "units", kinds)
+    barriers = _rows(head, "barriers", {"kind": _text, "name": _text})
+    used = _several(_tuple(step, _several(_WHOLE)))
+    several = {"uses": used}
+    mbarrier: dict[str, Check] = {"memory": memory, "offset": _COUNT}
+    mbarrier["phases"] = _several(_tuple(step, _WHOLE, _WHOLE, _WHOLE))
+    mbarrier["waits"] = _several(_tuple(step, _WHOLE, _WHOLE))
+    for each in barriers:
+        _fields("a barrier", each, mbarrier if each["kind"] == "mbarrier" else several)
+
+
+def _problems(head: Head, steps: int) -> None:
+    texts = ("code", "severity", "words", "hint", "file", "missing")
+    kinds: dict[str, Check] = dict.fromkeys(texts, _text)
+    kinds |= {"number": _COUNT, "ptx_line": _COUNT, "line": _COUNT, "size": _COUNT}
+    kinds |= {"memory": _from(-1, len(head["memories"])), "offset": _WHOLE}
+    step, unit = _from(-1, steps + 1), _from(-1, len(head["units"]))
+    kinds |= {"steps": _tuple(step, step), "units": _tuple(unit, unit)}
+    _rows(head, "problems", kinds)
+
+
+# ── what is large ───────────────────────────────────────────────────────────
+
+
+def _columns(head: Head, columns: Columns) -> None:
+    for name, kind in COLUMNS.items():
+        if columns[name].dtype != np.dtype(kind) or columns[name].ndim != 1:
+            raise _Wrong(f"the column {name} has another type")
+    groups = [[each for each in COLUMNS if each[:2] == begin] for begin in _BEGINS]
+    for names in (["site", "warp", "lanes", "at"], *groups):
+        if len({len(columns[each]) for each in names}) > 1:
+            raise _Wrong(f"the columns {', '.join(names)} have different lengths")
+    _below(columns, len(head["sites"]), "site")
+    _below(columns, len(head["warps"]), "warp", "i_warp")
+    _below(columns, len(head["registers"]), "i_register")
+    _below(columns, len(columns["site"]) + 1, "w_step", "r_step")
+    _below(columns, len(head["memories"]), "w_memory", "r_memory")
+    _below(columns, len(head["units"]), "w_unit", "r_unit")
+    for begin in "wr":
+        lane = columns[f"{begin}_lane"]
+        _below({"lanes of accesses": lane[lane != NOBODY]}, LANES, "lanes of accesses")
+        if (np.diff(columns[f"{begin}_step"].astype(np.int64)) < 0).any():
+            raise _Wrong(f"the column {begin}_step is not sorted")
+    _contents(head, columns)
+
+
+_BEGINS = ("w_", "r_", "i_")
+
+
+def _below(columns: Columns, end: int, *names: str) -> None:
+    for name in names:
+        if len(columns[name]) and int(columns[name].max()) >= end:
+            raise _Wrong(f"the column {name} has numbers that name nothing")
+
+
+def _contents(head: Head, columns: Columns) -> None:
+    """Values of registers and bytes must be there."""
+    words = np.array([_words(each) for each in head["registers"]] or [0], np.int64)
+    sites = [int(words[each["writes"]].sum()) for each in head["sites"]]
+    of_sites = np.array(sites or [0], np.int64)
+    _there("at", columns, of_sites[columns["site"]], "words")
+    _there("i_at", columns, words[columns["i_register"]], "words")
+    _there("w_at", columns, columns["w_size"].astype(np.int64), "bytes")
+    total = sum(each["size"] for each in head["memories"])
+    if len(columns["initial"]) != total or len(columns["defined"]) * 8 < total:
+        raise _Wrong("the bytes of memory before the first step are not whole")
+
+
+def _words(register: Row) -> int:
+    return 1 if register["bits"] == 1 else max(LANES, int(register["bits"]))
+
+
+def _there(name: str, columns: Columns, sizes: Array, of: str) -> None:
+    ends = columns[name].astype(np.int64) + sizes
+    if (ends[sizes > 0] > len(columns[of])).any():
+        raise _Wrong(f"the column {name} reaches past the end of {of}")
