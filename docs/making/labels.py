@@ -7,6 +7,7 @@ import re
 import fragmenta as fm
 
 LABELS = {
+    "Training and rollout: do they agree?": "Training and rollout",
     "Occupancy and a bound of the time": "Occupancy and time",
     "Files: CUDA C++, cubins, programs": "Files",
     "Kernels with copies and mbarriers": "Copies and mbarriers",

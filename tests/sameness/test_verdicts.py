@@ -112,7 +112,7 @@ def test_a_ticket_is_a_condition():
     body = f".shared .b32 count; {ticket} mov.f32 %f9, %f1;"
     found = ptx.same(*(call("", X, Y, body) for _ in range(2)))
     assert found.verdict == "same"
-    assert [each.kind for each in found.conditions] == ["arrival"]
+    assert [each.kind for each in found.conditions] == ["met"]
 
 
 def of_rows(x):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once_property
 from fragmenta.debugging.moments import Steps
 from fragmenta.errors import BadCall, nearest, one_of, shortened
 from fragmenta.ptx.module import Instruction, demangled
@@ -186,7 +187,7 @@ class Lines:
 
     # ── the PTX ─────────────────────────────────────────────────────────────
 
-    @cached_property
+    @once_property
     def _functions(self) -> dict[str, Function]:
         module = parse("\n".join(self.text(self.ptx_name)), self.ptx_name)
         return {demangled(name): each for name, each in module.functions.items()}

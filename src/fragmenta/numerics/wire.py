@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import IntEnum
 from functools import cache
@@ -159,7 +159,7 @@ def _plain(kind: type, given: Given) -> Given:
 
 
 @cache
-def _declared(kind: type) -> dict[str, object]:
+def _declared(kind: type) -> dict[str, Hashable]:
     """The types of the fields of a record, in their order."""
     hints = get_type_hints(kind)
     names = getattr(kind, "_fields", None) or [each.name for each in fields(kind)]

@@ -55,7 +55,6 @@ _CONDITIONS = {
     "address": "data is part of an address, which is the same",
     "infinite": "what is multiplied by a constant zero is finite",
     "scales": "block scales are as they are here",
-    "arrival": "threads arrive at atomic operations in the order that they have here",
     "met": "threads meet here; all orders of blocks that were tried are the same",
 }
 _OPEN = {

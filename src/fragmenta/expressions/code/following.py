@@ -244,13 +244,10 @@ class ExpressionStep(Step):
         )
 
     def atomic(self) -> None:
-        """Data that is exchanged depends on the order of arrival, which may decide."""
+        """Data that is exchanged depends on the order of arrival."""
         words = self.instruction.qualifiers
-        if "async" not in words:
-            if {"exch", "cas"} & set(words):
-                self._noted("atomic", self.reads)
-            if self.instruction.opcode == "atom" and not floating(self.instruction):
-                self.note("arrival", self.writer.lanes())
+        if "async" not in words and {"exch", "cas"} & set(words):
+            self._noted("atomic", self.reads)
         super().atomic()
 
     def reduction(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-KINDS = ("compared", "address", "lost", "atomic", "infinite", "scales", "arrival")
+KINDS = ("compared", "address", "lost", "atomic", "infinite", "scales")
 """Notes: data is compared; data is part of an address; an expression ends here; the
 order of additions is open; a zero meets what may be infinite; scales are taken as they
 are; what an atomic operation finds may decide."""
