@@ -28,6 +28,8 @@ from fragmenta.simt.library import COMPILING
 SOURCE = Path(fragmenta.__file__).parent
 MOST_EQUAL = 7
 
+pytestmark = pytest.mark.xdist_group("house")  # what is read is read once
+
 # Each room imports only from those before it.
 ROOMS = [
     "errors",

@@ -112,9 +112,12 @@ def compiled(name: str) -> Any:
     return ptx.parse(GEMMS[name].text).kernels[launching.ENTRY]
 
 
-@pytest.mark.parametrize("watch", [False, True], ids=["not watched", "watched"])
+SPREAD = [("multicast", "eager"), ("split", "lazy"), ("alone", 1)]
+
+
 @pytest.mark.parametrize(
-    ("name", "schedule"), [("multicast", "eager"), ("split", "lazy"), ("alone", 1)]
+    ("name", "schedule", "watch"),
+    some([(*each, watch) for each in SPREAD for watch in (False, True)], 2, 1),
 )
 def test_a_gemm_is_spread(name: str, schedule: str | int, watch: bool) -> None:
     gemm, client = GEMMS[name], Loopback()
