@@ -14,7 +14,6 @@ from fragmenta.ptx.opcodes import TABLE
 from tests.fuzz.bounds import forms, mutants, plan
 from tests.fuzz.bounds.children import Child
 from tests.fuzz.bounds.harness import Setting
-from tests.thinning import some
 
 REPORT = Path(__file__).parents[3] / "docs" / "verification" / "bounds.json"
 
@@ -91,8 +90,7 @@ def test_what_a_mutant_changes_is_there(mutant: mutants.Mutant) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    some(["a rank that is not in the cluster", "the parameters of a function"], 2),
+    "name", ["a rank that is not in the cluster", "the parameters of a function"]
 )
 def test_a_bound_that_is_removed_is_seen(name: str) -> None:
     (mutant,) = (each for each in mutants.MUTANTS if each.name == name)
