@@ -62,7 +62,7 @@ def _chosen(
     if not named:
         have = ", ".join(each.name for each in found.launches)
         raise BadCall(
-            f"{where.name} has no launch {shortened(repr(launch))}; it has {many}: "
+            f"{where.name} has no launch {shortened(str(launch))}; it has {many}: "
             f"{shortened(have)}"
         )
     return named[:1]

@@ -51,7 +51,7 @@ def load(path: str | PathLike[str]) -> tuple[Head, Columns]:
         raise BadFile(f"{name} is no record of a launch: {why}") from why
     given = head.pop("format", None) if isinstance(head, dict) else None
     if given != FORMAT:
-        raise BadFile(f"{name} has format {shortened(repr(given))}; {FORMAT} is read")
+        raise BadFile(f"{name} has format {shortened(str(given))}; {FORMAT} is read")
     columns = {each: found[each] for each in COLUMNS}
     checked(head, columns, name)
     return head, columns
