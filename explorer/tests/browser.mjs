@@ -1,5 +1,6 @@
 // A browser for the tests: the system's Chromium, from the file system only.
 
+import assert from "node:assert/strict";
 import { accessSync, constants } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -100,3 +101,27 @@ export const painted = (page, matrix) =>
     for (let at = 3; at < data.length; at += 4) if (data[at]) count += 1;
     return count;
   }, matrix);
+
+/** Run the tests whose names contain the word on the command line, then end the process. */
+export async function run(tests) {
+  const only = process.argv[2] ?? "";
+  const browser = await launch();
+  let failed = 0;
+  for (const [name, test] of Object.entries(tests)) {
+    if (!name.includes(only)) continue;
+    const started = Date.now();
+    try {
+      const page = await test(browser);
+      // Whatever else was tested: nothing was complained about, nothing fetched.
+      if (page) assert.deepEqual(page.said, [], "the console says");
+      console.log(`ok   ${name} (${Date.now() - started} ms)`);
+    } catch (error) {
+      failed += 1;
+      console.log(`FAIL ${name}\n${error.stack}`);
+    }
+    for (const context of browser.contexts()) await context.close();
+  }
+  await browser.close();
+  console.log(failed ? `${failed} failed` : "all passed");
+  process.exit(failed ? 1 : 0);
+}

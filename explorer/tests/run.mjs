@@ -7,7 +7,7 @@ import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
-import { launch, open, PAGE, painted, pointAt } from "./browser.mjs";
+import { open, PAGE, painted, pointAt, run } from "./browser.mjs";
 import { TESTS as EXPLAIN } from "./explain.mjs";
 import { FRAME } from "./frame.mjs";
 import { LINKS } from "./links.mjs";
@@ -758,23 +758,4 @@ const TESTS = {
   },
 };
 
-const only = process.argv[2] ?? "";
-const browser = await launch();
-let failed = 0;
-for (const [name, test] of Object.entries({ ...TESTS, ...EXPLAIN })) {
-  if (!name.includes(only)) continue;
-  const started = Date.now();
-  try {
-    const page = await test(browser);
-    // Whatever else was tested: nothing was complained about, nothing fetched.
-    if (page) assert.deepEqual(page.said, [], "the console says");
-    console.log(`ok   ${name} (${Date.now() - started} ms)`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAIL ${name}\n${error.stack}`);
-  }
-  for (const context of browser.contexts()) await context.close();
-}
-await browser.close();
-console.log(failed ? `${failed} failed` : "all passed");
-process.exit(failed ? 1 : 0);
+await run({ ...TESTS, ...EXPLAIN });

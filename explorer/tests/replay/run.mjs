@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { availableParallelism, loadavg } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { launch, open } from "../browser.mjs";
+import { open, run } from "../browser.mjs";
 import { make } from "./made.mjs";
 import { folder, SHELL, written } from "./pages.mjs";
 
@@ -330,23 +330,4 @@ const TESTS = {
   },
 };
 
-const only = process.argv[2] ?? "";
-const browser = await launch();
-let failed = 0;
-for (const [name, test] of Object.entries(TESTS)) {
-  if (!name.includes(only)) continue;
-  const started = Date.now();
-  try {
-    const page = await test(browser);
-    // Whatever else was tested: nothing was complained about, nothing fetched.
-    if (page) assert.deepEqual(page.said, [], "the console says");
-    console.log(`ok   ${name} (${Date.now() - started} ms)`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAIL ${name}\n${error.stack}`);
-  }
-  for (const context of browser.contexts()) await context.close();
-}
-await browser.close();
-console.log(failed ? `${failed} failed` : "all passed");
-process.exit(failed ? 1 : 0);
+await run(TESTS);

@@ -19,6 +19,7 @@ from fragmenta.commands.launch_options import (
     Cooperative,
     Flags,
     Grid,
+    NoContract,
     ScheduleText,
     Shared,
     Target,
@@ -72,12 +73,7 @@ def debug(
         ),
     ] = None,
     replay_from: ReplayFrom = None,
-    no_contract: Annotated[
-        bool,
-        typer.Option(
-            "--no-contract", help="Do not fuse products and sums, as --fmad=false."
-        ),
-    ] = False,
+    no_contract: NoContract = False,
     limit: Limit = None,
     seconds: Seconds = SECONDS,
     memory: Memory = None,

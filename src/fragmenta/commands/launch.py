@@ -44,6 +44,7 @@ from fragmenta.commands.launch_options import (
     Flags,
     Grid,
     KernelFiles,
+    NoContract,
     ScheduleText,
     ScheduleTexts,
     Shared,
@@ -151,12 +152,7 @@ def launch(
             help="Launch in a process of its own, with limits of the system.",
         ),
     ] = False,
-    no_contract: Annotated[
-        bool,
-        typer.Option(
-            "--no-contract", help="Do not fuse products and sums, as --fmad=false."
-        ),
-    ] = False,
+    no_contract: NoContract = False,
     schedule: ScheduleText = None,
     schedules: ScheduleTexts = None,
     save_schedule: Annotated[

@@ -79,6 +79,12 @@ Cooperative = Annotated[
         help="All blocks are under way at once, and grid.sync() synchronises them.",
     ),
 ]
+NoContract = Annotated[
+    bool,
+    typer.Option(
+        "--no-contract", help="Do not fuse products and sums, as --fmad=false."
+    ),
+]
 ScheduleText = Annotated[
     str | None,
     typer.Option(

@@ -6,7 +6,7 @@ No line is ever executed as a program, and no name of a file is opened.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from fragmenta.debugging import told
@@ -280,15 +280,21 @@ def with_condition(text: str) -> tuple[str, str]:
     return where.strip(), condition.strip()
 
 
-def chosen(word: str, every: Lines, what: str) -> str:
-    """The one that a word is the beginning of."""
-    if word in every:
-        return word
+def _begun(word: str, every: Iterable[str], said: str) -> str | None:
+    """The one that a word is the beginning of; None if there is none."""
     found = [each for each in every if each.startswith(word)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise BadCall(f"{what} {word} may be {one_of(found)}")
+    if word in found:
+        return word
+    if len(found) > 1:
+        raise BadCall(f"{said} may be {one_of(found)}")
+    return found[0] if found else None
+
+
+def chosen(word: str, every: Lines, what: str) -> str:
+    """The one of several that a word means."""
+    found = _begun(word, every, f"{what} {word}")
+    if found is not None:
+        return found
     raise BadCall(
         f"no {what} {word:.40}{nearest(word, every)}; there are {one_of(every, 'and')}"
     )
@@ -302,13 +308,9 @@ def meant(word: str) -> str:
     """
     if word in SHORT:
         return SHORT[word]
-    if word in COMMANDS:
-        return word
-    found = [each for each in COMMANDS if each.startswith(word)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise BadCall(f"{word} may be {one_of(found)}")
+    found = _begun(word, COMMANDS, word)
+    if found is not None:
+        return found
     raise BadCall(
         f"no command {word:.40}{nearest(word, COMMANDS)}; help lists the commands"
     )

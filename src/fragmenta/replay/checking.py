@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fragmenta.errors import BadFile
-from fragmenta.replay.parts import COLUMNS, NOBODY, Array, Columns, Head, Row, Value
+from fragmenta.replay.parts import (
+    COLUMNS,
+    NOBODY,
+    Array,
+    Columns,
+    Head,
+    Register,
+    Row,
+    Value,
+)
 from fragmenta.simt.layout import LANES
 
 Check = Callable[[Value], bool]
@@ -181,7 +190,8 @@ def _below(columns: Columns, end: int, *names: str) -> None:
 
 def _contents(head: Head, columns: Columns) -> None:
     """Values of registers and bytes must be there."""
-    words = np.array([_words(each) for each in head["registers"]] or [0], np.int64)
+    known = [Register(*map(each.get, Register._fields)) for each in head["registers"]]
+    words = np.array([each.words for each in known] or [0], np.int64)
     sites = [int(words[each["writes"]].sum()) for each in head["sites"]]
     of_sites = np.array(sites or [0], np.int64)
     _there("at", columns, of_sites[columns["site"]], "words")
@@ -190,10 +200,6 @@ def _contents(head: Head, columns: Columns) -> None:
     total = sum(each["size"] for each in head["memories"])
     if len(columns["initial"]) != total or len(columns["defined"]) * 8 < total:
         raise _Wrong("the bytes of memory before the first step are not whole")
-
-
-def _words(register: Row) -> int:
-    return 1 if register["bits"] == 1 else max(LANES, int(register["bits"]))
 
 
 def _there(name: str, columns: Columns, sizes: Array, of: str) -> None:
