@@ -81,11 +81,11 @@ class Terminal:
     def _moved(self, stop: Stop) -> Lines:
         return [*told.stopped(stop), *self._where()]
 
-    def _times(self, rest: str, move: Callable[[], Stop]) -> Lines:
-        """Move so often, or up to an end."""
+    def _times(self, rest: str, move: Callable[[], Stop], moves: str = "step") -> Lines:
+        """Move so often, or up to an end; a step that is stopped is the last."""
         for _ in range(count(rest)):
             stop = move()
-            if stop.why in ("start", "end"):
+            if stop.why in ("start", "end") or (moves == "step" and stop.why != moves):
                 break
         return self._moved(stop)
 
@@ -114,10 +114,10 @@ class Terminal:
         return self._times(rest, lambda: at.step("line", back=True, over=True))
 
     def _go_on(self, rest: str) -> Lines:
-        return self._times(rest, self.debugger.run)
+        return self._times(rest, self.debugger.run, "run")
 
     def _reverse(self, rest: str) -> Lines:
-        return self._times(rest, lambda: self.debugger.run(back=True))
+        return self._times(rest, lambda: self.debugger.run(back=True), "run")
 
     def _finish(self, rest: str) -> Lines:
         nothing(rest, "finish")
