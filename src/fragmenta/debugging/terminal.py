@@ -176,6 +176,9 @@ class Terminal:
     def _print(self, rest: str) -> Lines:
         form = re.match(r"/(\w+)\s*", rest)
         text = rest[form.end() :] if form else rest
+        word, _, more = text.partition(" ")
+        if word == "fragment":
+            return self._fragment(more)
         if not text:
             raise BadCall("print EXPRESSION, such as print %r5[3] or print %f1 * 2")
         value = self.debugger.evaluate(text)
@@ -351,7 +354,7 @@ COMMANDS = {
     "undisplay": Command("undisplay [EXPR]", "no more", Terminal._undisplay),
     "fragment": Command(
         "fragment [A|B|C|D] [LANE]",
-        "operands of the last mma, wgmma",
+        "operands of the last product, or a row",
         Terminal._fragment,
     ),
     "who": Command("who PLACE", "who wrote and read a byte", Terminal._who),
