@@ -99,10 +99,11 @@ from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Arguments
-from fragmenta.units.schedule import LAZY
+from fragmenta.tracing.told import Window
 
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How
+    from fragmenta.view.timeline import Again
 
 MOST_OPCODES = 6
 """Opcodes in the table; JSON has all of them."""
@@ -344,7 +345,7 @@ def launch(
         picture,
         replay,
         result,
-        partial(_lazily, found, sizes, arg or (), options),
+        partial(_once_more, found, sizes, arg or (), options),
         force,
     )
     done = _Done(file, found, *sizes, where, result, changes)
@@ -412,7 +413,7 @@ def _write(
     picture: str,
     replay: str | None,
     result: Result,
-    again: Callable[[], Result | None],
+    again: Again,
     force: bool,
 ) -> str:
     """Write what shows the launch; what the record of its steps does not have."""
@@ -421,17 +422,22 @@ def _write(
     return write_replay(replay, result, force)
 
 
-def _lazily(
+def _once_more(
     kernel: Kernel,
     sizes: tuple[tuple[int, ...], tuple[int, ...]],
     texts: Sequence[str],
     options: LaunchOptions,
+    schedule: str | int | None,
+    blocks: tuple[int, ...] = (),
 ) -> Result | None:
-    """The same launch with the schedule lazy, on new arrays, for its picture."""
+    """The same launch on new arrays, for its picture; some blocks keep their events."""
     values = for_kernel([each.value for each in read_arguments(texts)])
-    late: LaunchOptions = {**options, "schedule": LAZY}
+    more: LaunchOptions = {**options}
+    if schedule is not None:
+        more["schedule"] = schedule
+    window = Window(blocks, most=1) if blocks else False
     try:
-        return kernel.launch(*sizes, values, **late)
+        return kernel.launch(*sizes, values, replay=window, **more)
     except KernelError:
         return None
 
@@ -440,7 +446,7 @@ def _draw(
     path: str,
     picture: str,
     result: Result,
-    again: Callable[[], Result | None],
+    again: Again,
     force: bool,
 ) -> None:
     """Write the picture of a launch; one that was isolated has drawn it."""

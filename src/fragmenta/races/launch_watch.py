@@ -290,6 +290,7 @@ class LaunchWatch:
                     launch.module,
                     launch.compiled,
                     tuple(members),
+                    launch.shape,
                 )
             )
         return made

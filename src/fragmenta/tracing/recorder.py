@@ -81,10 +81,14 @@ class Recorder:
             setattr(port, name, _both(getattr(port, name), getattr(ears, name)))
         return port
 
+    def chosen(self, cluster: int) -> bool:
+        """Whether somebody chose a block of a cluster."""
+        members = self.machine.launch.shape.members(cluster)
+        return bool({*members} & {*self.window.blocks})
+
     def _wanted(self, cluster: Cluster) -> bool:
-        members = self.machine.launch.shape.members(cluster.number)
         if self.window.blocks:
-            return bool({*members} & {*self.window.blocks})
+            return self.chosen(cluster.number)
         return not self._ready and self._tried < MOST_TRIED
 
     def begin(self, cluster: Cluster) -> None:

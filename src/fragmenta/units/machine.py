@@ -697,6 +697,9 @@ class Tracer(Protocol):
     def listen(self, cluster: Cluster, port: Port) -> Port:
         """The port of a cluster, of whose calls it hears, too."""
 
+    def chosen(self, cluster: int) -> bool:
+        """Whether somebody chose a block of a cluster."""
+
 
 class Machine:
     """Carries out the events of a launch, which compiled code raises."""
