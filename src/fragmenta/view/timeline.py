@@ -31,6 +31,8 @@ MOST_EVENTS = 320
 AROUND = 60
 """Events before and after a problem that are drawn, if not all are."""
 MOST_ROWS = 96
+MOST_RUNS = 2
+"""How often a launch is run for the blocks of its first problem."""
 MOST_CLUSTERS = 6
 """Clusters that are drawn one below the other."""
 MOST_AGAIN = 5_000_000
@@ -123,9 +125,23 @@ def timeline(
         run, here = result, numbered(result, known)
     main = _chosen(run.recorded, here)
     asked = _asked(main, cluster, blocks)
-    wanted = asked or _of_problem(main, run, here)
-    run = _complete(run, main, wanted, again, bool(asked))
-    kept = {each.cluster: each for each in _same_schedule(run.recorded, main)}
+    wanted = asked or _of_problem(main, here)
+    if asked:
+        run = _complete(run, main, wanted, again, must=True)
+    for _ in range(0 if asked else MOST_RUNS):
+        more = _complete(run, main, wanted, again)
+        found_there = numbered(more, known)
+        if more is run or 1 not in found_there.values():
+            break  # with the arrays as they are now, it may not show
+        # Other blocks may be the first that it finds, if threads ran them before.
+        run, here = more, found_there
+        main = _chosen(run.recorded, here)
+        wanted = _of_problem(main, here)
+    kept = {
+        each.cluster: each
+        for each in _same_schedule(run.recorded, main)
+        if len(each.notes) or each.cluster == main.cluster
+    }
     every = [kept[each] for each in wanted if each in kept]
     drawn = [ClusterRows(each) for each in every[:MOST_CLUSTERS]]
     pictures = []
@@ -180,7 +196,7 @@ def _cluster_of(shape: Shape, block: int) -> int:
     return next(each for each in every if block in shape.members(each))
 
 
-def _of_problem(main: Recorded, run: Watched, here: dict[object, int]) -> list[int]:
+def _of_problem(main: Recorded, here: dict[object, int]) -> list[int]:
     """The cluster with the first problem, and the one of its earlier access."""
     assert main.shape is not None
     mine = [each for each in main.problems if each.key in here]
@@ -196,7 +212,11 @@ def _same_schedule(every: Iterable[Recorded], main: Recorded) -> list[Recorded]:
 
 
 def _complete(
-    run: Watched, main: Recorded, wanted: list[int], again: Again | None, asked: bool
+    run: Watched,
+    main: Recorded,
+    wanted: list[int],
+    again: Again | None,
+    must: bool = False,
 ) -> Watched:
     """A run with the events of all wanted clusters, if there can be one."""
 
@@ -213,7 +233,7 @@ def _complete(
     made = None if again is None or long else again(main.schedule, tuple(blocks))
     if made is not None and not lacks(made):
         return made
-    if asked and (missing := [e for e in lacks(run) if e != main.cluster]):
+    if must and (missing := [e for e in lacks(run) if e != main.cluster]):
         have = one_of(sorted({each.cluster for each in run.recorded}), "and")
         raise BadCall(
             f"the events of cluster {missing[0]} were not kept, and the launch cannot "
