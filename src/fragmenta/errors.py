@@ -7,7 +7,7 @@ thing.  Everything this package raises on purpose is an :class:`Error`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Error(Exception):
@@ -177,6 +177,25 @@ class KernelError(Error):
         """Which lines of the user's program launched the kernel."""
         self.order: Callable[[], dict[str, object]] = dict
         """Makes :attr:`schedule`."""
+        self.result: LaunchResult | None = None
+        """What the launch did: of a hazard, if it ran; of a fault, if it was recorded.
+
+        The result of a fault is not complete.
+        """
+
+    def replay(self, schedule: str | int | None = None) -> Any:
+        """The run up to here, step by step, if it was launched with ``replay=True``.
+
+        It is a :class:`fragmenta.ptx.Replay`, as ``result.replay()`` has.
+
+        >>> KernelFault("it stopped").replay()
+        Traceback (most recent call last):
+        fragmenta.errors.BadCall: nothing was recorded; launch it with replay=True
+        """
+        made = getattr(self.result, "replay", None)  # the class that users have has it
+        if made is None:
+            raise BadCall("nothing was recorded; launch it with replay=True")
+        return made(schedule)
 
     @property
     def schedule(self) -> dict[str, object]:
@@ -224,8 +243,6 @@ class KernelHazard(KernelError):
         super().__init__(message, kind)
         self.args = (message, kind, problems)
         self.problems = problems
-        self.result: LaunchResult | None = None
-        """What the launch did in spite of it; None if it did not run."""
 
 
 # ── what is missing or refuses to work ──────────────────────────────────────

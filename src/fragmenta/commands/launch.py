@@ -79,10 +79,13 @@ from fragmenta.commands.problems import (
     write_sarif,
 )
 from fragmenta.commands.replays import (
+    Blocks,
     ReplayFile,
     ReplayFrom,
-    emit_left_out,
+    emit_replay,
+    replay_fields,
     replay_option,
+    write_fault,
     write_replay,
 )
 from fragmenta.commands.targets import target_of
@@ -103,6 +106,7 @@ from fragmenta.units.schedule import LAZY
 
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How
+    from fragmenta.replay.recorded import Replay
 
 MOST_OPCODES = 6
 """Opcodes in the table; JSON has all of them."""
@@ -220,6 +224,7 @@ def launch(
     ] = None,
     replay: ReplayFile = None,
     replay_from: ReplayFrom = None,
+    blocks: Blocks = None,
     list_kernels: Annotated[
         bool, typer.Option("--list", help="List the kernels and their parameters.")
     ] = False,
@@ -260,6 +265,7 @@ def launch(
                 "--timeline": timeline,
                 "--replay": replay,
                 "--replay-from": replay_from,
+                "--blocks": blocks,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
                 "--save-schedule": save_schedule,
@@ -285,7 +291,7 @@ def launch(
     _check_files(timeline, save_schedule, no_check, force)
     _check_isolated(isolated, {"--orders": orders, "--replay": replay is not None})
     check_card(card)
-    window = replay_option(replay, replay_from, force)
+    window = replay_option(replay, blocks, replay_from, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     watch = Watch("report" if timeline or replay else problems, strict)
     options: LaunchOptions = {
@@ -331,7 +337,7 @@ def launch(
                     **options,
                 )
     except KernelError as fault:
-        _save_schedule(save_schedule, fault, force)
+        _keep_fault(save_schedule, replay, fault, force)
         report_fault(file, fault, sarif_file, force, as_json)
         raise typer.Exit(NOTHING) from None
     _save_schedule(save_schedule, result, force)
@@ -339,7 +345,7 @@ def launch(
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
-    left_out = _write(
+    recorded = _write(
         timeline,
         picture,
         replay,
@@ -354,7 +360,7 @@ def launch(
                 **done.to_json(),
                 **counter_fields(found, result, card),
                 **numerics_fields(result),
-                **({} if replay is None else {"left_out": left_out}),
+                **replay_fields(recorded),
             }
         )
     elif sarif_file != "-":
@@ -363,7 +369,7 @@ def launch(
         for each in numbered(file, result.problems, done.shown, bool(timeline)):
             show_problems(f"\n{each}", err=False)
         emit_numerics(result)
-        emit_left_out(replay, left_out)
+        emit_replay(replay, recorded)
     if any(each.severity == ERROR for each in (*done.shown, *born(result))):
         raise typer.Exit(NOTHING)
 
@@ -414,8 +420,8 @@ def _write(
     result: Result,
     again: Callable[[], Result | None],
     force: bool,
-) -> str:
-    """Write what shows the launch; what the record of its steps does not have."""
+) -> Replay | None:
+    """Write what shows the launch; the record of its steps."""
     if timeline is not None:
         _draw(timeline, picture, result, again, force)
     return write_replay(replay, result, force)
@@ -449,6 +455,14 @@ def _draw(
 
     drawn = picture or str(timeline(result, again=again))
     save_bytes(path, convert(drawn, picture_format(path)), force)
+
+
+def _keep_fault(
+    schedule: str | None, replay: str | None, fault: KernelError, force: bool
+) -> None:
+    """Write what shows a launch that was stopped."""
+    _save_schedule(schedule, fault, force)
+    write_fault(replay, fault, force)
 
 
 def _save_schedule(path: str | None, of: Result | KernelError, force: bool) -> None:

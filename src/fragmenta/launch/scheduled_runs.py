@@ -133,7 +133,7 @@ class ScheduledRuns:
             from fragmenta.tracing.told import Stepped
 
             told, name = launch.recorder.result(), str(read_schedule(schedule).name)
-            self.steps.append(Stepped(name, launch.target, told, launch.kept))
+            self.steps.append(Stepped(name, launch.target, told, launch.kept, []))
 
     def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
         output = ""
@@ -142,17 +142,18 @@ class ScheduledRuns:
                 output = self._run(launch)
             finally:
                 self._record(launch, schedule)
-        except LimitReached as fault:
-            self._found_before(launch, fault)
-            raise
         except KernelFault as fault:
-            if not self._reports or launch.machine is None:
+            limit = isinstance(fault, LimitReached)
+            if limit or not self._reports or launch.machine is None:
                 self._found_before(launch, fault)
+                if launch.recorder is not None:
+                    self._fatal(launch, fault)
+                    self._gather(launch, [])
                 raise
             self._fatal(launch, fault)
         hidden = self._follow_races(launch, schedule, before)
         more = hidden + self._follow(launch, schedule, before)
-        self._gather(launch)
+        self._gather(launch, more)
         self.found += more
         return output
 
@@ -277,9 +278,13 @@ class ScheduledRuns:
         assert launch.machine is not None
         launch.machine.problems.put(made)
 
-    def _gather(self, launch: Launch) -> None:
+    def _gather(self, launch: Launch, more: list[tuple[Launched, Finding]]) -> None:
+        """Collect what was found; ``more`` was found when it was run again."""
         if launch.machine is None:
             return
+        if launch.recorder is not None:
+            own = [(launch.kept, each) for each in launch.machine.problems]
+            self.steps[-1].found.extend([*own, *more])
         watching = launch.machine.watching
         if watching is not None:
             from fragmenta.races.launch_watch import LaunchWatch

@@ -21,7 +21,8 @@ def replay_of(result: Result, schedule: str | int | None = None) -> Replay:
     """
     chosen = _chosen(result.steps, schedule)
     found = Replay(*made(chosen))
-    problems = problems_of(found, chosen, result.problems, result.found)
+    others = [each for of in result.steps if of is not chosen for each in of.found]
+    problems = problems_of(found, chosen, result.problems, others)
     found.problems[:] = problems
     return _in_window(found, chosen.told.window)
 

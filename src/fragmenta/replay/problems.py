@@ -40,13 +40,19 @@ def problems_of(
     replay: Replay,
     stepped: Stepped,
     problems: Sequence[Problem],
-    found: Sequence[tuple[Launched, Finding]],
+    others: Sequence[tuple[Launched, Finding]],
 ) -> list[Row]:
-    """The problems of a launch, with the steps of a record that they are about."""
+    """The problems of a run, with the steps of its record that they are about.
+
+    Those that were found in other runs only are left out; ``problems`` are those of all
+    runs, whose numbers they keep.
+    """
     steps = _Steps(replay, stepped)
     made = []
     for number, each in enumerate(problems, 1):
-        finding = _finding(each, found)
+        finding = _finding(each, stepped.found)
+        if finding is None and _finding(each, others) is not None:
+            continue
         about = steps.stopped() if finding is None else steps.about(finding)
         source = each.source
         made.append(

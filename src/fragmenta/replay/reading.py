@@ -18,6 +18,7 @@ from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.naming import plain
 from fragmenta.simt.program import register_bytes
 from fragmenta.tracing.code.effects import read, written
+from fragmenta.tracing.recorder import MOST_COPIED
 from fragmenta.tracing.told import Stepped, Told, Where
 
 TENSOR_BYTES = 128 * 512 * 4
@@ -68,7 +69,7 @@ class _Reading:
             "first": told.pieces[0].base if told.pieces else 0,
             "total": told.total,
             "left_out": "",
-            "others": other_blocks(told),
+            "others": "; ".join(filter(None, (other_blocks(told), large_arrays(told)))),
             "cut": told.cut,
             "files": self._files(),
             "sites": self.sites,
@@ -590,6 +591,24 @@ def kept_steps(first: int, kept: int, total: int, cut: bool) -> str:
     return f"steps {first:,} to {first + kept - 1:,} of {all_} are kept"
 
 
+def large_arrays(told: Told) -> str:
+    """Which arrays are too large to be kept, in words; empty if none is.
+
+    >>> from fragmenta.tracing.told import Window
+    >>> large_arrays(Told(Window(), large=[("argument 0 (x)", 100 << 20)]))
+    'argument 0 (x), 100 MiB, is not kept: all arrays together may have 64 MiB'
+    """
+    if not told.large:
+        return ""
+    named = [f"{name}, {size >> 20:,} MiB" for name, size in told.large[:4]]
+    more = " and others" if len(told.large) > 4 else ""
+    several = "are" if len(told.large) > 1 else "is"
+    return (
+        f"{' and '.join(named)}{more}, {several} not kept: all arrays together may "
+        f"have {MOST_COPIED >> 20} MiB"
+    )
+
+
 def other_blocks(told: Told) -> str:
     """Which blocks are recorded, in words; empty if all are."""
     if not told.others:
@@ -600,5 +619,6 @@ def other_blocks(told: Told) -> str:
     return (
         f"only block{'s' * several} {blocks}{more} of the grid "
         f"{'are' if several else 'is'} recorded: what other blocks wrote to global "
-        "memory meanwhile is not shown"
+        "memory meanwhile is not shown; Window(blocks=...), or --blocks of the command "
+        "line, records others"
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.tracing.log import Piece
-from fragmenta.units.findings import Launched
+from fragmenta.units.findings import Finding, Launched
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
@@ -146,6 +146,8 @@ class Told:
     """Whether blocks ran that are not recorded."""
     wrong: bool = False
     """Whether a problem was found in these blocks."""
+    large: list[tuple[str, int]] = field(default_factory=list)
+    """Arrays that are too large to be kept, and their bytes."""
 
 
 class Stepped(NamedTuple):
@@ -155,3 +157,5 @@ class Stepped(NamedTuple):
     target: str
     told: Told
     of: Launched
+    found: list[tuple[Launched, Finding]]
+    """The problems of this run."""
