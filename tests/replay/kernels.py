@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fragmenta import ptx
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -65,6 +67,54 @@ COUNTED = """
 }
 """
 """All lanes add to one word, and another has the greatest."""
+COPIED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry copied(.param .u64 in, .param .u64 out)
+{
+    .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<2>;
+    .shared .align 16 .f32 tile[64];
+    .shared .align 8 .b64 full;
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, tile;
+    mov.u32 %r3, full;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra issued;
+    mbarrier.init.shared::cta.b64 [%r3], 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 %rd3, [%r3], 256;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+        [%r2], [%rd1], 256, [%r3];
+issued:
+    bar.sync 0;
+    WAIT
+    shl.b32 %r4, %r1, 2;
+    add.u32 %r5, %r2, %r4;
+    ld.shared.f32 %f1, [%r5];
+    mul.wide.u32 %rd4, %r1, 4;
+    add.s64 %rd5, %rd2, %rd4;
+    st.global.f32 [%rd5], %f1;
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+    ret;
+}
+"""
+WAIT = """again:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+    @!%p2 bra again;"""
+"""A copy that two warps read; with WAIT, they wait for it."""
+
+
+def copied(waits: bool, schedule: object, **options: object) -> ptx.Result:
+    """A launch that reads before a copy has arrived; or one that waits for it."""
+    text = COPIED.replace("    WAIT\n", WAIT + "\n" if waits else "")
+    given, out = np.arange(64, dtype=np.float32) / 3, np.zeros(64, np.float32)
+    options = {"watch": "report", "replay": True, "schedule": schedule, **options}
+    return (
+        ptx.parse(text, "copied")
+        .kernels["copied"]
+        .launch(1, 64, [given, out], **options)
+    )
 
 
 def kernel(text: str, name: str, barrier: str = "bar.sync 0;") -> ptx.Kernel:

@@ -1,6 +1,7 @@
 // The source and the PTX, at the line of the step; counts and problems in the margin.
 
 import { byId, h, toast } from "../../src/page/dom.js";
+import { lineIn } from "../recording/aligned.js";
 import type { Line } from "../recording/recording.js";
 import { upTo } from "../recording/lists.js";
 import { grouped, warpName } from "../session/names.js";
@@ -84,6 +85,7 @@ class Pane {
     if (number === this.shown) classes.push("now");
     if (line && same(line)) classes.push("chosen");
     if (!runs) classes.push("idle");
+    if (this.apart(number)) classes.push("apart");
     const stop = breaks.some(same);
     if (stop) classes.push("stop");
     const wrong = run.problemsOfLine(this.file, number);
@@ -102,6 +104,13 @@ class Pane {
       h("span", { class: "text" }, ...coloured(this.lines[index], /\.py$/.test(this.file))),
       ...badges,
     );
+  }
+
+  /** Whether a run beside this one does not have the line: the kernels differ there. */
+  private apart(number: number): boolean {
+    const { runs, run } = this.session;
+    const line = { file: this.file, line: number };
+    return runs.all.some((each) => each !== run && (each.head.lines?.length || run.head.lines?.length) && !lineIn(run.head, line, each.head));
   }
 
   private click(event: Event): void {

@@ -5,6 +5,7 @@ columns   accesses as columns, from the rows of a log
 reading   a record from what a launch wrote down
 problems  the steps of the two accesses of a problem
 making    a record from the result of a launch
+aligning  where two runs are at the same place
 recorded  :class:`Replay`: asks a record what a register or a byte was, and who
           wrote it
 files     a record in a file

@@ -13,6 +13,7 @@ import numpy as np
 from fragmenta.errors import BadFile
 from fragmenta.replay.parts import (
     COLUMNS,
+    MOST_NAME,
     NOBODY,
     Array,
     Columns,
@@ -62,6 +63,22 @@ def checked(head: Head, columns: Columns, path: object) -> None:
     try:
         _head(head, len(columns["site"]))
         _columns(head, columns)
+    except _Wrong as why:
+        raise BadFile(f"{path} is no record of a launch: {why}") from None
+
+
+def checked_beside(head: Head, first: Head, path: object) -> None:
+    """Refuse what a run beside another one says of it, if that is not right."""
+    try:
+        _fields("a run", head, {"name": lambda each: _text(each) and len(each) > 0})
+        if len(head["name"]) > MOST_NAME:
+            raise _Wrong("the name of a run is too long")
+        block = _tuple(_from(1), _from(1), _from(1))
+        kinds = {"name": _text, "first": _text, "blocks": _several(block)}
+        for row in _rows(head, "lines", kinds):
+            for of, which in ((head, "name"), (first, "first")):
+                if row[which] not in [each["name"] for each in of["files"]]:
+                    raise _Wrong("lines of a file that is not there are compared")
     except _Wrong as why:
         raise BadFile(f"{path} is no record of a launch: {why}") from None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fragmenta.errors import BadCall, one_of
 from fragmenta.launch.result import Result
+from fragmenta.replay.parts import MOST_RUNS
 from fragmenta.replay.problems import problems_of
-from fragmenta.replay.reading import made
+from fragmenta.replay.reading import joined, made
 from fragmenta.replay.recorded import Replay
 from fragmenta.replay.trimming import trimmed
 from fragmenta.tracing.told import Stepped, Window
@@ -17,9 +18,26 @@ BEHIND = 20
 def replay_of(result: Result, schedule: str | int | None = None) -> Replay:
     """The record of a launch, of the run with a schedule.
 
-    Without one, it is the first run with a problem, or else the first.
+    Without one, it is the first run with a problem, or else the first, and those with
+    the other schedules are beside it.
     """
     chosen = _chosen(result.steps, schedule)
+    made = _made(result, chosen)
+    if schedule is not None:
+        return made
+    for each in result.steps:
+        if each.schedule in [run.name for run in made.runs]:
+            continue
+        if len(made.runs) == MOST_RUNS:
+            left = f"only {MOST_RUNS} of {len(result.steps)} schedules are here"
+            made.left_out = made.head["left_out"] = joined(made.left_out, left)
+            break
+        made = made.beside(_made(result, each))
+    return made
+
+
+def _made(result: Result, chosen: Stepped) -> Replay:
+    """The record of one run."""
     found = Replay(*made(chosen))
     others = [each for of in result.steps if of is not chosen for each in of.found]
     problems = problems_of(found, chosen, result.problems, others)

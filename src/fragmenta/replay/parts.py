@@ -19,6 +19,10 @@ Columns: TypeAlias = dict[str, Array]
 
 NOBODY = 65535
 """The lane of an access that has none."""
+MOST_RUNS = 16
+"""Runs that are beside one another."""
+MOST_NAME = 40
+"""Letters of the name of a run."""
 UNWRITTEN, WRITTEN, IN_FLIGHT = 0, 1, 2
 """States of a byte."""
 

@@ -69,7 +69,7 @@ class _Reading:
             "first": told.pieces[0].base if told.pieces else 0,
             "total": told.total,
             "left_out": "",
-            "others": "; ".join(filter(None, (other_blocks(told), large_arrays(told)))),
+            "others": joined(other_blocks(told), large_arrays(told)),
             "cut": told.cut,
             "files": self._files(),
             "sites": self.sites,
@@ -82,7 +82,7 @@ class _Reading:
         }
         count = len(found["site"])
         kept = kept_steps(head["first"], count, head["total"], told.cut)
-        head["left_out"] = "; ".join(each for each in (kept, head["others"]) if each)
+        head["left_out"] = joined(kept, head["others"])
         typed = {
             name: np.ascontiguousarray(found.get(name, ()), COLUMNS[name])
             for name in COLUMNS
@@ -577,6 +577,15 @@ def _barrier_name(text: str) -> str:
     """The number of a barrier, or the register that has it."""
     words = [each for each in text.rstrip(";").split() if not each.startswith("@")]
     return words[1].rstrip(",") if len(words) > 1 else "0"
+
+
+def joined(*words: str) -> str:
+    """What is left out, in one line.
+
+    >>> joined("", "one", "two")
+    'one; two'
+    """
+    return "; ".join(filter(None, words))
 
 
 def kept_steps(first: int, kept: int, total: int, cut: bool) -> str:

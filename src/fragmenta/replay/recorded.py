@@ -6,16 +6,20 @@ a GPU may choose; they are no nanoseconds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import BadCall, ValueRangeError, one_of
+from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
+from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
     IN_FLIGHT,
+    MOST_NAME,
+    MOST_RUNS,
     NOBODY,
     WRITTEN,
     Access,
@@ -62,8 +66,12 @@ class Replay:
     ``result.replay()`` returns it, after ``launch(..., replay=True)``.
     """
 
-    def __init__(self, head: Head, columns: Columns) -> None:
+    def __init__(
+        self, head: Head, columns: Columns, others: Sequence[Replay] = ()
+    ) -> None:
         self.head, self.columns = head, columns
+        self.others = tuple(others)
+        """Runs beside it: of other schedules, or of a kernel that was repaired."""
         self.kernel: str = head["kernel"]
         self.target: str = head["target"]
         self.schedule: str = head["schedule"]
@@ -96,10 +104,59 @@ class Replay:
         return len(self.steps.site)
 
     def __repr__(self) -> str:
+        beside = one_of([each.name for each in self.others], "and")
         return (
             f"<Replay: {len(self):,} steps of {self.kernel}, {len(self.warps)} warps, "
-            f"{len(self.problems)} problems>"
+            f"{len(self.problems)} problems{beside and f'; beside it {beside}'}>"
         )
+
+    # ── runs ────────────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> str:
+        """What the run is called beside others; its schedule if it has no name."""
+        return str(self.head.get("name") or self.schedule)
+
+    @property
+    def runs(self) -> tuple[Replay, ...]:
+        """This run, and those beside it."""
+        return (self, *self.others)
+
+    def beside(self, other: Replay, name: str = "") -> Self:
+        """This run with another one beside it, in one file and in one page.
+
+        The other is called by its schedule, unless it has another name.  Runs that were
+        beside the other one are not taken along.
+        """
+        check_beside(self, other, name)
+        if len(self.runs) >= MOST_RUNS:
+            raise BadCall(f"at most {MOST_RUNS} runs are beside one another")
+        named = name or other.name
+        taken = [each.name for each in self.runs]
+        if named in taken:
+            raise BadCall(
+                f"the runs {one_of(taken, 'and')} are there; name the other run, as in "
+                f'beside(other, "repaired"); given {named!r}'
+            )
+        lines = line_pairs(other.head, self.head)
+        head = {**other.head, "name": named, "lines": lines}
+        more = type(self)(head, other.columns)
+        return type(self)(self.head, self.columns, (*self.others, more))
+
+    def aligned(self, step: int, other: Replay) -> int | None:
+        """The step of another run at which the same warp is where it is at a step.
+
+        It is the same execution of the same line.  If the other kernel does not have
+        the line, it is one before.  None: the other run does not have the warp.
+        """
+        check_beside(self, other)
+        return aligned(self, self._step(step), other)
+
+    @property
+    def lines_of_first(self) -> list[Row]:
+        """Which of its lines are lines of the run that it is beside."""
+        found: list[Row] = self.head.get("lines", [])
+        return found
 
     def _step(self, step: int, least: int = 0) -> int:
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
@@ -376,15 +433,22 @@ class Replay:
         return np.flatnonzero(np.isin(self.steps.site, wanted))
 
     @cached_property
-    def _lines(self) -> Array:
-        """For each instruction, a number that those of one line have in common."""
+    def _numbered(self) -> dict[tuple[str, int], int]:
+        """The lines that have instructions, numbered."""
         known: dict[tuple[str, int], int] = {}
-        return np.array(
-            [
-                known.setdefault(self.place(each), len(known))
-                for each in range(len(self.sites))
-            ]
-        )
+        for each in range(len(self.sites)):
+            known.setdefault(self.place(each), len(known))
+        return known
+
+    def line_number(self, place: tuple[str, int]) -> int:
+        """The number of a line among those that have instructions; else -1."""
+        return self._numbered.get(place, -1)
+
+    @cached_property
+    def line_numbers(self) -> Array:
+        """For each instruction, a number that those of one line have in common."""
+        every = range(len(self.sites))
+        return np.array([self._numbered[self.place(each)] for each in every])
 
     @cached_property
     def _is_event(self) -> Array:
@@ -421,9 +485,9 @@ class Replay:
             events = self._is_event[self.steps.site[chosen]]
             chosen = chosen[events | np.isin(chosen, list(wrong))]
         elif by == "line" and chosen.size:
-            lines = self._lines[self.steps.site[chosen]]
+            lines = self.line_numbers[self.steps.site[chosen]]
             here = mine[mine <= step]
-            own = self._lines[self.steps.site[here[-1]]] if here.size else -1
+            own = self.line_numbers[self.steps.site[here[-1]]] if here.size else -1
             chosen = chosen[lines != own]
         return int(chosen[0]) if chosen.size else None
 
@@ -437,7 +501,7 @@ class Replay:
     # ── files ───────────────────────────────────────────────────────────────
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Keep it in a file, ``.npz``."""
+        """Keep it in a file, ``.npz``, with the runs beside it."""
         from fragmenta.replay.files import save
 
         save(self, path)
@@ -447,7 +511,19 @@ class Replay:
         """Read what :meth:`save` has written."""
         from fragmenta.replay.files import load
 
-        return cls(*load(path))
+        first, *others = load(path)
+        return cls(*first, [cls(*each) for each in others])
+
+
+def check_beside(replay: Replay, other: object, name: object = "") -> None:
+    """Refuse what is no other run, and what is no name."""
+    if not isinstance(other, Replay):
+        raise BadCall(f"a run beside this one is a Replay; given {other!r}")
+    if not isinstance(name, str) or len(name) > MOST_NAME or "\n" in name:
+        raise BadCall(
+            f"the name of a run is a text of at most {MOST_NAME} letters; given "
+            f"{shortened(str(name))}"
+        )
 
 
 _BEGUN = ("warp", "register", "at")

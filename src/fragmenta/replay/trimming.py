@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Row
-from fragmenta.replay.reading import kept_steps
+from fragmenta.replay.reading import joined, kept_steps
 from fragmenta.replay.recorded import Replay
 
 
@@ -121,7 +121,7 @@ class _Part:
         head["problems"] = [self._problem(each) for each in replay.problems]
         count = self.last - self.first
         kept = kept_steps(head["first"], count, head["total"], head["cut"])
-        head["left_out"] = "; ".join(each for each in (kept, head["others"]) if each)
+        head["left_out"] = joined(kept, head["others"])
         return head
 
     def _step(self, step: int) -> int:
