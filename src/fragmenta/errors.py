@@ -7,7 +7,7 @@ thing.  Everything this package raises on purpose is an :class:`Error`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class Error(Exception):
@@ -140,6 +140,23 @@ class LaunchResult(Protocol):
         """What was found to be wrong."""
 
 
+class RecordedRun(Protocol):
+    """A recorded run, as far as an error needs it; ``fragmenta.ptx.Replay``."""
+
+    @property
+    def left_out(self) -> str:
+        """What it does not have."""
+
+    def __len__(self) -> int:
+        """How many steps it has."""
+
+    def save(self, path: str) -> None:
+        """Keep it in a file."""
+
+    def to_html(self, path: str) -> None:
+        """Write it as a page."""
+
+
 class KernelError(Error):
     """Something is wrong with a kernel; the message says what, and where.
 
@@ -183,7 +200,7 @@ class KernelError(Error):
         The result of a fault is not complete.
         """
 
-    def replay(self, schedule: str | int | None = None) -> Any:
+    def replay(self, schedule: str | int | None = None) -> RecordedRun:
         """The run up to here, step by step, if it was launched with ``replay=True``.
 
         It is a :class:`fragmenta.ptx.Replay`, as ``result.replay()`` has.
@@ -192,10 +209,12 @@ class KernelError(Error):
         Traceback (most recent call last):
         fragmenta.errors.BadCall: nothing was recorded; launch it with replay=True
         """
-        made = getattr(self.result, "replay", None)  # the class that users have has it
+        # The class that users have has it.
+        made = getattr(self.result, "replay", None)
         if made is None:
             raise BadCall("nothing was recorded; launch it with replay=True")
-        return made(schedule)
+        found: RecordedRun = made(schedule)
+        return found
 
     @property
     def schedule(self) -> dict[str, object]:

@@ -32,6 +32,11 @@ export interface Columns {
   i_warp: Uint16Array;
   i_register: Uint32Array;
   i_at: Uint32Array;
+  /** Errors of elements: the exact value as f64, the others as f32. */
+  e_exact: Uint32Array;
+  e_error: Uint32Array;
+  e_ulp: Uint32Array;
+  e_lost: Uint32Array;
 }
 
 const VIEWS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array };

@@ -87,11 +87,20 @@ export interface LinePair {
   blocks: [mine: number, theirs: number, count: number][];
 }
 
+/** What numerics found: errors of arrays in columns, and what instructions lost. */
+export interface Numerics {
+  /** The bytes of an element, how many there are, where they begin in the columns, and the
+   * bits of the format. */
+  outputs: { memory: number; each: number; count: number; at: number; most: number }[];
+  sites: { site: number; bits: number; words: string }[];
+}
+
 export type ColumnType = "u8" | "u16" | "u32" | "i32";
 
 export interface Head {
-  /** Beside others: what the run is called, which lines the first run has, too, and the
+  /** If the launch had numerics, too.  Beside others: what the run is called, which lines the first run has, too, and the
    * fields that are the same there. */
+  numerics?: Numerics;
   name?: string;
   lines?: LinePair[];
   same?: string[];

@@ -102,8 +102,19 @@ class Pane {
       h("span", { class: "no" }, String(number)),
       h("span", { class: "runs", style: `--share:${share.toFixed(2)}` }, runs ? short(runs) : ""),
       h("span", { class: "text" }, ...coloured(this.lines[index], /\.py$/.test(this.file))),
+      ...this.lostOf(number),
       ...badges,
     );
+  }
+
+  /** The most bits that results of a line have lost, if the launch had numerics. */
+  private lostOf(number: number): HTMLElement[] {
+    const { run } = this.session;
+    const { numerics } = run.head;
+    if (!numerics?.sites.length) return [];
+    const sites = run.sitesOfLine(this.file, number);
+    const [worst] = numerics.sites.filter(({ site }) => sites.includes(site)).sort((a, b) => b.bits - a.bits);
+    return worst ? [h("span", { class: "lost", title: worst.words }, `−${Math.round(worst.bits)} bits`)] : [];
   }
 
   /** Whether a run beside this one does not have the line: the kernels differ there. */

@@ -21,6 +21,7 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.target import check_target, check_target_name
+from fragmenta.launch.joining import with_both
 from fragmenta.launch.limits import (
     Limits,
     Meter,
@@ -106,6 +107,7 @@ class Kernel:
         return (*named, "")[0] or self.parameters[index].name
 
     @told
+    @with_both
     def launch(
         self,
         grid: Any,
@@ -172,7 +174,8 @@ class Kernel:
         instruction counts what it loses.  NaN and infinities are followed from where
         they are born to the arrays that they reach; with ``nan="raise"``, a birth stops
         the launch.  The results keep their bits.  Such a launch is not watched for
-        races.
+        races, unless it is recorded, too: then it is run twice, and both runs must
+        leave the same bits.
 
         With ``replay=True``, the steps of the first cluster are recorded, or those of
         the first one with a problem: ``result.replay()`` has them.  A :class:`Window`

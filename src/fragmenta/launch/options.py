@@ -316,7 +316,7 @@ def check_replay(
     if client is not None:
         raise BadCall("a launch on a Dask cluster is not recorded; leave client= out")
     if algebra is not None:
-        raise BadCall("a launch with second values is not recorded: no numerics=True")
+        raise BadCall("a launch with second values is not recorded: no algebra=")
     wrong = [each for each in window.blocks if not _is_block(each, shape)]
     if wrong:
         raise BadCall(

@@ -4,6 +4,7 @@ parts     what a record consists of: sites, registers, warps, memories, accesses
 columns   accesses as columns, from the rows of a log
 reading   a record from what a launch wrote down
 problems  the steps of the two accesses of a problem
+lost      what numerics found, in a record
 making    a record from the result of a launch
 aligning  where two runs are at the same place
 recorded  :class:`Replay`: asks a record what a register or a byte was, and who

@@ -13,6 +13,7 @@ import numpy as np
 from fragmenta.errors import BadFile
 from fragmenta.replay.parts import (
     COLUMNS,
+    LATER,
     MOST_NAME,
     NOBODY,
     Array,
@@ -35,6 +36,10 @@ def _text(value: Value) -> bool:
 
 def _flag(value: Value) -> bool:
     return isinstance(value, bool)
+
+
+def _number(value: Value) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1 << 16
 
 
 def _from(least: int, end: int = _MOST) -> Check:
@@ -120,6 +125,8 @@ def _head(head: Head, steps: int) -> None:
     _memories(head)
     _units(head, steps)
     _problems(head, steps)
+    if "numerics" in head:
+        _numerics(head)
 
 
 def _program(head: Head) -> None:
@@ -171,6 +178,18 @@ def _problems(head: Head, steps: int) -> None:
     _rows(head, "problems", kinds)
 
 
+def _numerics(head: Head) -> None:
+    of = head["numerics"]
+    _fields("numerics", of, {})
+    counts: dict[str, Check] = dict.fromkeys(("count", "at"), _COUNT)
+    counts |= {"each": _from(1, 9), "most": _from(1, 64)}
+    memory, site = _from(0, len(head["memories"])), _from(0, len(head["sites"]))
+    for each in _rows(of, "outputs", {**counts, "memory": memory}):
+        if each["each"] * each["count"] > head["memories"][each["memory"]]["size"]:
+            raise _Wrong("an array has more errors than elements")
+    _rows(of, "sites", {"site": site, "bits": _number, "words": _text})
+
+
 # ── what is large ───────────────────────────────────────────────────────────
 
 
@@ -214,6 +233,11 @@ def _contents(head: Head, columns: Columns) -> None:
     _there("at", columns, of_sites[columns["site"]], "words")
     _there("i_at", columns, words[columns["i_register"]], "words")
     _there("w_at", columns, columns["w_size"].astype(np.int64), "bytes")
+    outputs = head.get("numerics", {}).get("outputs", [])
+    errors = max((each["at"] + each["count"] for each in outputs), default=0)
+    for name in LATER:
+        if len(columns[name]) < errors * (2 if name == "e_exact" else 1):
+            raise _Wrong(f"the column {name} is cut off")
     total = sum(each["size"] for each in head["memories"])
     if len(columns["initial"]) != total or len(columns["defined"]) * 8 < total:
         raise _Wrong("the bytes of memory before the first step are not whole")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays import npy
 from fragmenta.errors import BadFile, shortened
 from fragmenta.replay.checking import checked, checked_beside
-from fragmenta.replay.parts import COLUMNS, MOST_RUNS, Columns, Head, Row
+from fragmenta.replay.parts import COLUMNS, LATER, MOST_RUNS, Columns, Head, Row
 
 if TYPE_CHECKING:
     from fragmenta.replay.recorded import Replay
@@ -67,10 +67,12 @@ def own_parts(replay: Replay, first: Replay) -> tuple[Head, Columns]:
 def load(path: str | PathLike[str]) -> list[tuple[Head, Columns]]:
     """Read a record and the runs beside it; a file that is damaged is refused."""
     name = os.fspath(path)
-    found = npy.read(name)
-    absent = {"head", *COLUMNS} - (set(found) if isinstance(found, Mapping) else set())
+    read = npy.read(name)
+    own = dict(read) if isinstance(read, Mapping) else {}
+    absent = {"head", *COLUMNS} - {*LATER} - set(own)
     if absent:
         raise BadFile(f"{name} is no record of a launch: it has no {min(absent)}")
+    found = {**{each: np.empty(0, COLUMNS[each]) for each in LATER}, **own}
     first = _head(found["head"], name)
     count = first.pop("runs", 1)
     if type(count) is not int or not 1 <= count <= MOST_RUNS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fragmenta.errors import BadCall, one_of
 from fragmenta.launch.result import Result
-from fragmenta.replay.parts import MOST_RUNS
+from fragmenta.replay.parts import MOST_RUNS, Head, Row
 from fragmenta.replay.problems import problems_of
 from fragmenta.replay.reading import joined, made
 from fragmenta.replay.recorded import Replay
@@ -42,7 +42,33 @@ def _made(result: Result, chosen: Stepped) -> Replay:
     others = [each for of in result.steps if of is not chosen for each in of.found]
     problems = problems_of(found, chosen, result.problems, others)
     found.problems[:] = problems
+    if result.numerics is not None and chosen is result.steps[0]:
+        found = _with_errors(found, result)
     return _in_window(found, chosen.told.window)
+
+
+def _with_errors(found: Replay, result: Result) -> Replay:
+    """A record with what numerics found."""
+    # A launch without numerics does not load it.
+    from fragmenta.replay.lost import errors_of, lost_problems
+
+    assert result.numerics is not None
+    if result.differs:
+        said = (
+            "errors are not shown: the run with numerics left other bits in "
+            f"{one_of(result.differs, 'and')}"
+        )
+        return Replay({**found.head, **_left_out(found.head, said)}, found.columns)
+    head, columns, left_out = errors_of(found, result.numerics)
+    numbers = len(result.problems) + 1
+    found.problems.extend(lost_problems(found, result.numerics, numbers))
+    more = {"numerics": head, **_left_out(found.head, left_out)}
+    return Replay({**found.head, **more}, {**found.columns, **columns})
+
+
+def _left_out(head: Head, words: str) -> Row:
+    """What is left out, with more of it."""
+    return {name: joined(head[name], words) for name in ("others", "left_out")}
 
 
 def _in_window(found: Replay, window: Window) -> Replay:

@@ -18,6 +18,7 @@ from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
 from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
     IN_FLIGHT,
+    LATER,
     MOST_NAME,
     MOST_RUNS,
     NOBODY,
@@ -58,6 +59,16 @@ class Steps(NamedTuple):
     site: Array
     warp: Array
     lanes: Array
+
+
+class Errors(NamedTuple):
+    """The errors of the elements of an array, in the order of memory."""
+
+    exact: NDArray[np.float64]
+    error: NDArray[np.float32]
+    ulp: NDArray[np.float32]
+    """In units of the last place."""
+    lost_bits: NDArray[np.float32]
 
 
 class Replay:
@@ -339,6 +350,28 @@ class Replay:
         inside = goal < data.size
         data[goal[inside]] = self.columns["bytes"][(of + within)[inside]]
         state[goal[inside]] = WRITTEN
+
+    # ── errors ──────────────────────────────────────────────────────────────
+
+    def errors(self, memory: int | str) -> Errors | None:
+        """The errors of the elements of an array, as it is after the last write.
+
+        They are there if the launch had ``numerics=True``, too.  None: the array was
+        not written, has no floats, or is too large.
+        """
+        number = self._memory(memory)
+        for each in self.head.get("numerics", {}).get("outputs", ()):
+            if each["memory"] == number:
+                chosen = slice(each["at"], each["at"] + each["count"])
+                wide = slice(2 * chosen.start, 2 * chosen.stop)
+                return Errors(
+                    self.columns["e_exact"][wide].view(np.float64),
+                    *(
+                        self.columns[name][chosen].view(np.float32)
+                        for name in LATER[1:]
+                    ),
+                )
+        return None
 
     # ── who ─────────────────────────────────────────────────────────────────
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Row
+from fragmenta.replay.parts import COLUMNS, LATER, Array, Columns, Head, Row
 from fragmenta.replay.reading import joined, kept_steps
 from fragmenta.replay.recorded import Replay
 
@@ -17,6 +17,7 @@ def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
     last = min(len(replay), first + most)
     part = _Part(replay, first, last)
     columns = part.steps() | part.accesses() | part.memories()
+    columns |= {name: replay.columns[name] for name in LATER}
     typed = {
         name: np.ascontiguousarray(columns[name], kind)
         for name, kind in COLUMNS.items()
