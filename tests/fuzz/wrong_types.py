@@ -389,8 +389,37 @@ def _launches(add: Any) -> None:
         schedule="eager",
         watch=False,
         limits=ptx.Limits(seconds=60, output=100, instructions=1000, stack=1024),
+        replay=False,
+        numerics=False,
+        nan="report",
     )
+    add(ptx.Window, blocks=(0,), first=0, most=100)
+    add(recorded, blocks=(0,), first=0, most=100)
+    _replays(add, recorded())
     add(ptx.Watch, problems="raise", strict=False)
+
+
+def recorded(
+    blocks: Any = (), first: Any = 0, most: Any = 100, schedule: Any = None
+) -> ptx.Replay:
+    """A launch with a window, which is checked when it is used."""
+    run = ptx.parse(WRITES).kernels["g"].launch
+    window = ptx.Window(blocks, first, most)
+    made = run(1, 1, [np.zeros(2, np.float32)], watch=False, replay=window)
+    return made.replay(schedule)
+
+
+def _replays(add: Any, replay: ptx.Replay) -> None:
+    add(replay.registers_at, step=0, warp=0)
+    add(replay.memory_at, step=0, memory=0)
+    for each in (replay.writer, replay.next_write, replay.readers):
+        add(each, step=0, memory=1, offset=0)
+    add(replay.next_step, step=0, warp=0, by="line", back=False)
+    add(replay.steps_of_line, file=replay.ptx_file, line=5)
+    add(replay.steps_of_warp, warp=0)
+    add(replay.aligned, step=0, other=replay)
+    add(replay.beside, other=replay, name="again")
+    add(replay.errors, memory=0)
 
 
 def _tensor_memory(add: Any) -> None:

@@ -67,6 +67,32 @@ COUNTED = """
 }
 """
 """All lanes add to one word, and another has the greatest."""
+LOSS = """
+.visible .entry loss(.param .u64 in, .param .u64 out)
+{
+    .reg .b32 %r<3>; .reg .b64 %rd<6>; .reg .f32 %f<6>; .reg .pred %p<2>;
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd4, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    add.s64 %rd5, %rd4, %rd2;
+    ld.global.f32 %f1, [%rd3];
+    mov.u32 %r2, 0;
+again:
+    mul.rn.f32 %f2, %f1, 0f3F8CCCCD;
+    add.rn.f32 %f3, %f2, 0f461C4000;
+    sub.rn.f32 %f3, %f3, 0f461C4000;
+    st.global.f32 [%rd5], %f3;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, 3;
+    @%p1 bra again;
+    sqrt.rn.f32 %f4, %f3;
+    st.global.f32 [%rd5], %f4;
+    ret;
+}
+"""
+"""Adds 10,000 and takes it away again, thrice; then the root, also of negative ones."""
 COPIED = """.version 8.0
 .target sm_90
 .address_size 64

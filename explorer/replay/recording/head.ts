@@ -80,6 +80,9 @@ export interface Problem {
   missing: string;
 }
 
+/** Whether a problem is about one step, as a fault is, and not about two accesses. */
+export const isAlone = ({ steps, memory }: Problem): boolean => memory < 0 && steps[0] < 0;
+
 /** Lines of a file that are lines of a file of the first run: a line of each, how many. */
 export interface LinePair {
   name: string;

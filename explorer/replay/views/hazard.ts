@@ -1,7 +1,7 @@
 // A problem: both accesses, and the instruction that would put them in order.
 
 import { byId, h } from "../../src/page/dom.js";
-import type { Problem } from "../recording/head.js";
+import { isAlone, type Problem } from "../recording/head.js";
 import { runName } from "../recording/runs.js";
 import { grouped, warpName } from "../session/names.js";
 import type { Met, Session } from "../session/session.js";
@@ -52,8 +52,10 @@ function elsewhere({ runs }: Session): HTMLElement[] {
   return [h("span", { class: "elsewhere", role: "group", "aria-label": "Show it in another run" }, "show it", ...buttons)];
 }
 
-function accesses(session: Session, { steps, missing }: Problem): HTMLElement[] {
+function accesses(session: Session, problem: Problem): HTMLElement[] {
   const { run } = session;
+  const { steps, missing } = problem;
+  const alone = isAlone(problem);
   const order = missing
     ? [h("span", { class: "missing", title: "What would put the second access after the first" }, h("code", {}, `missing: ${missing}`), "", h("b", {}, "▸"))]
     : [];
@@ -64,9 +66,10 @@ function accesses(session: Session, { steps, missing }: Problem): HTMLElement[] 
     return h(
       "button",
       { type: "button", "aria-pressed": String(here), onclick: () => session.go(step) },
-      `${at ? "b" : "a"}  step ${grouped(step)}, ${warp}: `,
+      `${alone ? "" : at ? "b  " : "a  "}step ${grouped(step)}, ${warp}: `,
       h("code", {}, run.site(step).opcode.split(".").slice(0, 3).join(".")),
     );
   });
+  if (alone) return steps[1] < 0 ? [h("span", { class: "hint" }, "It is not among the steps that were recorded.")] : [both[1]];
   return [both[0], ...order, ...both.slice(1)];
 }

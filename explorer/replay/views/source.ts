@@ -2,6 +2,7 @@
 
 import { byId, h, toast } from "../../src/page/dom.js";
 import { lineIn } from "../recording/aligned.js";
+import { isAlone } from "../recording/head.js";
 import type { Line } from "../recording/recording.js";
 import { upTo } from "../recording/lists.js";
 import { grouped, warpName } from "../session/names.js";
@@ -91,6 +92,7 @@ class Pane {
     const wrong = run.problemsOfLine(this.file, number);
     const badges = wrong.map(([at, access]) => {
       const { number: which, code } = run.head.problems[at];
+      if (isAlone(run.head.problems[at])) return h("b", { class: problem === run.head.problems[at] ? "badge here" : "badge", title: `Problem ${which}, ${code}` }, String(which));
       const here = problem === run.head.problems[at];
       return h("b", { class: here ? "badge here" : "badge", title: `Problem ${which}, ${code}: the ${access ? "second" : "first"} access` }, `${which}${access ? "b" : "a"}`);
     });

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import check_flags, is_among, is_whole
 from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
 from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
@@ -170,8 +171,7 @@ class Replay:
         return found
 
     def _step(self, step: int, least: int = 0) -> int:
-        if isinstance(step, bool) or not isinstance(step, int | np.integer):
-            raise BadCall(f"a step is a whole number; given {step!r}")
+        check_whole("a step", step)
         if not least <= step < len(self):
             raise ValueRangeError(
                 f"the steps are {least} to {len(self) - 1}; given {step}"
@@ -184,6 +184,7 @@ class Replay:
             if memory in names:
                 return names.index(memory)
             raise BadCall(f"the memories are {one_of(names)}; given {memory!r}")
+        check_whole("a memory", memory)
         if not 0 <= memory < len(names):
             raise ValueRangeError(
                 f"the memories are 0 to {len(names) - 1}; given {memory}"
@@ -269,6 +270,7 @@ class Replay:
         return found
 
     def _warp(self, warp: int) -> None:
+        check_whole("a warp", warp)
         if not 0 <= warp < len(self.warps):
             raise ValueRangeError(
                 f"the warps are 0 to {len(self.warps) - 1}; given {warp}"
@@ -424,6 +426,7 @@ class Replay:
 
     def _byte(self, memory: int | str, offset: int) -> int:
         number = self._memory(memory)
+        check_whole("an offset", offset)
         size = self.memories[number].size
         if not 0 <= offset < size:
             name = self.memories[number].name
@@ -455,6 +458,9 @@ class Replay:
 
     def steps_of_line(self, file: str, line: int) -> Array:
         """The steps of all instructions of a line, of the source or of the PTX."""
+        check_whole("a line", line)
+        if not isinstance(file, str):
+            raise BadCall(f"a file is named by a text; given {file!r}")
         ptx = file == self.ptx_file
         wanted = [
             number
@@ -507,7 +513,8 @@ class Replay:
         one that synchronises, uses another unit or takes part in a problem.
         """
         step = self._step(step, -1)
-        if by not in WAYS:
+        check_flags(back=back)
+        if not is_among(by, WAYS):
             raise BadCall(f"by is {one_of(WAYS)}; given {by!r}")
         if by == "line" and warp is None and step >= 0:
             warp = int(self.steps.warp[step])
@@ -546,6 +553,12 @@ class Replay:
 
         first, *others = load(path)
         return cls(*first, [cls(*each) for each in others])
+
+
+def check_whole(what: str, value: object) -> None:
+    """Refuse what is no whole number."""
+    if not is_whole(value):
+        raise BadCall(f"{what} is a whole number; given {value!r}")
 
 
 def check_beside(replay: Replay, other: object, name: object = "") -> None:
