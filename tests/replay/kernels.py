@@ -67,6 +67,20 @@ COUNTED = """
 }
 """
 """All lanes add to one word, and another has the greatest."""
+PAST = """
+.visible .entry past(.param .u64 x)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r1;
+    st.global.u32 [%rd3+1000000], %r1;
+    ret;
+}
+"""
+"""Stores far behind the end of an array."""
 LOSS = """
 .visible .entry loss(.param .u64 in, .param .u64 out)
 {

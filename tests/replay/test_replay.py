@@ -19,7 +19,7 @@ from fragmenta.replay.parts import COLUMNS
 from fragmenta.tracing import log
 from tests.ptx import recordings
 from tests.replay.ending import differences, endings
-from tests.replay.kernels import COUNTED, SUMS, TURNED, kernel
+from tests.replay.kernels import COUNTED, PAST, SUMS, TURNED, kernel
 from tests.thinning import some
 
 IN, OUT = "argument 0 (in)", "argument 1 (out)"
@@ -370,20 +370,6 @@ def test_damaged_records_are_refused_in_words(tmp_path, seed):
 
 
 # ── what stops, and what is left out ────────────────────────────────────────
-
-PAST = """
-.visible .entry past(.param .u64 x)
-{
-    .reg .b32 %r<4>; .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [x];
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.s64 %rd3, %rd1, %rd2;
-    st.global.u32 [%rd3], %r1;
-    st.global.u32 [%rd3+1000000], %r1;
-    ret;
-}
-"""
 
 
 @pytest.mark.parametrize("watch", [True, False])

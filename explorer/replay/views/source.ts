@@ -122,6 +122,7 @@ class Pane {
   /** Whether a run beside this one does not have the line: the kernels differ there. */
   private apart(number: number): boolean {
     const { runs, run } = this.session;
+    if (!this.lines[number - 1].trim()) return false;
     const line = { file: this.file, line: number };
     return runs.all.some((each) => each !== run && (each.head.lines?.length || run.head.lines?.length) && !lineIn(run.head, line, each.head));
   }
