@@ -102,3 +102,28 @@ def test_blocks_are_chosen_and_what_is_left_out_is_told() -> None:
     assert "0 to 2; given 3" in complaint(*asked, "--blocks", "3")
     assert "such as 0,1; given 'x'" in complaint(*asked, "--blocks", "x")
     assert "needs --replay" in complaint(*PAST, "--blocks", "1")
+
+
+def test_schedules_and_a_repair_are_beside_one_another() -> None:
+    Path("right.ptx").write_text(HEAD + TURNED.replace("BARRIER", "bar.sync 0;"))
+    right = ("launch", "right.ptx", *ASKED[2:], "--replay", "right.npz")
+    assert ask(*right).exit_code == 0
+    result = ask(
+        *ASKED, "--schedules", "eager,lazy,3", "--replay", "all.npz",
+        "--replay-beside", "right.npz=repaired", "--replay-beside", "right.npz",
+    )  # fmt: skip
+    assert result.exit_code == 1
+    said = " ".join(result.output.split())
+    assert "all.npz: 32 steps; beside it lazy, 3, repaired and right" in said
+    found = ptx.Replay.load("all.npz")
+    assert [len(each.problems) for each in found.runs] == [1, 1, 1, 0, 0]
+    assert "needs --replay" in complaint(*ASKED, "--replay-beside", "right.npz")
+    words = complaint(*ASKED, "--replay", "x.npz", "--replay-beside", "no.npz")
+    assert "no.npz" in words
+
+
+def test_errors_are_in_the_file() -> None:
+    given = ("launch", "right.ptx", *ASKED[2:], "--numerics", "--replay", "lost.npz")
+    Path("right.ptx").write_text(HEAD + TURNED.replace("BARRIER", "bar.sync 0;"))
+    answer(*given)
+    assert "numerics" in ptx.Replay.load("lost.npz").head

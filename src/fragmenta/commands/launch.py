@@ -79,7 +79,9 @@ from fragmenta.commands.problems import (
     write_sarif,
 )
 from fragmenta.commands.replays import (
+    Beside,
     Blocks,
+    ReplayBeside,
     ReplayFile,
     ReplayFrom,
     emit_replay,
@@ -224,6 +226,7 @@ def launch(
     ] = None,
     replay: ReplayFile = None,
     replay_from: ReplayFrom = None,
+    replay_beside: ReplayBeside = None,
     blocks: Blocks = None,
     list_kernels: Annotated[
         bool, typer.Option("--list", help="List the kernels and their parameters.")
@@ -266,6 +269,7 @@ def launch(
                 "--replay": replay,
                 "--replay-from": replay_from,
                 "--blocks": blocks,
+                "--replay-beside": replay_beside,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
                 "--save-schedule": save_schedule,
@@ -291,7 +295,7 @@ def launch(
     _check_files(timeline, save_schedule, no_check, force)
     _check_isolated(isolated, {"--orders": orders, "--replay": replay is not None})
     check_card(card)
-    window = replay_option(replay, blocks, replay_from, force)
+    window, beside = replay_option(replay, blocks, replay_from, replay_beside, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     watch = Watch("report" if timeline or replay else problems, strict)
     options: LaunchOptions = {
@@ -350,6 +354,7 @@ def launch(
         picture,
         replay,
         result,
+        beside,
         partial(_lazily, found, sizes, arg or (), options),
         force,
     )
@@ -418,13 +423,14 @@ def _write(
     picture: str,
     replay: str | None,
     result: Result,
+    beside: Beside,
     again: Callable[[], Result | None],
     force: bool,
 ) -> Replay | None:
     """Write what shows the launch; the record of its steps."""
     if timeline is not None:
         _draw(timeline, picture, result, again, force)
-    return write_replay(replay, result, force)
+    return write_replay(replay, result, force, beside)
 
 
 def _lazily(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from fragmenta.commands.files import check_output, save_bytes
 from fragmenta.commands.output import emit
-from fragmenta.errors import BadCall, KernelError, shortened
+from fragmenta.errors import BadCall, KernelError, one_of, shortened
 
 if TYPE_CHECKING:
     from fragmenta.launch.result import Result
@@ -35,6 +37,15 @@ Blocks = Annotated[
         show_default=False,
     ),
 ]
+ReplayBeside = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--replay-beside",
+        metavar="FILE[=NAME]",
+        help="Put a run that was saved, .npz, beside this one; may be repeated.",
+        show_default=False,
+    ),
+]
 ReplayFrom = Annotated[
     int | None,
     typer.Option(
@@ -44,6 +55,10 @@ ReplayFrom = Annotated[
         show_default=False,
     ),
 ]
+
+
+Beside: TypeAlias = "Sequence[tuple[str, Replay]]"
+"""Names and records of runs."""
 
 
 def window_of(blocks: str | None, first: int | None) -> Window:
@@ -64,19 +79,45 @@ def window_of(blocks: str | None, first: int | None) -> Window:
 
 
 def replay_option(
-    path: str | None, blocks: str | None, first: int | None, force: bool
-) -> bool | Window:
-    """What ``launch`` is given as ``replay``; a file that is in the way is refused."""
+    path: str | None,
+    blocks: str | None,
+    first: int | None,
+    beside: Sequence[str] | None,
+    force: bool,
+) -> tuple[bool | Window, Beside]:
+    """What ``launch`` is given as ``replay``, and the runs to be put beside it.
+
+    A file that is in the way is refused.
+    """
     if path is None:
-        for name, given in (("--replay-from", first), ("--blocks", blocks)):
+        options = {"--replay-from": first, "--blocks": blocks}
+        for name, given in {**options, "--replay-beside": beside}.items():
             if given is not None:
                 raise BadCall(f"{name} needs --replay, the file to write")
-        return False
+        return False, []
     check_output(path, force, ".html", ".npz", option="--replay")
-    return window_of(blocks, first)
+    return window_of(blocks, first), _read_beside(beside)
 
 
-def write_replay(path: str | None, result: Result, force: bool) -> Replay | None:
+def _read_beside(given: Sequence[str] | None) -> Beside:
+    """The runs to be put beside one that is recorded, and their names."""
+    if not given:
+        return []
+    from fragmenta.replay.recorded import Replay
+
+    found = []
+    for each in given:
+        path, _, name = each.partition("=")
+        found.append((name or Path(path).stem, Replay.load(path)))
+    return found
+
+
+def write_replay(
+    path: str | None,
+    result: Result,
+    force: bool,
+    beside: Beside = (),
+) -> Replay | None:
     """Write the record of a launch."""
     if path is None:
         return None
@@ -85,6 +126,8 @@ def write_replay(path: str | None, result: Result, force: bool) -> Replay | None
     from fragmenta.view.replay_page import page
 
     replay = replay_of(result)
+    for name, other in beside:
+        replay = replay.beside(other, name)
     data = saved(replay) if path.endswith(".npz") else page(replay).encode()
     save_bytes(path, data, force)
     return replay
@@ -108,7 +151,9 @@ def write_fault(path: str | None, fault: KernelError, force: bool) -> None:
 def emit_replay(path: str | None, replay: Replay | None) -> None:
     """Say what is in the file, and what is not."""
     if replay is not None:
-        said = [f"{len(replay):,} steps", replay.left_out]
+        names = one_of([each.name for each in replay.others], "and")
+        more = names and f"beside it {names}"
+        said = [f"{len(replay):,} steps", more, replay.left_out]
         emit(f"\n{path}: {'; '.join(filter(None, said))}")
 
 
