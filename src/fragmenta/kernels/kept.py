@@ -95,8 +95,8 @@ def start_kept(
 ) -> None:
     """Launch a kernel of ``kept.cu`` on the current stream.
 
-    Rows of ``values`` and of a dense ``other`` begin on multiples of 16 bytes; ``codes``
-    is contiguous.
+    Rows of ``values`` and of a dense ``other`` begin on multiples of 16 bytes, and
+    ``codes`` is contiguous.
     """
     import torch
 
