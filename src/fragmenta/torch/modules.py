@@ -123,8 +123,10 @@ def trained_layer(
     x, kind = _rounded(x, element_type, out_dtype, rounds)
     if bias is not None and bias.dtype != torch.float32:
         bias = bias.float()
-    rest = (element_type, kind or x.dtype, transposable, [])
-    return call("kept_linear", x, values, codes, bias, *rest)
+    out = kind or x.dtype
+    return call(
+        "kept_linear", x, values, codes, bias, element_type, out, transposable, ()
+    )
 
 
 def _rounded(

@@ -295,8 +295,8 @@ def _kept_backward(
         stored = values.to(kind)
         if transposable:
             packed = ops.pack_kept(stored, codes, a, columns, True)
-            rest = (kind, None, None, None, None, False, [])
-            dx = ops.sparse_linear(dy, packed, a, columns, *rest)
+            none = (None, None, None, None)  # of the epilogue
+            dx = ops.sparse_linear(dy, packed, a, columns, kind, *none, False, [])
         else:
             dx = dy @ ops.kept_to_dense(stored, codes, a, columns)
         dx = dx.reshape(x.shape)
