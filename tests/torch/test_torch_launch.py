@@ -416,6 +416,21 @@ def test_kept_values_move_as_on_the_cpu(engine):
     assert engine == ["pack", "pack_transposed", "to_dense", "gather"]
 
 
+def test_a_thread_without_a_context_gets_one(monkeypatch):
+    """PyTorch's threads for gradients have none before their first allocation."""
+    asked = []
+    driver = SimpleNamespace(
+        cuCtxGetCurrent=lambda: (0, asked[-1] if asked else 0),
+        cuDeviceGet=lambda gpu: (0, f"device {gpu}"),
+        cuDevicePrimaryCtxRetain=lambda device: (0, 77 if "2" in device else 0),
+        cuCtxSetCurrent=lambda context: (asked.append(context), (0,))[1],
+    )
+    monkeypatch.setattr(launch, "_driver", lambda: driver)
+    for _ in range(2):
+        launch.adopt_context(2)
+    assert asked == [77]
+
+
 def test_what_a_kernel_of_kept_values_is_given(monkeypatch, driver):
     seen = []
 

@@ -100,7 +100,7 @@ def start_kept(
     """
     import torch
 
-    from fragmenta.kernels.launch import load, start
+    from fragmenta.kernels.launch import adopt_context, load, start
 
     arguments: list[Parameter] = [
         ctypes.c_void_p(values.data_ptr()),
@@ -116,6 +116,7 @@ def start_kept(
     here = values.device.index == raw._cuda_getDevice()  # changing it takes time
     with nullcontext() if here else torch.cuda.device(values.device):
         stream = raw._cuda_getCurrentRawStream(values.device.index)
+        adopt_context(values.device.index)
         handle = load(kept_cubin(element_type), name)
         grid = kept_grid(name, element_type, values.shape[0], columns)
         start(handle, grid, 256, 0, stream, [ctypes.addressof(x) for x in arguments])
