@@ -3,6 +3,7 @@
 import copy
 import itertools
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -416,3 +417,22 @@ def test_another_type_is_refused(train):
     assert layer.bfloat16()(x).shape == (2, 4)
     assert layer.to("cpu", torch.bfloat16) is layer
     assert layer.to("meta")(x.to("meta")).is_meta
+
+
+# ── the example ─────────────────────────────────────────────────────────────
+
+
+def test_the_example_runs(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    import finetune_sparse
+    import prune_model
+
+    monkeypatch.setattr(prune_model, "TESTED", 64)
+    scores = finetune_sparse.experiment(dense_steps=30, steps=2, batch=16)
+    assert len(scores) == 7
+    for name in ("rows", "both directions"):
+        tuned, frozen = (
+            scores[f"2:4 along {name}, {state}"] for state in ("fine-tuned", "frozen")
+        )
+        assert tuned == frozen
+    assert "202,762 pairs of moments for 399,370 weights" in capsys.readouterr().out
