@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,9 @@ from fragmenta.units.work import Copy, Range, Work
 if TYPE_CHECKING:
     from fragmenta.units.machine import Block, Cluster, Machine, Warp
 
-MOST_TRIED = 64
-"""Clusters that are looked through for the first problem."""
+Functions: TypeAlias = Mapping[int, int] | None
+"""What a port has in machine code; see ``Port.functions``."""
+
 MOST_COPIED = 64 << 20
 """Bytes of arrays that are copied when a cluster begins."""
 MAP_BYTES = 128
@@ -48,26 +49,27 @@ CELLS = 512
 
 
 class Recorder:
-    """Records a launch; one cluster at a time."""
+    """Records some clusters of a launch, one at a time."""
 
     def __init__(self, machine: Machine, window: Window) -> None:
         self.machine, self.window = machine, window
+        self.blocks = {*window.blocks} or {*machine.launch.shape.members(0)}
+        """The blocks whose clusters are recorded."""
         self.log = Log(self._full)
         self.told = Told(window)
         self._kept = Keeping(window)
         self._begun: State | None = None
         """What memories held before the steps that the log has now."""
-        self._first: Told | None = None
-        """The first cluster, while others are looked through."""
         self._cluster: Cluster | None = None
         """The one that is recorded."""
         self._records: list[Bytes] = []
         self._units: dict[Work, Unit] = {}
         self._open: list[Unit] = []
         """Units that nobody has waited for."""
-        self._tried, self._problems = 0, 0
-        self._ready = False
-        """Whether the first cluster with a problem was recorded."""
+        self._problems = 0
+        """How many problems were known when the cluster began."""
+        self._functions: dict[Cluster, Functions] = {}
+        """What the port of each cluster has in machine code."""
         self._is_cut = False
         """Whether no further step of the cluster is recorded."""
 
@@ -76,23 +78,32 @@ class Recorder:
     def listen(self, cluster: Cluster, port: Port) -> Port:
         """Hear what a port is told, too; it has to see every event."""
         ears = _Ears(self, cluster)
-        port.functions = None
+        self._functions[cluster], port.functions = port.functions, None
         for name in _HEARD:
             setattr(port, name, _both(getattr(port, name), getattr(ears, name)))
         return port
 
+    def choose(self, cluster: int) -> None:
+        """Record another cluster than the first one."""
+        self.blocks = {*self.machine.launch.shape.members(cluster)}
+
+    @property
+    def clusters(self) -> list[int]:
+        """The clusters that are recorded."""
+        shape = self.machine.launch.shape
+        return sorted({shape.cluster_of(each) for each in self.blocks})
+
     def _wanted(self, cluster: Cluster) -> bool:
         members = self.machine.launch.shape.members(cluster.number)
-        if self.window.blocks:
-            return bool({*members} & {*self.window.blocks})
-        return not self._ready and self._tried < MOST_TRIED
+        return self._cluster is None and bool({*members} & self.blocks)
 
     def begin(self, cluster: Cluster) -> None:
         """A cluster begins."""
         self._unpoint(cluster)
-        if self._cluster is not None or not self._wanted(cluster):
+        wanted = self._wanted(cluster)
+        cluster.observe_with(None if wanted else self._functions[cluster])
+        if not wanted:
             return
-        self._tried += 1
         self._cluster = cluster
         self.log.prepare()
         members = self.machine.launch.shape.members(cluster.number)
@@ -130,16 +141,6 @@ class Recorder:
         self._units.clear()
         self._open.clear()
         self._unpoint(cluster)
-        if self.window.blocks:
-            return
-        self._choose()
-        if self.told.wrong:
-            self._ready, self._first = True, None
-            return
-        # It may be the only one: then it is what is shown.
-        self._first = self._first or self.told
-        self.told, self._kept = Told(self.window), Keeping(self.window)
-        self.log.restart()
 
     def _choose(self) -> None:
         """Hand on the pieces that are kept, and what memories held before them."""
@@ -154,13 +155,9 @@ class Recorder:
         stopped = self._cluster is not None and self._is_stopped(self._cluster)
         self.told.stopped = stopped
         self.close()
-        if self.window.blocks:
-            self._choose()
-        made = self.told
-        if self._first is not None and (not stopped or not made.states):
-            made = self._first
-        made.others = self.machine.launch.shape.blocks > len(made.blocks)
-        return made
+        self._choose()
+        self.told.others = self.machine.launch.shape.blocks > len(self.told.blocks)
+        return self.told
 
     def _is_stopped(self, cluster: Cluster) -> bool:
         """Whether a cluster has not come to its end; its fault is noted."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.tracing.log import Piece
-from fragmenta.units.findings import Launched
+from fragmenta.units.findings import Finding, Launched
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
@@ -155,3 +155,5 @@ class Stepped(NamedTuple):
     target: str
     told: Told
     of: Launched
+    found: list[tuple[Launched, Finding]]
+    """What was found in this run, if the launch was run again to record it."""

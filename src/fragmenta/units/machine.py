@@ -419,6 +419,15 @@ class Cluster(Record):
         for each in self.contexts:
             each.point(layout.BLOCK_EVENT, entry)
 
+    def observe_with(self, functions: Mapping[int, int] | None) -> None:
+        """Let the port have other functions in machine code; None: see every event.
+
+        The cluster has just begun.
+        """
+        if functions is not self.port.functions:
+            self.port.functions = functions
+            self._write_state()
+
     @property
     def blocks_by_address(self) -> dict[int, Block]:
         """The blocks, by where compiled code has them."""
@@ -487,6 +496,8 @@ class Cluster(Record):
         """
         table = self.machine.present_table
         if table is None or self._trying or self.schedule.random is not None:
+            return None
+        if self.port.functions is None:
             return None
         self._trying = True
         try:
