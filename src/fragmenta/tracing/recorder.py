@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from fragmenta.tracing.log import Log, own_record
 from fragmenta.tracing.told import (
     Bytes,
     Fault,
+    Late,
     Mark,
     Moved,
     State,
@@ -43,8 +44,10 @@ Functions: TypeAlias = Mapping[int, int] | None
 
 MOST_COPIED = 64 << 20
 """Bytes of arrays that are copied when a cluster begins."""
-MAP_BYTES = 128
 CELLS = 512
+WARPS = 4
+"""Warps of a warpgroup."""
+_POISON = np.frombuffer(layout.POISON.to_bytes(4, "little"), np.uint8)
 """Columns of tensor memory."""
 
 
@@ -66,6 +69,8 @@ class Recorder:
         self._units: dict[Work, Unit] = {}
         self._open: list[Unit] = []
         """Units that nobody has waited for."""
+        self._places: dict[int, NDArray[np.int64]] = {}
+        """Where the registers are that an instruction writes later."""
         self._problems = 0
         """How many problems were known when the cluster began."""
         self._functions: dict[Cluster, Functions] = {}
@@ -312,6 +317,51 @@ class Recorder:
         for cells in _cells_written(what):
             moved.append(self._tensor(cells, now))
         self.told.moved += [(unit.number, each) for each in moved]
+        if isinstance(what, Wgmma):
+            first = unit.warp - self.told.warps[unit.warp][1] % WARPS
+            self._late(unit.site, unit.number, range(first, first + WARPS))
+        elif isinstance(what, Load):
+            self._late(unit.site, unit.number, [unit.warp])
+
+    def hid(self, work: Work) -> None:
+        """Work in flight has hidden what it will write."""
+        unit = self._units.get(work)
+        if unit is None:
+            return
+        moved: list[Moved] = []
+        for each in work.goals:
+            moved += self._ranges(each, self.log.now, wrote=True)
+        for cells in _cells_written(work):
+            of = self._tensor(cells, self.log.now)
+            assert of.data is not None
+            moved.append(of._replace(data=np.resize(_POISON, of.data.size)))
+        self.told.moved += [(unit.number, each) for each in moved]
+
+    def held(self, step: Step) -> None:
+        """A warp has issued its part of a product, and waits for the others."""
+        self._late(step.event.site, -1, [self._number(step.warp)])
+
+    def _late(self, site: int, unit: int, warps: Iterable[int]) -> None:
+        """A unit has written registers of warps, or has hidden them."""
+        assert self._cluster is not None
+        places = self._places.get(site)
+        if places is None:
+            places = self._places[site] = self._register_places(site)
+        for number in warps:
+            place, own = self.told.warps[number]
+            first = self._place(self._cluster.blocks[0])
+            memory = self._cluster.blocks[place - first].warps[own].words
+            words = memory[places].reshape(-1)
+            self.told.late.append(Late(self.log.now, site, unit, number, words))
+
+    def _register_places(self, site: int) -> NDArray[np.int64]:
+        """Where the registers are that an instruction writes later, word by word."""
+        compiled = self.machine.launch.compiled
+        name, index = compiled.places[site]
+        about = compiled.traced
+        numbers = about["late"].get(name, {}).get(str(index), [])
+        starts = np.array([about["registers"][name][n] >> 2 for n in numbers], np.int64)
+        return starts[:, None] + np.arange(layout.LANES)
 
     def _ranges(self, of: Range, now: int, wrote: bool) -> list[Moved]:
         """Bytes that a unit has touched."""
@@ -385,8 +435,14 @@ class Recorder:
         if unit.done_by != waited.done_by or waited.read:
             return False
         if waited.done_by == "wgmma_group":
-            return unit.warp // 4 == warp // 4 and unit.group < waited.until
+            same = self._warpgroup(unit.warp) == self._warpgroup(warp)
+            return same and unit.group < waited.until
         return unit.warp == warp and (unit.group < waited.until or unit.group < 0)
+
+    def _warpgroup(self, warp: int) -> tuple[int, int]:
+        """The block of a warp, and its warpgroup there."""
+        place, own = self.told.warps[warp]
+        return place, own // WARPS
 
     # ── barriers ────────────────────────────────────────────────────────────
 
@@ -413,12 +469,7 @@ class Recorder:
         if isinstance(what, Columns) and what.place is not None:
             where = Range("shared", block.rank, what.place & (1 << 24) - 1, 4)
         elif isinstance(what, ChangedMap):
-            slot = what.address >> layout.SLOT_BITS
-            if slot == layout.SHARED_SLOT:
-                place = what.address & (1 << layout.RANK_BITS) - 1
-                where = Range("shared", block.rank, place, MAP_BYTES)
-            else:
-                where = Range("global", -1, what.address, MAP_BYTES)
+            where = what.where
         else:
             return
         self.told.moved += [(-1, each) for each in self._ranges(where, now, wrote=True)]
@@ -497,6 +548,14 @@ class _Ears:
         if self.recorder.hears(self.cluster):
             self.recorder.wrote(what)
 
+    def hid(self, work: Work) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.hid(work)
+
+    def held(self, step: Step) -> None:
+        if self.recorder.hears(self.cluster):
+            self.recorder.held(step)
+
     def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
         if self.recorder.hears(self.cluster):
             self.recorder.arrived(step, barrier)
@@ -510,5 +569,15 @@ class _Ears:
             self.recorder.changed(step, what)
 
 
-_HEARD = ("begin", "over", "issue", "wrote", "release", "acquire", "change")
+_HEARD = (
+    "begin",
+    "over",
+    "issue",
+    "wrote",
+    "hid",
+    "held",
+    "release",
+    "acquire",
+    "change",
+)
 """The calls of a port that a recorder hears."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarrier_state import Mbarrier
     from fragmenta.units.renewal import Renewal
-    from fragmenta.units.work import Work
+    from fragmenta.units.work import Range, Work
 
 Clock: TypeAlias = NDArray[np.int32]
 """A clock of the observer, which it keeps with work and mbarriers."""
@@ -63,6 +63,8 @@ class ChangedMap(NamedTuple):
     """A tensor map that was changed in memory."""
 
     address: int
+    """As the instruction has it."""
+    where: Range
 
 
 class Unattended:
@@ -125,6 +127,18 @@ class Port:
 
     def wrote(self, what: Work | Mbarrier) -> None:
         """Work has written its results; or an mbarrier its bits, to shared memory.
+
+        Fast paths do not call this.
+        """
+
+    def hid(self, work: Work) -> None:
+        """Work in flight has hidden what it will write: an early read sees poison.
+
+        Fast paths do not call this.
+        """
+
+    def held(self, step: Step) -> None:
+        """A warp has issued its part of a product, and waits there for the others.
 
         Fast paths do not call this.
         """
