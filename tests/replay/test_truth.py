@@ -43,7 +43,6 @@ def recorded(case: Case, schedule: str) -> tuple[ptx.Result, Ending, list[Any]]:
 
 KNOWN = (
     "products-forgotten_product-1",
-    "products-metadata-1",
     "products-some_threads-2",
     "barriers-forgotten_load-1",
     "quiet-bytes",
