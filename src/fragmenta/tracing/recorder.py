@@ -296,15 +296,21 @@ class Recorder:
             if mine and not each.signals and each.kind in _COMMITTED:
                 each.signals = commit.signals
 
-    def wrote(self, what: Work | Mbarrier) -> None:
-        """Work has written its results; or the bits of an mbarrier have changed."""
+    def wrote(self, what: Work | Mbarrier | Step) -> None:
+        """Work has written its results, or has hidden what it will write.
+
+        Or the bits of an mbarrier have changed; or registers of a step are hidden.
+        """
         now = self.log.now
         if isinstance(what, Mbarrier):
             self._mbarrier(what, now)
-            return
-        unit = self._units.get(what)
-        if unit is None:
-            return
+        elif isinstance(what, Step):
+            self._late(what.event.site, -1, [self._number(what.warp)])
+        elif what in self._units:
+            (self._done if what.done else self._hidden)(what, self._units[what], now)
+
+    def _done(self, what: Work, unit: Unit, now: int) -> None:
+        """Work has written its results."""
         unit.done = now
         assert self._cluster is not None
         moved: list[Moved] = []
@@ -323,23 +329,16 @@ class Recorder:
         elif isinstance(what, Load):
             self._late(unit.site, unit.number, [unit.warp])
 
-    def hid(self, work: Work) -> None:
+    def _hidden(self, work: Work, unit: Unit, now: int) -> None:
         """Work in flight has hidden what it will write."""
-        unit = self._units.get(work)
-        if unit is None:
-            return
         moved: list[Moved] = []
         for each in work.goals:
-            moved += self._ranges(each, self.log.now, wrote=True)
+            moved += self._ranges(each, now, wrote=True)
         for cells in _cells_written(work):
-            of = self._tensor(cells, self.log.now)
+            of = self._tensor(cells, now)
             assert of.data is not None
             moved.append(of._replace(data=np.resize(_POISON, of.data.size)))
         self.told.moved += [(unit.number, each) for each in moved]
-
-    def held(self, step: Step) -> None:
-        """A warp has issued its part of a product, and waits for the others."""
-        self._late(step.event.site, -1, [self._number(step.warp)])
 
     def _late(self, site: int, unit: int, warps: Iterable[int]) -> None:
         """A unit has written registers of warps, or has hidden them."""
@@ -544,17 +543,9 @@ class _Ears:
         if self.recorder.hears(self.cluster):
             self.recorder.issued(step, work)
 
-    def wrote(self, what: Work | Mbarrier) -> None:
+    def wrote(self, what: Work | Mbarrier | Step) -> None:
         if self.recorder.hears(self.cluster):
             self.recorder.wrote(what)
-
-    def hid(self, work: Work) -> None:
-        if self.recorder.hears(self.cluster):
-            self.recorder.hid(work)
-
-    def held(self, step: Step) -> None:
-        if self.recorder.hears(self.cluster):
-            self.recorder.held(step)
 
     def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
         if self.recorder.hears(self.cluster):
@@ -569,15 +560,5 @@ class _Ears:
             self.recorder.changed(step, what)
 
 
-_HEARD = (
-    "begin",
-    "over",
-    "issue",
-    "wrote",
-    "hid",
-    "held",
-    "release",
-    "acquire",
-    "change",
-)
+_HEARD = ("begin", "over", "issue", "wrote", "release", "acquire", "change")
 """The calls of a port that a recorder hears."""

@@ -534,7 +534,7 @@ class Cluster(Record):
             work.poison()
             self.in_flight[work] = None
             self._pending = len(self.in_flight)
-            self.port.hid(work)
+            self.port.wrote(work)
 
     def finished(self, work: Work) -> None:
         """A piece of work is done: it is no longer in flight."""

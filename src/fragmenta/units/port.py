@@ -125,21 +125,11 @@ class Port:
     def done(self, what: Work | Mbarrier) -> None:
         """Work is done and about to write; or a phase of an mbarrier is over."""
 
-    def wrote(self, what: Work | Mbarrier) -> None:
+    def wrote(self, what: Work | Mbarrier | Step) -> None:
         """Work has written its results; or an mbarrier its bits, to shared memory.
 
-        Fast paths do not call this.
-        """
-
-    def hid(self, work: Work) -> None:
-        """Work in flight has hidden what it will write: an early read sees poison.
-
-        Fast paths do not call this.
-        """
-
-    def held(self, step: Step) -> None:
-        """A warp has issued its part of a product, and waits there for the others.
-
+        Work that is not done has hidden what it will write: an early read sees poison.
+        So has a step, a warp's part of a product, at which it waits for the others.
         Fast paths do not call this.
         """
 
