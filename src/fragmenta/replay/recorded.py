@@ -126,7 +126,13 @@ class Replay:
         site, warp, at = (
             self.columns[name].astype(np.int64) for name in ("site", "warp", "at")
         )
-        keys, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        late = (self.columns[f"u_{name}"].astype(np.int64) for name in _LATE)
+        late_warp, late_register, late_at, late_step = late
+        # Of what is written at one step, the step itself comes last; then the end.
+        times = np.minimum(late_step + 1, len(self))
+        every = self._key(late_warp, late_register, times)
+        ended = late_step >= len(self)
+        keys, places = [every[~ended]], [late_at[~ended]]
         order = np.argsort(site, kind="stable")
         numbers, starts = np.unique(site[order], return_index=True)
         ends = np.append(starts[1:], len(order))
@@ -136,13 +142,15 @@ class Replay:
                 keys.append(self._key(warp[chosen], register, chosen + 1))
                 places.append(at[chosen] + offset)
                 offset += self.registers[register].words
+        keys.append(every[ended])
+        places.append(late_at[ended])
         begun = (self.columns[f"i_{name}"].astype(np.int64) for name in _BEGUN)
         first_warp, first_register, first_at = begun
         keys.append(self._key(first_warp, first_register, 0))
         places.append(first_at)
-        every, where = np.concatenate(keys), np.concatenate(places)
-        sorted_ = np.argsort(every, kind="stable")
-        return every[sorted_], where[sorted_]
+        whole, where = np.concatenate(keys), np.concatenate(places)
+        sorted_ = np.argsort(whole, kind="stable")
+        return whole[sorted_], where[sorted_]
 
     def _key(self, warp: Value, register: Value, step: Value) -> Value:
         return (warp * len(self.registers) + register) * (len(self) + 1) + step
@@ -451,6 +459,7 @@ class Replay:
 
 
 _BEGUN = ("warp", "register", "at")
+_LATE = (*_BEGUN, "step")
 
 
 def _plain(given: Value) -> Value:
