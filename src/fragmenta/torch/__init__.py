@@ -8,6 +8,7 @@
     autotune        measure the tiles for every product in a call, keep the fastest
     SparseLinear    torch.nn.Linear with a sparse weight
     linears         every torch.nn.Linear of a model -> SparseLinear
+    freeze          layers that were trained -> layers for inference
     pruning_report  what pruning took, or would take, from each layer of a model
     quantize_rows   x -> 8-bit elements, and a scale for each row
     calibrate       some batches -> a scale for the activations of each layer
@@ -22,6 +23,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     matrix      SparseMatrix: packed bytes, element type and shape
     running     runs a product: one launch, or the emulation
     quantizing  tensors -> 8-bit elements and scales
+    training    the kept values of weights that are trained
     request     a call of an operator -> a record, and the kernel for it
     operators   the products as operators of PyTorch
     products    the functions that users call
@@ -51,7 +53,7 @@ from fragmenta.torch.calibration import calibrate
 from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
-from fragmenta.torch.modules import SparseLinear, linears, pruning_report
+from fragmenta.torch.modules import SparseLinear, freeze, linears, pruning_report
 from fragmenta.torch.products import (
     binary_mm,
     compress,
@@ -82,6 +84,7 @@ __all__ = [
     "calibrate",
     "compress",
     "dense_mm",
+    "freeze",
     "from_bitmask",
     "linears",
     "load_sparse",
