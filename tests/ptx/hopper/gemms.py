@@ -218,6 +218,8 @@ class Memory:
     b: Rows
     d: Rows
     epilogue: dict[str, NDArray[Any]]
+    ends: NDArray[np.int32] | None = None
+    """Of a grouped product: where the rows of each expert end."""
 
 
 def short_hash(*arrays: NDArray[Any]) -> str:
