@@ -538,19 +538,33 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     layers of ``benchmarks/gpu/bench_layers.py``: on average, the tile of the least
     estimate is 0.6% slower than the fastest one.
     """
+    if kernel.tile.n >= n + 8 > 16:
+        return math.inf
+    columns = -(-n // kernel.tile.n)
+    blocks = -(-m // 64)
+    return tiles_time(kernel, m, n, k, kernel.tiles(m, n), columns, blocks)
+
+
+def tiles_time(
+    kernel: Kernel, m: int, n: int, k: int, tiles: int, columns: int, blocks: int
+) -> float:
+    """Microseconds of so many tiles in so many columns, which read ``blocks`` of A.
+
+    >>> round(tiles_time(Kernel("bf16", tile=Tile(64, 8)), 4096, 8, 4096, 64, 1, 64), 1)
+    8.0
+    """
     tile, slabs = kernel.tile, -(-k // kernel.slab_k)
     stages = -(-slabs // kernel.slabs)
-    if stages < tile.split or tile.n >= n + 8 > 16:  # k is too short, or n
+    if stages < tile.split:  # k is too short
         return math.inf
-    tiles = kernel.tiles(m, n)
     waves = -(-tiles // _CLUSTERS[tile.cluster * tile.split])
     sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
     exchange = 0.725 + 0.0963 * tile.split + 5.27e-5 * sent if sent else 0.0
     count = -(-stages // tile.split) * kernel.slabs
     slab, edge = _slab_times(kernel, n)
-    edges = -(-waves // -(-n // tile.n))
+    edges = -(-waves // columns)
     body = waves * (1.45 + count * slab + exchange) + edges * count * (edge - slab)
-    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
+    a, b = blocks * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
     memory = (a + b + m * n * _BYTES[kernel.out]) / 4.65e6
     each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * SLAB_BYTES
     cache = tiles * each * slabs / 17.3e6

@@ -3,8 +3,9 @@
 A kernel adds along k in ascending order.  So its result is that of
 :func:`fragmenta.matmul` with the kernel's instruction.  If its tile is split along k,
 each part of k is summed in this way, and then the parts are added in f32, in ascending
-order.  A grouped kernel does this for each expert.  Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after
-every step, and once more to the output type.
+order.  Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after
+every step, and once more to the output type.  A grouped kernel does this for each
+expert.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ def launch(
     ``epilogue`` has addresses by name: of the f32 numbers scale, scale_m, scale_n
     and bias, and for xor of the s32 numbers count_m and count_n.  An ``early`` launch
     may read a packed A before the previous kernel of the stream has ended, so that
-    kernel must not write it.  A grouped product needs the address of the ``ends`` of its
-    experts' rows of B, int32.
+    kernel must not write it.  A grouped product needs the address of ``ends``, where
+    the rows of B of each expert end, int32.
     """
     made = planned.geometry
     given = arguments(made, a, b, d, _tensor_map, epilogue, ends)

@@ -154,13 +154,14 @@ def left(gemm: Gemm, code: bytes, repeat: int) -> dict[str, Any]:
     )
     b = made.b.matrix(sent(made.b.buffer))
     parts = {name: sent(part) for name, part in made.epilogue.items()}
+    ends = None if made.ends is None else sent(made.ends)
     d = made.d.matrix(sent(made.d.buffer))
     result, planned = held[-1], plan_of_code(gemm.geometry, code)
     seen = []
     for _ in range(repeat):
         result.fill_(POISON)
         stream = torch.cuda.current_stream().cuda_stream
-        launch(planned, a, b, d, stream=stream, epilogue=parts)
+        launch(planned, a, b, d, stream=stream, epilogue=parts, ends=ends)
         torch.cuda.synchronize()
         seen.append(result.cpu().numpy())
     found = Rows(seen[0], made.d.width)
