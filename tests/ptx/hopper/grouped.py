@@ -29,6 +29,8 @@ from tests.ptx.hopper.gemms import (
     Rows,
     short_hash,
 )
+from tests.ptx.hopper.launching import ENTRY
+from tests.ptx.hopper.subjects import Subject, launch_of
 
 
 @dataclass(frozen=True)
@@ -184,3 +186,21 @@ def grouped(
 
 
 GROUPED: list[Grouped] = list(_all())
+
+
+def subject(kernel: Kernel, ring: int = 3) -> Subject:
+    """The launch of a grouped kernel whose mutants are judged."""
+    tile, stages = kernel.tile, min(ring, kernel.stages)
+    shares = (3, 0, 2 * tile.n + 1, 1, tile.n)
+    launch = Grouped(
+        kernel,
+        2 * tile.m * tile.cluster - 5,
+        sum(shares) + 2,
+        (7 * kernel.slabs - 1) * tile.split * kernel.slab_k,
+        tile.cluster,
+        stages=stages,
+        counts=shares,
+    )
+    made = launch_of(launch)
+    name = f"{kernel} ring {stages}"
+    return Subject(name, launch.text, ENTRY, (made,), stages, launch.source)
