@@ -17,17 +17,15 @@ from torch import Tensor
 
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError
 from fragmenta.kernels.arguments import check_experts
-from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate_grouped
 from fragmenta.kernels.grouping import choose_grouped
-from fragmenta.kernels.packing import Packed, packed_shape
+from fragmenta.kernels.packing import Packed
 from fragmenta.torch.matrix import (
     DTYPES,
     RESULTS,
-    TYPES,
     bytes_of,
     check_device,
-    listed,
     matrix_of,
     tensor_of,
     type_name,
@@ -41,6 +39,7 @@ from fragmenta.torch.running import (
     prepared,
     remembered,
 )
+from fragmenta.torch.stack import check_stack
 
 
 class GroupedProduct(NamedTuple):
@@ -124,34 +123,6 @@ class GroupedProduct(NamedTuple):
                     f"{self.x.device}; given {part.dtype} of shape {tuple(part.shape)} "
                     f"on {part.device}"
                 )
-
-
-def check_stack(packed: Tensor, element_type: str, shape: tuple[int, int, int]) -> None:
-    """Refuse bytes that do not match the type and shape, which no kernel checks.
-
-    >>> check_stack(torch.zeros(8, dtype=torch.uint8), "bf16", (2, 64, 64))
-    Traceback (most recent call last):
-    fragmenta.errors.ShapeError: 2 matrices of 64x64 bf16 must have bytes of shape \
-(2, 1, 1, 4, 4608); given torch.uint8 of shape (8,)
-    """
-    experts, m, k = shape
-    if element_type not in DTYPES or not isinstance(packed, Tensor):
-        raise BadCall(
-            f"the weights must be a tensor of bytes, with elements of {listed(TYPES)}; "
-            f"given a {type(packed).__name__} of {element_type}"
-        )
-    wanted = (experts, *packed_shape(element_type, m, k))
-    if packed.shape != wanted or packed.dtype != torch.uint8:
-        raise ShapeError(
-            f"{experts} matrices of {m}x{k} {element_type} must have bytes of shape "
-            f"{wanted}; given {packed.dtype} of shape {tuple(packed.shape)}"
-        )
-    if not packed.is_contiguous() or packed.storage_offset() % ALIGNMENT:
-        raise ShapeError(
-            f"the bytes of the weights must be contiguous and begin on a multiple of "
-            f"{ALIGNMENT}; given strides {packed.stride()} and offset "
-            f"{packed.storage_offset()}"
-        )
 
 
 def grouped_product(
