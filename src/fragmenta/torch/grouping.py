@@ -61,7 +61,7 @@ class GroupedProduct(NamedTuple):
     @property
     def experts(self) -> int:
         """The number of experts."""
-        return self.packed.shape[0]
+        return len(self.packed)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

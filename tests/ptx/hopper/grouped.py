@@ -18,7 +18,7 @@ import fragmenta as fm
 from fragmenta.evidence import arguments as draw
 from fragmenta.kernels.arguments import Geometry, geometry
 from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.emulate import Epilogue, emulate_grouped
+from fragmenta.kernels.emulate import STORAGE, Epilogue, emulate_grouped
 from fragmenta.kernels.packing import Packed, pack
 from tests.ptx.hopper.gemms import (
     POISON,
@@ -97,7 +97,7 @@ class Grouped(Gemm):
 
     def memory(self) -> Memory:
         """The arrays that the kernel gets, with D poisoned."""
-        width = self.m * self.expected.itemsize
+        width = self.m * STORAGE[self.kernel.out].itemsize
         return Memory(
             np.concatenate([each.data.reshape(-1) for each in self.experts]),
             Rows.of(self.b, self.kernel.b),

@@ -76,9 +76,7 @@ def test_bounds_that_make_no_sense_write_nothing_outside():
         kernel = ptx.parse(launch.text).kernels[launching.ENTRY]
         given = launching.given(launch, made)
         shape = launch.geometry
-        kernel.launch(
-            shape.grid, shape.block, given, shared=shape.shared, watch=False
-        )
+        kernel.launch(shape.grid, shape.block, given, shared=shape.shared, watch=False)
 
 
 # ── mistakes ────────────────────────────────────────────────────────────────
