@@ -20,8 +20,10 @@ def expected_columns(tokens: int, experts: int, width: int) -> float:
     (7.8, 68.0)
     """
     mean = tokens / experts
-    more = mean / (1 + mean)  # the chance of one token more
-    return experts * more / (1 - more**width)
+    more = mean / (mean + 2)
+    round_ = more**width
+    first = (2 - more) / (1 - round_)
+    return experts * more * (first + (1 - more) * width * round_ / (1 - round_) ** 2)
 
 
 def expected_time(kernel: Kernel, m: int, tokens: int, k: int, experts: int) -> float:
