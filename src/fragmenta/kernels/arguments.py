@@ -134,7 +134,7 @@ class Arguments(NamedTuple, Generic[Map, Place]):
     slabs: int
     group: tuple[Place | int, ...] = ()
     """For a grouped product: the ends of the experts' rows of B, the number of experts,
-    where D is, and the bytes from one of its rows to the next."""
+    where D is, the bytes from one of its rows to the next, and if they are settled."""
 
 
 def arguments(
@@ -145,10 +145,12 @@ def arguments(
     tensor_map: Callable[[str, Matrix[Place], Box], Map],
     epilogue: Mapping[str, Place] | None = None,
     ends: Place | None = None,
+    settled: bool = False,
 ) -> Arguments[Map, Place]:
     """The arguments of D = A B; ``a`` is a dense matrix, or where a packed A is.
 
-    A grouped product needs the ``ends`` of its experts' rows of B, int32.
+    A grouped product needs the ``ends`` of its experts' rows of B, int32.  They are
+    ``settled`` if the previous kernel of the stream writes neither them nor A.
 
     ``tensor_map`` makes the tensor map of a matrix, given its name.  A sparse A has
     none; the kernel gets that of B in its place, and does not use it.
@@ -173,5 +175,5 @@ epilogue=(0, 0, 0, 512, 0, 0), m=64, n=64, slabs=1, group=())
     if of.kernel.grouped:
         if ends is None:
             raise BadCall(f"{of.kernel} needs the ends of its experts' rows")
-        group = (ends, of.experts, d.pointer, d.pitch)
+        group = (ends, of.experts, d.pointer, d.pitch, int(settled))
     return Arguments(map_b, map_b, map_d, a, parts, *of.sizes, group)

@@ -6,6 +6,9 @@
 // narrower than others.  What it reads beyond its end are tokens of the next expert.
 // Their products are not stored.
 //
+// If the launcher says that the previous kernel does not write `ends`, they are read
+// before it has ended, and so are the first stages of A.
+//
 // Numbers that do not ascend, or that are outside of B, are bounded: no address is wrong.
 
 #if GROUPED

@@ -71,7 +71,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
     const __grid_constant__ Epilogue e, int m, int n, int slabs_k
 #if GROUPED
-    , const int* ends, int experts, char* d, int pitch
+    , const int* ends, int experts, char* d, int pitch, int settled
 #endif
 ) {
     extern __shared__ __align__(1024) char memory[];
@@ -97,7 +97,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
 #if GROUPED
     __shared__ int bounds[MOST_EXPERTS + 1], columns[MOST_EXPERTS + 1];
     if (warp == 1) {
-        previous_wait();
+        if (!settled) previous_wait();
         list_experts(bounds, columns, ends, experts, n);
     }
 #endif
@@ -106,7 +106,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     Tiles tiles(m, n);
 #if GROUPED
     tiles.experts = {bounds, columns, experts}, tiles.d = d, tiles.pitch = pitch;
-    tiles.count = columns[experts] * tiles.tall;
+    tiles.count = columns[experts] * tiles.tall, tiles.settled = settled;
 #endif
     if (warp >= WARPS) {
         if constexpr (CONSUMERS == 2)

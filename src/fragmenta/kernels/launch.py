@@ -95,6 +95,7 @@ def launch(
     epilogue: dict[str, int] | None = None,
     early: bool = False,
     ends: int | None = None,
+    settled: bool = False,
 ) -> None:
     """Start D = A B; ``a`` is a dense matrix, or the address of a packed A.
 
@@ -102,10 +103,11 @@ def launch(
     and bias, and for xor of the s32 numbers count_m and count_n.  An ``early`` launch
     may read a packed A before the previous kernel of the stream has ended, so that
     kernel must not write it.  A grouped product needs the address of ``ends``, where
-    the rows of B of each expert end, int32.
+    the rows of B of each expert end, int32.  It reads them and A early if they are
+    ``settled``.
     """
     made = planned.geometry
-    given = arguments(made, a, b, d, _tensor_map, epilogue, ends)
+    given = arguments(made, a, b, d, _tensor_map, epilogue, ends, settled)
     group = [ctypes.c_int64(each) for each in given.group]  # of an int: its low half
     packed, parts = ctypes.c_void_p(given.packed), _Epilogue(*given.epilogue)
     addresses = (

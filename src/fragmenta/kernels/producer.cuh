@@ -95,9 +95,12 @@ __device__ __forceinline__ void produce(
     from.policy_b = keep, from.policy_once = once;
     Position at{0, 1};
     from.take(tiles, place, packed, tiles.first, m, slabs_k);
-    if constexpr (SPARSE && !GROUPED) {  // whose A it is has to be known before
+    if constexpr (SPARSE) {
         Source early = from;
         int whole = (place.last - place.first) / SLABS;
+#if GROUPED
+        if (!tiles.settled || tiles.first >= tiles.count) whole = 0;
+#endif
 #pragma unroll 1
         for (int s = 0; s < min(min(EARLY, STAGES), whole); s++)
             early.copy<true, false>(

@@ -44,6 +44,7 @@ struct Tiles {
     Experts experts;
     char* d;
     int pitch;  // bytes from one row of tokens to the next
+    int settled;  // whether the previous kernel writes neither A nor the experts' ends
 #endif
     __device__ __forceinline__ Tiles(int m, int n) {
         tall = (m + TILE_M * CLUSTER - 1) / (TILE_M * CLUSTER);

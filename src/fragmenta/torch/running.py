@@ -212,8 +212,9 @@ class Ready(NamedTuple):
         ends: Tensor | None,
     ) -> None:
         size, kernel = self.kind.itemsize, planned.kernel
-        # A grouped kernel reads nothing before the previous one has ended.
-        settled = kernel.grouped or (kernel.sparse and SETTLED.has(a))
+        settled = kernel.sparse and SETTLED.has(a)
+        if ends is not None:
+            settled = SETTLED.has(ends) and settled
         launch(
             planned,
             a.data_ptr() if kernel.sparse else rows_of(a),
@@ -221,8 +222,10 @@ class Ready(NamedTuple):
             Matrix(d.data_ptr(), self.rows, self.columns * size, self.pitch * size),
             stream=_TORCH._cuda_getCurrentRawStream(self.device.index),
             epilogue={name: part.data_ptr() for name, part in parts.items()},
-            early=settled and _captured(),
+            # A grouped kernel that is not settled waits before it reads anything.
+            early=(settled or kernel.grouped) and _captured(),
             ends=None if ends is None else ends.data_ptr(),
+            settled=settled,
         )
 
 

@@ -39,6 +39,8 @@ class Grouped(Gemm):
 
     counts: tuple[int, ...] = (1,)
     """The tokens of each expert."""
+    settled: bool = False
+    """Whether the ends of the experts' rows are read early."""
 
     @property
     def name(self) -> str:
@@ -47,7 +49,7 @@ class Grouped(Gemm):
         told = "+".join(
             f"{many}*{x}" if many > 3 else "+".join([str(x)] * many) for x, many in runs
         )
-        return f"{super().name} of {told}"
+        return f"{super().name} of {told}{' settled' if self.settled else ''}"
 
     @property
     def geometry(self) -> Geometry:
@@ -104,6 +106,7 @@ class Grouped(Gemm):
             Rows.empty(self.n, width),
             self.epilogue,
             self.ends,
+            self.settled,
         )
 
     def digest(self) -> str:
@@ -181,6 +184,7 @@ def grouped(
         slabs * kernel.slab_k - (0, step)[number % 2],
         (1 + number % 2) * tile.cluster,
         counts=counts,
+        settled=number % 3 != 1,
         **more,
     )
 

@@ -26,6 +26,7 @@ def given(gemm: Gemm, memory: Memory) -> list[Any]:
         tensor_map,
         memory.epilogue,
         memory.ends,
+        memory.settled,
     )
     parts = [None if isinstance(each, int) else each for each in made.epilogue]
     sizes = (made.m, made.n, made.slabs)

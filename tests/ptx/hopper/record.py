@@ -172,7 +172,16 @@ def left(gemm: Gemm, code: bytes, repeat: int) -> dict[str, Any]:
     for _ in range(repeat):
         result.fill_(POISON)
         stream = torch.cuda.current_stream().cuda_stream
-        launch(planned, a, b, d, stream=stream, epilogue=parts, ends=ends)
+        launch(
+            planned,
+            a,
+            b,
+            d,
+            stream=stream,
+            epilogue=parts,
+            ends=ends,
+            settled=made.settled,
+        )
         torch.cuda.synchronize()
         seen.append(result.cpu().numpy())
     found = Rows(seen[0], made.d.width)
