@@ -394,9 +394,10 @@ class Kernel:
 
     def tiles(self, m: int, n: int) -> int:
         """Number of tiles of D; the tiles of a cluster count as one."""
-        return self._rows_of_tiles(m) * -(-n // self.tile.n)
+        return self.rows_of_tiles(m) * -(-n // self.tile.n)
 
-    def _rows_of_tiles(self, m: int) -> int:
+    def rows_of_tiles(self, m: int) -> int:
+        """Rows of tiles of D; those of a cluster count as one."""
         return -(-m // (self.tile.m * self.tile.cluster))
 
     def most_tiles(self, m: int, n: int, experts: int) -> int:
@@ -407,7 +408,7 @@ class Kernel:
         (5, 6)
         """
         columns = n if n <= experts else experts + (n - experts) // self.tile.n
-        return self._rows_of_tiles(m) * columns
+        return self.rows_of_tiles(m) * columns
 
     def grid(
         self, m: int, n: int, processors: int = _PROCESSORS, experts: int = 0
@@ -422,6 +423,15 @@ class Kernel:
         if tile.split == 1:
             tiles = min(tiles, processors // tile.cluster)
         return tiles * tile.cluster * tile.split
+
+    @property
+    def at_once(self) -> int:
+        """Tiles that an H200 computes at the same time; those of a cluster are one.
+
+        >>> Kernel("bf16").at_once, Kernel("bf16", tile=Tile(64, 64, split=4)).at_once
+        (132, 30)
+        """
+        return _CLUSTERS[self.tile.cluster * self.tile.split]
 
     @property
     def kind(self) -> str:
@@ -538,33 +548,19 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     layers of ``benchmarks/gpu/bench_layers.py``: on average, the tile of the least
     estimate is 0.6% slower than the fastest one.
     """
-    if kernel.tile.n >= n + 8 > 16:
-        return math.inf
-    columns = -(-n // kernel.tile.n)
-    blocks = -(-m // 64)
-    return tiles_time(kernel, m, n, k, kernel.tiles(m, n), columns, blocks)
-
-
-def tiles_time(
-    kernel: Kernel, m: int, n: int, k: int, tiles: int, columns: int, blocks: int
-) -> float:
-    """Microseconds of so many tiles in so many columns, which read ``blocks`` of A.
-
-    >>> round(tiles_time(Kernel("bf16", tile=Tile(64, 8)), 4096, 8, 4096, 64, 1, 64), 1)
-    8.0
-    """
     tile, slabs = kernel.tile, -(-k // kernel.slab_k)
     stages = -(-slabs // kernel.slabs)
-    if stages < tile.split:  # k is too short
+    if stages < tile.split or tile.n >= n + 8 > 16:  # k is too short, or n
         return math.inf
+    tiles = kernel.tiles(m, n)
     waves = -(-tiles // _CLUSTERS[tile.cluster * tile.split])
     sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
     exchange = 0.725 + 0.0963 * tile.split + 5.27e-5 * sent if sent else 0.0
     count = -(-stages // tile.split) * kernel.slabs
     slab, edge = _slab_times(kernel, n)
-    edges = -(-waves // columns)
+    edges = -(-waves // -(-n // tile.n))
     body = waves * (1.45 + count * slab + exchange) + edges * count * (edge - slab)
-    a, b = blocks * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
+    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
     memory = (a + b + m * n * _BYTES[kernel.out]) / 4.65e6
     each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * SLAB_BYTES
     cache = tiles * each * slabs / 17.3e6
