@@ -240,8 +240,7 @@ def mean(ratios: list[float]) -> float:
 def table(cases: list[Case]) -> str:
     """All cases, one row each."""
     lines = [
-        "| type | experts | batch | rows | active | tile | us | settled | loop | "
-        + "dense |",
+        "| type | experts | batch | rows | active | tile | us | known | loop | dense |",
         "|---|---|---:|---:|---:|---|---:|---:|---:|---:|",
     ]
     for c in cases:

@@ -24,6 +24,9 @@ export interface Line {
   line: number;
 }
 
+/** Opcodes at which warps wait for each other. */
+const MEETS = /^(bar|barrier)\.(?!warp)/;
+
 export class Recording {
   readonly count: number;
   /** The file whose lines sites call ``ptx_line``: the first one. */
@@ -102,11 +105,11 @@ export class Recording {
   }
 
   private eventSteps(): Uint32Array {
-    const { units, barriers, problems } = this.head;
+    const { units, barriers, problems, sites } = this.head;
     const all = [
       ...units.flatMap(({ issued, done, waited }) => [issued, done, waited]),
       ...barriers.flatMap(({ phases }) => phases?.map(([step]) => step) ?? []),
-      ...barriers.flatMap(({ uses }) => uses?.map(([step]) => step) ?? []),
+      ...sites.flatMap(({ opcode }, site) => (MEETS.test(opcode) ? [...this.bySite.of(site)] : [])),
       ...problems.flatMap(({ steps }) => steps),
     ];
     return distinct(all.filter((step) => step >= 0 && step < this.count));
@@ -195,13 +198,15 @@ export class Recording {
     lines.set(line, (lines.get(line) ?? 0) + 1);
   }
 
-  /** Whether a warp comes to a source line with this step, or comes to it again. */
+  /** Whether a warp comes to a line with this step, or comes to it again: of the source,
+   * and of the PTX where there is none. */
   enters(step: number): boolean {
     const { site } = this.columns;
     const before = this.before[step];
     if (before < 0) return true;
     const [now, then] = [this.site(step), this.site(before)];
-    return now.file !== then.file || now.line !== then.line || site[step] <= site[before];
+    if (site[step] <= site[before] || now.file !== then.file) return true;
+    return now.file ? now.line !== then.line : now.ptx_line !== then.ptx_line;
   }
 
   /** How often a line was run, by any warp. */

@@ -11,6 +11,7 @@
     linears         every torch.nn.Linear of a model -> SparseLinear
     SparseExperts   the gated feed-forward blocks of experts, with sparse weights
     experts         the stacked experts of a model -> SparseExperts
+    freeze          layers that were trained -> layers for inference
     pruning_report  what pruning took, or would take, from each layer of a model
     quantize_rows   x -> 8-bit elements, and a scale for each row
     calibrate       some batches -> a scale for the activations of each layer
@@ -26,6 +27,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     stack       SparseStack: the sparse weights of experts
     running     runs a product: one launch, or the emulation
     quantizing  tensors -> 8-bit elements and scales
+    training    the kept values of weights that are trained
     request     a call of an operator -> a record, and the kernel for it
     grouping    the same for a product of experts
     operators   the products as operators of PyTorch
@@ -58,7 +60,7 @@ from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
 from fragmenta.torch.mixture import SparseExperts, experts, sort_by_expert
-from fragmenta.torch.modules import SparseLinear, linears, pruning_report
+from fragmenta.torch.modules import SparseLinear, freeze, linears, pruning_report
 from fragmenta.torch.products import (
     binary_mm,
     compress,
@@ -96,6 +98,7 @@ __all__ = [
     "compress_experts",
     "dense_mm",
     "experts",
+    "freeze",
     "from_bitmask",
     "grouped_linear",
     "linears",
