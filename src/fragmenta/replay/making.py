@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fragmenta.errors import BadCall, one_of
 from fragmenta.launch.result import Result
+from fragmenta.replay.left_out import joined
 from fragmenta.replay.parts import MOST_RUNS, Head, Row
 from fragmenta.replay.problems import problems_of
-from fragmenta.replay.reading import joined, made
+from fragmenta.replay.reading import made
 from fragmenta.replay.recorded import Replay
 from fragmenta.replay.trimming import trimmed
 from fragmenta.tracing.told import Stepped, Window
@@ -40,7 +41,7 @@ def _made(result: Result, chosen: Stepped) -> Replay:
     """The record of one run."""
     found = Replay(*made(chosen))
     others = [each for of in result.steps if of is not chosen for each in of.found]
-    problems = problems_of(found, chosen, result.problems, others)
+    problems = problems_of(found, chosen, result.problems, result.found, others)
     found.problems[:] = problems
     if result.numerics is not None and chosen is result.steps[0]:
         found = _with_errors(found, result)

@@ -55,11 +55,17 @@ COLUMNS: dict[str, str] = {
     "e_error": "u4",
     "e_ulp": "u4",
     "e_lost": "u4",
+    "u_step": "u4",
+    "u_warp": "u2",
+    "u_register": "u4",
+    "u_unit": "i4",
+    "u_at": "u4",
 }
 """The columns of a record, in their order, and the type of each.
 
 ``i_warp``, ``i_register`` and ``i_at`` are registers before the first step, if that is
-not the first step of the run.
+not the first step of the run.  Those with ``u_`` are registers that units wrote,
+before a step is done; the number of all steps is after the last one.
 
 ``e_exact`` and the like are about the elements of arrays that a launch with numerics
 wrote: the exact value as f64, two words; the error, the same in units of the last place

@@ -40,12 +40,13 @@ def problems_of(
     replay: Replay,
     stepped: Stepped,
     problems: Sequence[Problem],
+    found: Sequence[tuple[Launched, Finding]],
     others: Sequence[tuple[Launched, Finding]],
 ) -> list[Row]:
     """The problems of a run, with the steps of its record that they are about.
 
-    Those that were found in other runs only are left out; ``problems`` are those of all
-    runs, whose numbers they keep.
+    ``problems`` and ``found`` are those of all runs.  Those that only other runs have
+    found, which are ``others``, are left out; numbers stay.
     """
     steps = _Steps(replay, stepped)
     made = []
@@ -53,6 +54,7 @@ def problems_of(
         finding = _finding(each, stepped.found)
         if finding is None and _finding(each, others) is not None:
             continue
+        finding = finding or _finding(each, found)
         about = steps.stopped() if finding is None else steps.about(finding)
         source = each.source
         made.append(
