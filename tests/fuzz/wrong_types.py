@@ -228,6 +228,18 @@ def _sparse(add: Any, sp: fm.Instruction) -> None:
         op=sp,
         tile_k=128,
     )
+    add(
+        fm.sparse.compress_registers,
+        op="spcompress.b8.b4.sp::2:4.x1",
+        data=[0x03020100, 0x07060504],
+        spdesc=0,
+    )
+    add(
+        fm.sparse.decompress_registers,
+        op="spdecompress.b8.b4.sp::2:4.x2",
+        mdata=[0x3121],
+        cdata=[0x060503F9],
+    )
     add(fm.sparse.to_bitmask, sp=made)
     add(
         fm.sparse.from_bitmask,

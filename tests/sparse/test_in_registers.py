@@ -147,6 +147,12 @@ def test_what_is_refused():
 
 
 def test_descriptors_there_and_back():
+    with pytest.raises(fm.errors.BadCall, match="given 'MOST' of 's8'"):
+        SparseDescriptor("MOST", "s8").encode()
+    with pytest.raises(fm.errors.BadCall, match=r"whole number; given 1\.5"):
+        SparseDescriptor.decode(1.5, 8)
+    with pytest.raises(fm.errors.ValueRangeError, match="8 or 16 bits; given 32"):
+        SparseDescriptor.decode(0, 32)
     for bits, types in TYPES.items():
         for selection, name in product(SELECTIONS, types):
             made = SparseDescriptor(selection, name)

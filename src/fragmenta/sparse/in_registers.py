@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
@@ -60,7 +60,13 @@ class SparseDescriptor(NamedTuple):
         fragmenta.errors.ValueRangeError: elements of 16 bits are f16 or bf16, types 0 \
 to 1; given descriptor 0xc, type 3
         """
-        number, types = word >> 2 & 7, TYPES[bits]
+        if bits not in TYPES:
+            raise ValueRangeError(
+                f"elements have {one_of(map(str, TYPES))} bits; given {bits!r}"
+            )
+        if not is_whole(word):
+            raise BadCall(f"a descriptor is a whole number; given {word!r}")
+        number, types = int(word) >> 2 & 7, TYPES[bits]
         if word >> 5:
             raise ValueRangeError(
                 f"bits 5 to 31 of a descriptor must be zero; given {word:#x}"
@@ -78,6 +84,12 @@ to 1; given descriptor 0xc, type 3
         >>> SparseDescriptor("MAXABS", "s8").encode()
         5
         """
+        every = [name for types in TYPES.values() for name in types]
+        if self.selection not in SELECTIONS or self.type not in every:
+            raise BadCall(
+                f"a descriptor has {one_of(SELECTIONS)} of {one_of(every)}; given "
+                f"{self.selection!r} of {self.type!r}"
+            )
         types = next(each for each in TYPES.values() if self.type in each)
         return SELECTIONS.index(self.selection) | types.index(self.type) << 2
 
@@ -168,7 +180,7 @@ def compress_registers(
     element, index, *_ = sizes_of(found)
     _, _, given, _ = found.operands
     words = _words(found, data, given.count, "data")
-    about = SparseDescriptor.decode(int(spdesc), element)
+    about = SparseDescriptor.decode(spdesc, element)
     elements = words.view(f"u{element // 8}")
     groups = elements.reshape(*words.shape[:-1], -1, GROUP)
     places = remaining(keys(groups, about.type, about.selection), str(found))
