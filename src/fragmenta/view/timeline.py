@@ -19,7 +19,6 @@ from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.ptx import rules
 from fragmenta.races.report.history import Recorded
 from fragmenta.races.report.stories import Agent, story_of
-from fragmenta.simt.context import Shape
 from fragmenta.units.schedule import EAGER, LAZY
 from fragmenta.view.picture import Picture
 from fragmenta.view.svg import Drawing, document, down, words
@@ -184,16 +183,10 @@ def _asked(
         if not is_whole(each) or not 0 <= each < shape.blocks:
             last = shape.blocks - 1
             raise BadCall(f"the grid has blocks 0 to {last}; given {each!r}")
-        found.append(_cluster_of(shape, int(each)))
+        found.append(shape.cluster_of(int(each)))
     if blocks is not None and not found:
         raise BadCall("blocks are numbers of blocks in the grid; given none")
     return list(dict.fromkeys(found))
-
-
-def _cluster_of(shape: Shape, block: int) -> int:
-    """The cluster of a block."""
-    every = range(shape.blocks // shape.cluster_blocks)
-    return next(each for each in every if block in shape.members(each))
 
 
 def _of_problem(main: Recorded, here: dict[object, int]) -> list[int]:
@@ -204,7 +197,7 @@ def _of_problem(main: Recorded, here: dict[object, int]) -> list[int]:
     story = None if first is None else story_of(first)
     agents = (story.before, story.now) if story else ()
     blocks = {each.block for each in agents if each is not None and each.block >= 0}
-    return sorted({main.cluster, *(_cluster_of(main.shape, each) for each in blocks)})
+    return sorted({main.cluster, *map(main.shape.cluster_of, blocks)})
 
 
 def _same_schedule(every: Iterable[Recorded], main: Recorded) -> list[Recorded]:
