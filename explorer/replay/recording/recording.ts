@@ -123,7 +123,8 @@ export class Recording {
     const sizes = registers.map(wordsOf);
     // What registers held before the first step comes first.
     const { i_warp, i_register, i_at } = this.columns;
-    let total = i_warp.length;
+    const { u_step, u_warp, u_register, u_at } = this.columns;
+    let total = i_warp.length + u_step.length;
     for (let step = 0; step < this.count; step++) total += sites[site[step]].writes.length;
     const [ats, keys] = [0, 1].map(() => new Uint32Array(total));
     const steps = new Int32Array(total);
@@ -132,7 +133,16 @@ export class Recording {
       keys[entry] = i_warp[entry] * registers.length + i_register[entry];
       [steps[entry], ats[entry]] = [-1, i_at[entry]];
     }
+    // What units write comes before what the step writes, or after the last one.
+    let late = 0;
+    const lateUpTo = (last: number, step: number) => {
+      for (; late < u_step.length && u_step[late] <= last; late++, entry++) {
+        keys[entry] = u_warp[late] * registers.length + u_register[late];
+        [steps[entry], ats[entry]] = [step, u_at[late]];
+      }
+    };
     for (let step = 0; step < this.count; step++) {
+      lateUpTo(step, step);
       let place = at[step];
       for (const register of sites[site[step]].writes) {
         keys[entry] = warp[step] * registers.length + register;
@@ -141,6 +151,7 @@ export class Recording {
         place += sizes[register];
       }
     }
+    lateUpTo(this.count, this.count - 1);
     const count = warps.length * registers.length;
     const lists = listed(count, total, (item, put) => put(keys[item]));
     return [lists, steps, ats];
