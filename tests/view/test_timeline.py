@@ -201,7 +201,8 @@ def test_blocks_are_chosen() -> None:
     wrong = {
         "the grid has blocks 0 to 2; given 3": {"blocks": [3]},
         "the launch has clusters 0 to 2; given -1": {"cluster": -1},
-        "given none": {"blocks": []},
+        r"such as \[0, 3\]; given \[\]": {"blocks": []},
+        "numbers in the grid, such as .*; given 1": {"blocks": 1},
         "given both": {"blocks": [1], "cluster": 1},
     }
     for message, given in wrong.items():

@@ -178,14 +178,16 @@ def _asked(
             last = shape.blocks // size - 1
             raise BadCall(f"the launch has clusters 0 to {last}; given {cluster!r}")
         return [int(cluster)]
+    if blocks is not None and (not isinstance(blocks, Iterable) or not [*blocks]):
+        raise BadCall(
+            f"blocks are numbers in the grid, such as [0, 3]; given {blocks!r}"
+        )
     found: list[int] = []
     for each in blocks or ():
         if not is_whole(each) or not 0 <= each < shape.blocks:
             last = shape.blocks - 1
             raise BadCall(f"the grid has blocks 0 to {last}; given {each!r}")
         found.append(shape.cluster_of(int(each)))
-    if blocks is not None and not found:
-        raise BadCall("blocks are numbers of blocks in the grid; given none")
     return list(dict.fromkeys(found))
 
 
