@@ -216,13 +216,13 @@ class ScheduledRuns:
         try:
             output = self._run(launch)
         except KernelFault as fault:
-            if (
-                isinstance(fault, LimitReached)
-                or not self._reports
-                or launch.machine is None
-            ):
+            limit = isinstance(fault, LimitReached)
+            if limit or not self._reports or launch.machine is None:
                 self._record(launch, schedule, before, fault)
                 self._found_before(launch, fault)
+                if self._replays:
+                    self._fatal(launch, fault)
+                    self._gather(launch, [])
                 raise
             stopped = fault
         hidden = self._follow_races(launch, schedule, before)
@@ -230,7 +230,7 @@ class ScheduledRuns:
         self._record(launch, schedule, before, stopped)
         if stopped is not None:
             self._fatal(launch, stopped)
-        self._gather(launch)
+        self._gather(launch, more)
         self.found += more
         return output
 
@@ -355,9 +355,13 @@ class ScheduledRuns:
         assert launch.machine is not None
         launch.machine.problems.put(made)
 
-    def _gather(self, launch: Launch) -> None:
+    def _gather(self, launch: Launch, more: list[tuple[Launched, Finding]]) -> None:
+        """Collect what was found; ``more`` was found when it was run again."""
         if launch.machine is None:
             return
+        if self._replays:
+            own = [(launch.kept, each) for each in launch.machine.problems]
+            self.steps[-1].found.extend([*own, *more])
         watching = launch.machine.watching
         if watching is not None:
             from fragmenta.races.launch_watch import LaunchWatch

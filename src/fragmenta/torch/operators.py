@@ -23,6 +23,11 @@ from fragmenta.kernels.config import Kernel, choose
 from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.packing import Packed, packed_shape
 from fragmenta.kernels.prepare import count_bits
+from fragmenta.torch.grouping import (
+    grouped_on_cpu,
+    grouped_on_cuda,
+    grouped_without_data,
+)
 from fragmenta.torch.matrix import (
     DTYPES,
     as_packed,
@@ -382,6 +387,12 @@ _OPERATORS = {
     ),
     "sparse_linear": _product_operator(
         f"(Tensor x, Tensor packed, str a, int m, {_LINEAR_OPTIONS}", linear_product
+    ),
+    "grouped_linear": Operator(
+        "(Tensor x, Tensor packed, Tensor offs, str a, int m, " + _LINEAR_OPTIONS,
+        grouped_on_cuda,
+        grouped_on_cpu,
+        grouped_without_data,
     ),
     "dense_mm": _product_operator(f"(Tensor a, Tensor b, {_OPTIONS}", dense_product),
     "binary_mm": Operator(
