@@ -230,6 +230,7 @@ class ScheduledRuns:
         self._record(launch, schedule, before, stopped)
         if stopped is not None:
             self._fatal(launch, stopped)
+            stopped = None  # its traceback keeps this frame, which must not keep it
         self._gather(launch, more)
         self.found += more
         return output
