@@ -207,9 +207,14 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         rows: Tensor | None = None,
     ) -> Tensor:
         """A product for all experts; ``rows`` of x are taken, or all."""
+        # Another kernel ran after the one that made the offsets: it took rows, or it
+        # applied the activation.  A compiler may change that order.
+        settled = not torch.compiler.is_compiling()
         if scale is None:
             chosen = x if rows is None else x[rows]
-            return grouped_linear(chosen, weights, offs, promote=self.promote)
+            return grouped_linear(
+                chosen, weights, offs, promote=self.promote, settled=settled
+            )
         values, scales = call("quantize_rows", x, self.weight_type, None)
         if rows is not None:  # quantise each token once
             values = values.view(torch.uint8)[rows].view(values.dtype)
@@ -222,6 +227,7 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             scale_x=scales,
             scale_weight=scale,
             promote=self.promote,
+            settled=settled,
         )
 
     def _apply(

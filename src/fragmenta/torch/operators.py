@@ -389,7 +389,8 @@ _OPERATORS = {
         f"(Tensor x, Tensor packed, str a, int m, {_LINEAR_OPTIONS}", linear_product
     ),
     "grouped_linear": Operator(
-        "(Tensor x, Tensor packed, Tensor offs, str a, int m, " + _LINEAR_OPTIONS,
+        "(Tensor x, Tensor packed, Tensor offs, bool settled, str a, int m, "
+        + _LINEAR_OPTIONS,
         grouped_on_cuda,
         grouped_on_cpu,
         grouped_without_data,

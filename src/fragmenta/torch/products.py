@@ -441,6 +441,7 @@ def grouped_linear(
     scale_weight: Tensor | None = None,
     promote: bool = False,
     tile: Tile | None = None,
+    settled: bool = False,
 ) -> Tensor:
     """y = x W^T + bias with a W and a bias for each expert, in one launch.
 
@@ -452,6 +453,9 @@ def grouped_linear(
     ``scale_weight`` and ``bias`` are experts x out; the other options are those of
     :func:`sparse_linear`.  The order of the sum depends on the number of rows of x, the
     number of experts and the shape of their weights, not on ``offs``.
+
+    With ``settled`` you promise that the kernel before this one does not write
+    ``offs``.  Then, in a CUDA graph, they and weights are read before it has ended.
 
     >>> weights = torch.tensor([[[1, 0, 0, 1]], [[0, 2, 2, 0]]], dtype=torch.bfloat16)
     >>> x = torch.ones(3, 4, dtype=torch.bfloat16)
@@ -469,7 +473,7 @@ def grouped_linear(
     _, m, k = weights.shape
     check_input(x, (m, k))
     _check_tensor(offs, "offs")
-    check_options(out_dtype, promote=promote)
+    check_options(out_dtype, promote=promote, settled=settled)
     parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
     if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():
         parts = (*parts[:-1], bias.float())
@@ -478,7 +482,14 @@ def grouped_linear(
     )
     options = (kind, *parts, promote, _sizes(tile))
     return call(
-        "grouped_linear", x, weights.data, offs, weights.element_type, m, *options
+        "grouped_linear",
+        x,
+        weights.data,
+        offs,
+        settled,
+        weights.element_type,
+        m,
+        *options,
     )
 
 

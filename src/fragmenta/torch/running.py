@@ -184,9 +184,17 @@ class Ready(NamedTuple):
     """Whether A, B and the epilogue's tensors are copied for the kernel to read."""
 
     def run(
-        self, a: Tensor, b: Tensor, parts: EpilogueTensors, ends: Tensor | None = None
+        self,
+        a: Tensor,
+        b: Tensor,
+        parts: EpilogueTensors,
+        ends: Tensor | None = None,
+        settled: bool = False,
     ) -> Tensor:
-        """One launch on the current stream; a grouped one needs its experts' ends."""
+        """One launch on the current stream; a grouped one needs its experts' ends.
+
+        They are ``settled`` if the kernel before this one does not write them.
+        """
         shape = (self.rows, self.pitch)
         d = torch.empty(shape, dtype=self.kind, device=self.device)
         if self.planned is not None:
@@ -196,10 +204,10 @@ class Ready(NamedTuple):
             if copy_parts:
                 parts = {name: part.contiguous() for name, part in parts.items()}
             if self.device.index == _TORCH._cuda_getDevice():
-                self._launch(self.planned, left, right, d, parts, ends)
+                self._launch(self.planned, left, right, d, parts, ends, settled)
             else:
                 with torch.cuda.device(self.device):
-                    self._launch(self.planned, left, right, d, parts, ends)
+                    self._launch(self.planned, left, right, d, parts, ends, settled)
         return d if self.columns == self.pitch else d[:, : self.columns].contiguous()
 
     def _launch(
@@ -210,11 +218,10 @@ class Ready(NamedTuple):
         d: Tensor,
         parts: EpilogueTensors,
         ends: Tensor | None,
+        settled: bool,
     ) -> None:
         size, kernel = self.kind.itemsize, planned.kernel
-        settled = kernel.sparse and SETTLED.has(a)
-        if ends is not None:
-            settled = SETTLED.has(ends) and settled
+        known = kernel.sparse and SETTLED.has(a)
         launch(
             planned,
             a.data_ptr() if kernel.sparse else rows_of(a),
@@ -223,9 +230,9 @@ class Ready(NamedTuple):
             stream=_TORCH._cuda_getCurrentRawStream(self.device.index),
             epilogue={name: part.data_ptr() for name, part in parts.items()},
             # A grouped kernel that is not settled waits before it reads anything.
-            early=(settled or kernel.grouped) and _captured(),
+            early=(known or kernel.grouped) and _captured(),
             ends=None if ends is None else ends.data_ptr(),
-            settled=settled,
+            settled=settled and known,
         )
 
 
