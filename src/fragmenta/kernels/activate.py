@@ -6,9 +6,9 @@ is left to e4m3.  Values and metadata are written in the order in which the prod
 reads them (:mod:`fragmenta.kernels.packing`).
 
 The scale of a row is the least power of two with which no element is beyond 448: the
-rule ``up`` of :mod:`fragmenta.arithmetic.scale_rules`.  So the division is exact, and each
-number is rounded once.  A row of zeros has the scale 1.  A row whose activations have a
-NaN or an infinity has the scale NaN, and all its elements are zero.
+rule ``up`` of :mod:`fragmenta.arithmetic.scale_rules`.  So the division is exact, and
+each number is rounded once.  A row of zeros has the scale 1.  A row whose activations
+have a NaN or an infinity has the scale NaN, and all its elements are zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arithmetic.rounding import round_elements
 from fragmenta.arithmetic.scale_rules import block_scales
-from fragmenta.arrays.checks import Array, as_array
+from fragmenta.arrays.checks import as_array
 from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.errors import BadCall, ShapeError, UnknownType, nearest, one_of
 from fragmenta.kernels.config import Kernel, Tile

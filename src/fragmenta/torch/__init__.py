@@ -10,6 +10,7 @@
     linears         every torch.nn.Linear of a model -> SparseLinear
     pruning_report  what pruning took, or would take, from each layer of a model
     quantize_rows   x -> 8-bit elements, and a scale for each row
+    sparse_activations  x -> relu(x)^2, two of each four, and a scale for each row
     calibrate       some batches -> a scale for the activations of each layer
     report          tile, time, speed and error of each sparse layer of a model
     load_sparse     a checkpoint with 2:4 weights -> a model with SparseLinear
@@ -22,6 +23,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     matrix      SparseMatrix: packed bytes, element type and shape
     running     runs a product: one launch, or the emulation
     quantizing  tensors -> 8-bit elements and scales
+    activating  activations -> a sparse matrix and scales
     request     a call of an operator -> a record, and the kernel for it
     operators   the products as operators of PyTorch
     products    the functions that users call
@@ -57,6 +59,7 @@ from fragmenta.torch.products import (
     compress,
     dense_mm,
     quantize_rows,
+    sparse_activations,
     sparse_linear,
     sparse_mm,
 )
@@ -90,6 +93,7 @@ __all__ = [
     "report",
     "run",
     "save_sparse",
+    "sparse_activations",
     "sparse_linear",
     "sparse_mm",
     "to_bitmask",

@@ -22,6 +22,11 @@ from fragmenta.kernels.config import Kernel, choose
 from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.packing import Packed, packed_shape
 from fragmenta.kernels.prepare import count_bits
+from fragmenta.torch.activating import (
+    activate_on_cpu,
+    activate_on_cuda,
+    activate_without_data,
+)
 from fragmenta.torch.matrix import (
     DTYPES,
     as_packed,
@@ -319,6 +324,12 @@ _OPERATORS = {
         quantize_on_cuda,
         quantize_on_cpu,
         quantize_without_data,
+    ),
+    "activate_rows": Operator(
+        "(Tensor x, str activation) -> (Tensor, Tensor)",
+        activate_on_cuda,
+        activate_on_cpu,
+        activate_without_data,
     ),
     "to_dense": Operator(
         "(Tensor packed, str a, SymInt m, SymInt k) -> Tensor",

@@ -1,0 +1,274 @@
+"""A feed-forward block with squared ReLU: sparse activations beside dense fp8.
+
+    y = relu(x U^T)^2 D^T
+
+U is 14336 x 4096 and D is 4096 x 14336, both dense fp8 with a scale for each output.
+x is bf16.  Dense: torch._scaled_mm with row scales, and between the two products one
+kernel of torch.compile that squares and quantises.  The same with this project's dense
+product.  Sparse: the activations keep two of each four, and the second product is
+sparse.
+
+    python benchmarks/gpu/bench_ffn.py [--tokens 512,1024] [--out FOLDER] [--seconds 90]
+
+Rivals take turns, from CUDA graphs.  Writes ffn.json and ffn.md into the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from bench_model import scaled_mm
+from measuring import Call, compile_all, medians_us, versions
+from torch import Tensor
+
+import fragmenta.torch as ft
+from fragmenta.kernels.activate import emulate_activate
+from fragmenta.kernels.config import Kernel, choose
+from fragmenta.torch.matrix import RESULTS, matrix_of
+from fragmenta.torch.weights import relative_error
+
+HIDDEN, WIDE = 4096, 14336
+TOKENS = (512, 1024, 2048, 4096, 8192)
+_FP8 = torch.float8_e4m3fn
+_ROTATING = 400e6  # bytes, several times the L2
+
+
+# ── the dense rival ─────────────────────────────────────────────────────────
+
+
+def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Elements and row scales, for torch.compile."""
+    scale = x.abs().amax(-1, keepdim=True).float().clamp_min(1e-12) / 448.0
+    return (x.float() / scale).clamp(-448.0, 448.0).to(_FP8), scale
+
+
+def squared(h: Tensor) -> tuple[Tensor, Tensor]:
+    """The square of relu, quantised."""
+    return quantised(torch.relu(h.float()).square())
+
+
+class Block:
+    """The weights, and all ways to compute the block."""
+
+    def __init__(self, compiled: bool = True) -> None:
+        options = {"device": "cuda", "dtype": torch.bfloat16}
+        up = torch.randn(WIDE, HIDDEN, **options) / HIDDEN**0.5
+        down = torch.randn(HIDDEN, WIDE, **options) / WIDE**0.5
+        self.up, self.up_scale = ft.quantize_rows(up)
+        self.down, self.down_scale = ft.quantize_rows(down)
+        self.plain = up, down
+        wrap: Callable = torch.compile if compiled else lambda f, **_: f
+        self.quantised = wrap(quantised, dynamic=False)
+        self.squared = wrap(squared, dynamic=False)
+
+    # ── parts ───────────────────────────────────────────────────────────────
+
+    def up_torch(self, x: Tensor, scale: Tensor) -> Tensor:
+        return scaled_mm(x, self.up, scale, self.up_scale[None], torch.bfloat16)
+
+    def down_torch(self, x: Tensor, scale: Tensor) -> Tensor:
+        return scaled_mm(x, self.down, scale, self.down_scale[None], torch.bfloat16)
+
+    def up_ours(self, x: Tensor, scale: Tensor) -> Tensor:
+        return ft.dense_mm(
+            x, self.up, scale_m=scale, scale_n=self.up_scale, out_dtype=torch.bfloat16
+        )
+
+    def down_ours(self, x: Tensor, scale: Tensor) -> Tensor:
+        return ft.dense_mm(
+            x,
+            self.down,
+            scale_m=scale,
+            scale_n=self.down_scale,
+            out_dtype=torch.bfloat16,
+        )
+
+    def down_sparse(self, a: ft.SparseMatrix, scale: Tensor) -> Tensor:
+        return ft.sparse_mm(
+            a,
+            self.down,
+            scale_m=scale,
+            scale_n=self.down_scale,
+            out_dtype=torch.bfloat16,
+        )
+
+    # ── whole blocks ────────────────────────────────────────────────────────
+
+    def dense_torch(self, x: Tensor) -> Tensor:
+        h = self.up_torch(*self.quantised(x))
+        return self.down_torch(*self.squared(h))
+
+    def dense_ours(self, x: Tensor) -> Tensor:
+        h = self.up_ours(*ft.quantize_rows(x))
+        values, scale = self.squared(h)
+        return self.down_ours(values, scale)
+
+    def sparse(self, x: Tensor) -> Tensor:
+        h = self.up_ours(*ft.quantize_rows(x))
+        return self.down_sparse(*ft.sparse_activations(h))
+
+    def sparse_torch(self, x: Tensor) -> Tensor:
+        values, scale = ft.quantize_rows(x)
+        h = self.up_torch(values, scale[:, None])
+        return self.down_sparse(*ft.sparse_activations(h))
+
+    def exact(self, x: Tensor) -> Tensor:
+        """In float32, with the weights before they were quantised."""
+        up, down = (each.float() for each in self.plain)
+        return torch.relu(x.float() @ up.t()).square() @ down.t()
+
+    WHOLE = ("dense_torch", "dense_ours", "sparse", "sparse_torch")
+
+
+def parts(block: Block, tokens: int) -> dict[str, list[Call]]:
+    """Each part of a block by itself; operands of what memory limits rotate."""
+    x = torch.randn(tokens, HIDDEN, device="cuda", dtype=torch.bfloat16)
+    count = max(2, int(_ROTATING / (2 * tokens * WIDE)))
+    x8, scale = ft.quantize_rows(x)
+    h = block.up_ours(x8, scale)
+    many = [h, *(h.clone() for _ in range(count - 1))]
+    a, a_scale = ft.sparse_activations(h)
+    y8, y_scale = block.squared(h)
+    moved = (h.numel() * 2 + a.data.numel()) // 2 // 16 * 16
+    bytes_ = [torch.empty(2, moved, dtype=torch.uint8, device="cuda") for _ in many]
+    for each in bytes_:
+        each.random_()
+    return {
+        "quantise x, torch": [lambda: block.quantised(x)],
+        "quantise x": [lambda: ft.quantize_rows(x)],
+        "up, torch": [lambda: block.up_torch(x8, scale[:, None])],
+        "up": [lambda: block.up_ours(x8, scale)],
+        "square and quantise, torch": [lambda h=h: block.squared(h) for h in many],
+        "activate and pack": [lambda h=h: ft.sparse_activations(h) for h in many],
+        "copy of these bytes": [lambda b=b: b[0].copy_(b[1]) for b in bytes_],
+        "down, torch": [lambda: block.down_torch(y8, y_scale)],
+        "down": [lambda: block.down_ours(y8, y_scale)],
+        "down, sparse": [lambda: block.down_sparse(a, a_scale)],
+    }
+
+
+# ── checks ──────────────────────────────────────────────────────────────────
+
+
+CHECKED = [
+    ("bf16", "relu2", (67, 14336)),
+    ("bf16", "relu2", (5, 20001)),
+    ("bf16", "relu", (260, 133)),
+    ("bf16", "none", (70, 1000)),
+    ("f16", "relu2", (70, 1000)),
+    ("f16", "relu", (40, 4096)),
+    ("f16", "none", (40, 14340)),
+]
+"""Type, activation and shape of what is compared bit by bit."""
+
+
+def check(block: Block) -> None:
+    """Every bit of packed activations, and the errors of the blocks."""
+    for name, activation, shape in CHECKED:
+        h = torch.randn(shape, device="cuda").to(RESULTS[name])
+        h[:, ::7] = 0
+        h[1, 3], h[2, 5], h[3, 0] = float("nan"), float("inf"), -float("inf")
+        found, scales = ft.sparse_activations(h, activation)
+        wanted = emulate_activate(matrix_of(h, name), activation)
+        same = (found.data.cpu().numpy() == wanted[0].data).all()
+        words = scales.cpu().numpy().view(np.uint32)
+        if not same or (words != wanted[1].view(np.uint32)).any():
+            raise SystemExit(f"{name} {activation} {shape}: bits differ")
+    print(f"{len(CHECKED)} matrices of activations: no bit differs", flush=True)
+    x = torch.randn(1024, HIDDEN, device="cuda", dtype=torch.bfloat16)
+    wanted = block.exact(x)
+    for name in Block.WHOLE:
+        error = relative_error(getattr(block, name)(x), wanted)
+        print(f"{name:14} error {error:.4f}", flush=True)
+
+
+# ── measurements ────────────────────────────────────────────────────────────
+
+
+def compile_kernels(counts: list[int]) -> None:
+    """Compile this project's kernels before anything is measured."""
+    plain = Kernel("e4m3", out="bf16", scaled=True)
+    dense = Kernel("e4m3", out="bf16", scaled=True, sparse=False)
+    compile_all(
+        {
+            *(choose(plain, t, HIDDEN, WIDE) for t in counts),
+            *(choose(dense, t, HIDDEN, WIDE) for t in counts),
+            *(choose(dense, t, WIDE, HIDDEN) for t in counts),
+        }
+    )
+
+
+def measure(
+    block: Block, tokens: int, seconds: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Microseconds of whole blocks, and of parts."""
+    x = torch.randn(tokens, HIDDEN, device="cuda", dtype=torch.bfloat16)
+    calls = [[lambda n=name: getattr(block, n)(x)] for name in Block.WHOLE]
+    whole = medians_us(calls, 0.1, seconds)
+    single = parts(block, tokens)
+    times = medians_us(list(single.values()), 0.05, seconds / 2)
+    return (
+        dict(zip(Block.WHOLE, whole, strict=True)),
+        dict(zip(single, times, strict=True)),
+    )
+
+
+def table(rows: dict[int, tuple[dict[str, float], dict[str, float]]]) -> str:
+    """Markdown: microseconds of all blocks and parts."""
+    titles = " | ".join(f"{tokens} tokens" for tokens in rows)
+    lines = [f"| microseconds | {titles} |", "|---" + "|---:" * len(rows) + "|"]
+    for at in (0, 1):
+        for name in next(iter(rows.values()))[at]:
+            cells = [f"{row[at][name]:.1f}" for row in rows.values()]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    for name in Block.WHOLE[2:]:
+        cells = [f"{r[0]['dense_torch'] / r[0][name]:.3f}" for r in rows.values()]
+        lines.append(f"| {name}: times dense_torch | {' | '.join(cells)} |")
+    cells = [
+        f"{row[1]['activate and pack'] / row[1]['copy of these bytes']:.2f}"
+        for row in rows.values()
+    ]
+    lines.append(f"| activate and pack: times a copy | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tokens", default=",".join(map(str, TOKENS)))
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--seconds", type=float, default=0.3, help="busy, of a rival")
+    options = parser.parse_args()
+    begun = time.time()
+    counts = [int(each) for each in options.tokens.split(",")]
+    compile_kernels(counts)
+    print(f"compiled in {time.time() - begun:.0f} s", flush=True)
+    torch.manual_seed(0)
+    block = Block()
+    with torch.no_grad():
+        check(block)
+        print(f"checked after {time.time() - begun:.0f} s", flush=True)
+        rows = {}
+        for tokens in counts:
+            rows[tokens] = measure(block, tokens, options.seconds)
+            print(table(rows), f"\n{time.time() - begun:.0f} s", flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    about = versions()
+    report = {"about": about, "blocks": {t: r[0] for t, r in rows.items()}}
+    report["parts"] = {t: r[1] for t, r in rows.items()}
+    (options.out / "ffn.json").write_text(json.dumps(report, indent=1) + "\n")
+    said = ", ".join(f"{name} {value}" for name, value in about.items())
+    (options.out / "ffn.md").write_text(f"{said}\n\n{table(rows)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
