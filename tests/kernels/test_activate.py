@@ -14,11 +14,12 @@ from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
 from fragmenta.kernels import Kernel, unpack
 from fragmenta.kernels import activate as acts
+from fragmenta.kernels.config import ACTIVATIONS
 from fragmenta.kernels.packing import packed_shape
 from tests.thinning import THOROUGH
 
 GIVEN = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
-KINDS = [(given, name) for given in GIVEN for name in acts.ACTIVATIONS]
+KINDS = [(given, name) for given in GIVEN for name in ACTIVATIONS]
 SOME = KINDS if THOROUGH else [("bf16", "relu2"), ("f16", "none"), ("f16", "relu")]
 
 
@@ -107,7 +108,7 @@ def test_narrow_rows(columns):
     compare(x, "f16", "relu2")
 
 
-@pytest.mark.parametrize("activation", acts.ACTIVATIONS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_the_rules_are_those_of_sparse_and_quant(activation):
     """Finite rows: prune, quantise with scales rounded up, compress."""
     x = np.random.default_rng(0).normal(size=(40, 256)).astype(np.float16)

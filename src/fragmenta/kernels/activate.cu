@@ -16,6 +16,20 @@ constexpr int WARPS = THREADS / 32;
 constexpr int SLAB = 128;
 static_assert(WARPS == 16, "half a warp reduces what the warps found");
 
+// The scale of numbers up to the greatest one: the least power of two with which none is
+// beyond 448, from 2^-127 on.  The scale of zeros is 1.
+struct Scale { float scale, inverse; bool finite; };
+
+__device__ __forceinline__ Scale scale_of(u32 greatest) {  // 16 bits
+    u32 most = __float_as_uint(activated(wide(greatest, 0)));
+    bool finite = most < INFINITE;
+    u32 exponent = (most + 0x1FFFFF) >> 23;  // one more above 1.75 times a power of two
+    exponent = most ? exponent > 8 ? exponent - 8 : 0 : 127;
+    u32 scale = exponent ? exponent << 23 : 0x400000;
+    return {__uint_as_float(finite ? scale : ONE_NAN),
+            __uint_as_float((254 - exponent) << 23), finite};
+}
+
 // What a lane keeps of a slab: two chunks of each of its two rows.
 struct Item { u32 pairs[2][2]; };
 

@@ -14,7 +14,9 @@ have a NaN or an infinity has the scale NaN, and all its elements are zero.
 from __future__ import annotations
 
 import ctypes
+import math
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -22,15 +24,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arithmetic.rounding import round_elements
+from fragmenta.arithmetic.rounding import largest_element, round_elements
 from fragmenta.arithmetic.scale_rules import block_scales
-from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.checks import Array, as_array
 from fragmenta.cuda.tools.compiler import to_cubin
-from fragmenta.errors import BadCall, ShapeError, UnknownType, nearest, one_of
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.packing import Packed, pack, packed_shape
-from fragmenta.kernels.prepare import places_text
-from fragmenta.kernels.quantize import FLOATS, ONE_NAN
+from fragmenta.errors import ShapeError, UnknownType, ValueRangeError, one_of
+from fragmenta.kernels.config import (
+    ACTIVATED,
+    Kernel,
+    Tile,
+    activation_macros,
+    check_activation,
+)
+from fragmenta.kernels.emulate import Epilogue, emulate
+from fragmenta.kernels.packing import Packed, pack, packed_shape, places_text
+from fragmenta.kernels.quantize import ONE_NAN
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.registers.dtype import dtype
 from fragmenta.sparse.compression import Compressed, compress, sparse
@@ -39,9 +47,7 @@ from fragmenta.sparse.pruning import prune
 if TYPE_CHECKING:
     from torch import Tensor
 
-ACTIVATIONS = {"none": 0, "relu": 1, "relu2": 2}
-"""The activations, as ``chunk.cuh`` numbers them; relu2 is the square of relu."""
-GIVEN = ("bf16", "f16")
+GIVEN = tuple(ACTIVATED)
 """The types that are read."""
 ELEMENT = "e4m3"
 """The type that is written."""
@@ -50,34 +56,6 @@ ROWS = 4
 """Rows of a block of threads."""
 _WARPS = THREADS // 32
 _MOST_HELD = 7  # more do not fit into the registers
-
-
-def check_activation(activation: object) -> str:
-    """The name of an activation; refuses any other.
-
-    >>> check_activation("gelu")
-    Traceback (most recent call last):
-    fragmenta.errors.BadCall: an activation must be none, relu or relu2; given 'gelu' \
-(did you mean relu?)
-    """
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        hint = nearest(str(activation), ACTIVATIONS)
-        raise BadCall(
-            f"an activation must be {one_of(ACTIVATIONS)}; given {activation!r}{hint}"
-        )
-    return activation
-
-
-def activation_macros(given: str, activation: str) -> dict[str, object]:
-    """The macros of ``chunk.cuh``.
-
-    >>> activation_macros("bf16", "relu2")
-    {'FLOATS': '0xB16', 'ACTIVATION': 2}
-    """
-    if given not in GIVEN:
-        raise UnknownType(f"activations must be {one_of(GIVEN)}; given {given}")
-    check_activation(activation)
-    return {"FLOATS": FLOATS[given], "ACTIVATION": ACTIVATIONS[activation]}
 
 
 def held_slabs(columns: int) -> int:
@@ -172,9 +150,12 @@ def kept_places(X: ArrayLike, activation: str) -> Compressed:
 
 
 def emulate_activate(
-    X: ArrayLike, activation: str
+    X: ArrayLike, activation: str, scale: float | None = None
 ) -> tuple[Packed, NDArray[np.float32]]:
     """The packed A and the scale of each row, as the kernel computes them.
+
+    With ``scale``, a power of two, that is the scale of every row, and what is beyond
+    448 times as much becomes that.  NaN stay, as in the epilogue of a product.
 
     >>> import ml_dtypes
     >>> X = np.array([[1, 2, 3, -4, 0, 0, 5, 0]], ml_dtypes.bfloat16)
@@ -196,18 +177,74 @@ def emulate_activate(
     padded = np.zeros((len(given), 4 * places.indices.shape[1]), np.float32)
     padded[:, : given.shape[1]] = numbers
     stored = np.take_along_axis(padded, places.columns(), axis=1)
-    finite = np.isfinite(numbers).all(axis=1)
-    stored[~finite] = 0
-    amax = np.abs(stored).max(axis=1).astype(np.float64)
-    scales = block_scales(amax, dtype(ELEMENT), dtype("ue8m0"), "up")
-    scales = np.where(amax == 0, 1.0, scales)
-    quotients = stored.astype(np.float64) / scales[:, None]
-    values = round_elements(quotients, dtype(ELEMENT)).astype(dtype(ELEMENT).storage)
+    if scale is None:
+        finite = np.isfinite(numbers).all(axis=1)
+        stored[~finite] = 0
+        scales = _row_scales(stored)
+    else:
+        finite = np.ones(len(given), np.bool_)
+        scales = np.full(len(given), checked_power(scale), np.float64)
     op, granularity = sparse(Kernel(ELEMENT, tile=Tile(64, 8)).instruction)
+    values = _elements(stored / scales[:, None])
     made = Compressed(values, places.indices, granularity, given.shape[1])
     single = scales.astype(np.float32)
     single[~finite] = ONE_NAN
     return pack(op, made), single
+
+
+def _row_scales(stored: NDArray[np.float32]) -> NDArray[np.float64]:
+    amax = np.abs(stored).max(axis=1).astype(np.float64)
+    scales = block_scales(amax, dtype(ELEMENT), dtype("ue8m0"), "up")
+    return np.where(amax == 0, 1.0, scales)
+
+
+def _elements(quotients: NDArray[np.float64]) -> Array:
+    """Numbers as e4m3, each rounded once; NaN stay."""
+    of = dtype(ELEMENT)
+    nan = np.isnan(quotients)
+    most = largest_element(of)
+    within = np.clip(np.where(nan, 0.0, quotients), -most, most)
+    values: Array = round_elements(within, of).astype(of.storage)
+    values[nan] = np.nan
+    return values
+
+
+def checked_power(scale: float) -> float:
+    """A scale that is a power of two between 2^-126 and 2^126; refuses any other.
+
+    >>> checked_power(0.25)
+    0.25
+    >>> checked_power(0.3)
+    Traceback (most recent call last):
+    fragmenta.errors.ValueRangeError: the scale of activations must be a power of two \
+from 2^-126 to 2^126; given 0.3 (the next one is 0.5)
+    """
+    part, exponent = math.frexp(scale) if math.isfinite(scale) else (0.0, 0)
+    if part != 0.5 or not -126 <= exponent - 1 <= 126:
+        hint = f" (the next one is {2.0**exponent})" if 0 < part else ""
+        raise ValueRangeError(
+            "the scale of activations must be a power of two from 2^-126 to 2^126; "
+            f"given {scale}{hint}"
+        )
+    return float(scale)
+
+
+def emulate_activated(
+    kernel: Kernel, A: ArrayLike, B: ArrayLike, epilogue: Epilogue, scale: float
+) -> Packed:
+    """What a kernel with an activation leaves: D as a packed sparse A.
+
+    ``scale`` is that of the elements of e4m3, a power of two.
+
+    >>> kernel = Kernel("s8", out="bf16", sparse=False, scaled=True,
+    ...                 tile=Tile(64, 128), activation="relu")
+    >>> one = np.ones((1, 32), np.int8)
+    >>> emulate_activated(kernel, one, one.repeat(4, 0), Epilogue(scale=1.0), 0.5)
+    <Packed 1x4 e4m3, 20480 bytes>
+    """
+    plain = replace(kernel, activation="")
+    d = emulate(plain, A, B, epilogue)
+    return emulate_activate(d, kernel.activation, scale)[0]
 
 
 # ── on a GPU ────────────────────────────────────────────────────────────────

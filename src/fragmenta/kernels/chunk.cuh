@@ -3,6 +3,8 @@
 // The launcher defines ACTIVATION (0: none, 1: relu, 2: the square of relu) and FLOATS
 // (16 or 0xB16).  A word has two numbers of 16 bits, and two words are a chunk.
 
+typedef unsigned short u16;
+
 constexpr u32 INFINITE_16 = FLOATS == 16 ? 0x7C00 : 0x7F80;
 
 // The order of a chunk.  The high half of a key has the bits of a number.  Then comes
@@ -84,18 +86,4 @@ __device__ __forceinline__ u32 elements(u32 pair, float inverse) {
     u16 both;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(y), "f"(x));
     return both;
-}
-
-// The scale of numbers up to the greatest one: the least power of two with which none is
-// beyond 448, from 2^-127 on.  The scale of zeros is 1.
-struct Scale { float scale, inverse; bool finite; };
-
-__device__ __forceinline__ Scale scale_of(u32 greatest) {  // 16 bits
-    u32 most = __float_as_uint(activated(wide(greatest, 0)));
-    bool finite = most < INFINITE;
-    u32 exponent = (most + 0x1FFFFF) >> 23;  // one more above 1.75 times a power of two
-    exponent = most ? exponent > 8 ? exponent - 8 : 0 : 127;
-    u32 scale = exponent ? exponent << 23 : 0x400000;
-    return {__uint_as_float(finite ? scale : ONE_NAN),
-            __uint_as_float((254 - exponent) << 23), finite};
 }

@@ -6,8 +6,8 @@ struct Epilogue {
     const float* scale;
     const float* scale_m;
     const float* scale_n;
-    const float* bias;  // one for each row of D
-    const int* count_m;
+    const float* bias;  // one for each row of D; ACTIVATED: 1 / the scale of all elements
+    const int* count_m;  // ACTIVATED: the packed D
     const int* count_n;
 };
 
@@ -32,8 +32,12 @@ constexpr int ITEM = OUTPUT_BYTES;
 constexpr int WIDE = BOX_WIDE, HIGH = BOX_HIGH;
 constexpr int BOX = WIDE * HIGH;  // bytes that one tensor-map copy stores
 // A slice is the fewest columns of an m64 block of D that fill whole boxes.
+#if ACTIVATED  // a slice is a block of the packed D
+constexpr int COLUMNS = 128, SLICE = PACKED_BLOCK;
+#else
 constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
 constexpr int SLICE = TRANSPOSED ? BOX * (64 * ITEM / 128) : BOX;
+#endif
 constexpr int SLICES = TILE_N / COLUMNS;
 static_assert(TILE_N % COLUMNS == 0, "slices leave no columns behind");
 constexpr int ROOM = STAGING_ROOM / SLICE < 1 ? 1 : STAGING_ROOM / SLICE;
@@ -51,6 +55,9 @@ struct Rows {
     float factor[2];
     float bias[2];
     int count[2];
+#if ACTIVATED
+    char* packed;  // null for rows that the packed D does not have
+#endif
 };
 
 __device__ __forceinline__ Rows rows_of(const Epilogue& e, int block, int m) {
@@ -65,6 +72,11 @@ __device__ __forceinline__ Rows rows_of(const Epilogue& e, int block, int m) {
             if (e.scale_m && inside) factor = __fmul_rn(factor, e.scale_m[at]);
             rows.factor[h] = factor;
             rows.bias[h] = e.bias && inside ? e.bias[at] : -0.0f;  // x + -0.0 is x
+#if ACTIVATED
+            rows.bias[h] = *e.bias;
+            bool there = block / PACKED_M <= (m - 1) / PACKED_M;
+            rows.packed = there ? (char*)e.count_m : nullptr;
+#endif
         }
         if constexpr (XOR) rows.count[h] = inside ? e.count_m[at] : 0;
     }
@@ -77,6 +89,9 @@ constexpr int PARTS = (TILE_N + 31) / 32;
 struct Columns {
     float scale[SCALED ? PARTS : 1];
     int count[XOR ? PARTS : 1];
+#if ACTIVATED
+    int all;  // columns of D
+#endif
 };
 
 __device__ __forceinline__ Columns columns_of(const Epilogue& e, int col, int n) {
@@ -88,6 +103,9 @@ __device__ __forceinline__ Columns columns_of(const Epilogue& e, int col, int n)
             columns.scale[p] = e.scale_n && at < n ? e.scale_n[at] : 1.0f;
         if constexpr (XOR) columns.count[p] = at < n ? e.count_n[at] : 0;
     }
+#if ACTIVATED
+    columns.all = n;
+#endif
     return columns;
 }
 
@@ -97,7 +115,7 @@ __device__ __forceinline__ result_t finish(
     return rows.count[h] + count_n - 2 * value;
 #elif SCALED
     float x = __fmul_rn(__fmul_rn((float)value, rows.factor[h]), scale_n);
-    return __fadd_rn(x, rows.bias[h]);
+    return ACTIVATED ? x : __fadd_rn(x, rows.bias[h]);
 #else
     return value;
 #endif
@@ -168,6 +186,10 @@ __device__ __forceinline__ void stage_columns(
 #endif
 }
 
+#if ACTIVATED
+#include "activated.cuh"
+#endif
+
 // Store the boxes of one slice from the staging buffer, as far as they are inside D.
 __device__ __forceinline__ void store_slice(
     const TensorMap* map, u32 slice, int row, int col) {
@@ -198,6 +220,9 @@ __device__ __forceinline__ void store_block(
     for (int s = 0; s < SLICES; s++) {
         if (SPLIT > 1 && owner(block, s) != part) continue;
         u32 slice = staging + slot * SLICE;
+#if ACTIVATED
+        pack_slice(slice, acc, s, rows, columns);
+#else
 #pragma unroll
         for (int i = 0; i < COLUMNS / 8; i++) {
             int g = s * (COLUMNS / 8) + i;
@@ -206,6 +231,7 @@ __device__ __forceinline__ void store_block(
             int ours = APART && threadIdx.x / 4 % 2 ? i ^ APART : i;
             stage_columns(slice, ours * 8, v);
         }
+#endif
         // The copy engine must see what the threads wrote.  And it must have read the
         // next slot before the threads write there.
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -214,7 +240,11 @@ __device__ __forceinline__ void store_block(
                          ::"n"(TOGETHER > 1 ? TOGETHER - 2 : 0) : "memory");
         group_sync(consumer);
         if (threadIdx.x % 128 == 0) {
+#if ACTIVATED
+            store_packed(rows, columns, slice, row, col + s * COLUMNS);
+#else
             store_slice(map, slice, row, col + s * COLUMNS);
+#endif
             asm volatile("cp.async.bulk.commit_group;" ::: "memory");
             if (TOGETHER == 1)
                 asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

@@ -13,9 +13,9 @@ from fragmenta.kernels.activate import (
     ELEMENT,
     GIVEN,
     activate_on_device,
-    check_activation,
     emulate_activate,
 )
+from fragmenta.kernels.config import check_activation
 from fragmenta.kernels.packing import packed_shape
 from fragmenta.torch.matrix import (
     OUTPUTS,
