@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +32,19 @@ from torch import Tensor
 
 import fragmenta.torch as ft
 from fragmenta.kernels.activate import emulate_activate
-from fragmenta.kernels.config import Kernel, choose
+from fragmenta.kernels.config import Kernel, Tile, choose
 from fragmenta.torch.matrix import RESULTS, matrix_of
 from fragmenta.torch.weights import relative_error
 
 HIDDEN, WIDE = 4096, 14336
 TOKENS = (512, 1024, 2048, 4096, 8192)
+FUSED = (
+    (128, 256, 2, 0, 1),
+    (128, 128, 2, 1, 1),
+    (64, 256, 2, 1, 1),
+    (256, 128, 2, 0, 1),
+)
+"""Tiles of the product with an activation."""
 _FP8 = torch.float8_e4m3fn
 _ROTATING = 400e6  # bytes, several times the L2
 
@@ -64,6 +73,11 @@ class Block:
         self.up, self.up_scale = ft.quantize_rows(up)
         self.down, self.down_scale = ft.quantize_rows(down)
         self.plain = up, down
+        x = torch.randn(256, HIDDEN, **options)
+        most = float(torch.relu(x @ up.t()).float().square().max())
+        scale = 2.0 ** math.ceil(math.log2(2 * most / 448))
+        self.hidden_scale = torch.tensor([scale], device="cuda")
+        self.inverse = 1 / self.hidden_scale
         wrap: Callable = torch.compile if compiled else lambda f, **_: f
         self.quantised = wrap(quantised, dynamic=False)
         self.squared = wrap(squared, dynamic=False)
@@ -99,6 +113,29 @@ class Block:
             out_dtype=torch.bfloat16,
         )
 
+    def up_fused(self, x: Tensor, scale: Tensor, tile: tuple[int, ...] = ()) -> Tensor:
+        """The up-projection, whose epilogue leaves packed activations."""
+        return torch.ops.fragmenta.activated_mm(
+            x,
+            self.up,
+            "relu2",
+            torch.bfloat16,
+            scale,
+            self.up_scale,
+            self.inverse,
+            tile,
+        )
+
+    def down_static(self, packed: Tensor) -> Tensor:
+        shape = (packed.shape[0] * 256, WIDE)
+        return ft.sparse_mm(
+            ft.SparseMatrix(packed, "e4m3", shape),
+            self.down,
+            scale=self.hidden_scale,
+            scale_n=self.down_scale,
+            out_dtype=torch.bfloat16,
+        )
+
     # ── whole blocks ────────────────────────────────────────────────────────
 
     def dense_torch(self, x: Tensor) -> Tensor:
@@ -119,12 +156,15 @@ class Block:
         h = self.up_torch(values, scale[:, None])
         return self.down_sparse(*ft.sparse_activations(h))
 
+    def fused(self, x: Tensor) -> Tensor:
+        return self.down_static(self.up_fused(*ft.quantize_rows(x)))
+
     def exact(self, x: Tensor) -> Tensor:
         """In float32, with the weights before they were quantised."""
         up, down = (each.float() for each in self.plain)
         return torch.relu(x.float() @ up.t()).square() @ down.t()
 
-    WHOLE = ("dense_torch", "dense_ours", "sparse", "sparse_torch")
+    WHOLE = ("dense_torch", "dense_ours", "sparse", "sparse_torch", "fused")
 
 
 def parts(block: Block, tokens: int) -> dict[str, list[Call]]:
@@ -145,6 +185,10 @@ def parts(block: Block, tokens: int) -> dict[str, list[Call]]:
         "quantise x": [lambda: ft.quantize_rows(x)],
         "up, torch": [lambda: block.up_torch(x8, scale[:, None])],
         "up": [lambda: block.up_ours(x8, scale)],
+        **{
+            f"up, fused {Tile(*tile)}": [lambda t=tile: block.up_fused(x8, scale, t)]
+            for tile in FUSED
+        },
         "square and quantise, torch": [lambda h=h: block.squared(h) for h in many],
         "activate and pack": [lambda h=h: ft.sparse_activations(h) for h in many],
         "copy of these bytes": [lambda b=b: b[0].copy_(b[1]) for b in bytes_],
@@ -182,6 +226,14 @@ def check(block: Block) -> None:
         if not same or (words != wanted[1].view(np.uint32)).any():
             raise SystemExit(f"{name} {activation} {shape}: bits differ")
     print(f"{len(CHECKED)} matrices of activations: no bit differs", flush=True)
+    x8, scale = ft.quantize_rows(torch.randn(256, HIDDEN, device="cuda"))
+    h = matrix_of(block.up_ours(x8, scale), "bf16")
+    wanted, _ = emulate_activate(h, "relu2", float(block.hidden_scale))
+    for tile in FUSED:
+        found = block.up_fused(x8, scale, tile).cpu().numpy()
+        if (found != wanted.data).any():
+            raise SystemExit(f"fused {Tile(*tile)}: bits differ")
+    print(f"{len(FUSED)} tiles of the fused product: no bit differs", flush=True)
     x = torch.randn(1024, HIDDEN, device="cuda", dtype=torch.bfloat16)
     wanted = block.exact(x)
     for name in Block.WHOLE:
@@ -196,11 +248,13 @@ def compile_kernels(counts: list[int]) -> None:
     """Compile this project's kernels before anything is measured."""
     plain = Kernel("e4m3", out="bf16", scaled=True)
     dense = Kernel("e4m3", out="bf16", scaled=True, sparse=False)
+    fused = replace(dense, tile=Tile(64, 128), activation="relu2")
     compile_all(
         {
             *(choose(plain, t, HIDDEN, WIDE) for t in counts),
             *(choose(dense, t, HIDDEN, WIDE) for t in counts),
             *(choose(dense, t, WIDE, HIDDEN) for t in counts),
+            *(replace(fused, tile=Tile(*each)) for each in FUSED),
         }
     )
 

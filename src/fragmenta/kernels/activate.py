@@ -221,7 +221,7 @@ from 2^-126 to 2^126; given 0.3 (the next one is 0.5)
     """
     part, exponent = math.frexp(scale) if math.isfinite(scale) else (0.0, 0)
     if part != 0.5 or not -126 <= exponent - 1 <= 126:
-        hint = f" (the next one is {2.0**exponent})" if 0 < part else ""
+        hint = f" (the next one is {2.0**exponent})" if part > 0 else ""
         raise ValueRangeError(
             "the scale of activations must be a power of two from 2^-126 to 2^126; "
             f"given {scale}{hint}"

@@ -26,6 +26,9 @@ from fragmenta.torch.activating import (
     activate_on_cpu,
     activate_on_cuda,
     activate_without_data,
+    activated_on_cpu,
+    activated_on_cuda,
+    activated_without_data,
 )
 from fragmenta.torch.matrix import (
     DTYPES,
@@ -330,6 +333,13 @@ _OPERATORS = {
         activate_on_cuda,
         activate_on_cpu,
         activate_without_data,
+    ),
+    "activated_mm": Operator(
+        "(Tensor a, Tensor b, str activation, ScalarType out, Tensor? scale_m, "
+        "Tensor? scale_n, Tensor inverse, int[] tile) -> Tensor",
+        activated_on_cuda,
+        activated_on_cpu,
+        activated_without_data,
     ),
     "to_dense": Operator(
         "(Tensor packed, str a, SymInt m, SymInt k) -> Tensor",
