@@ -90,29 +90,31 @@ __device__ __forceinline__ Read read(const Lane& me, int slab) {
     return in;
 }
 
-// Keep two of each four.  Each lane has a byte of codes for each row.
+// Keep two of each four.  Codes of two chunks share a byte: bytes 0 and 2, one for each row.
 __device__ __forceinline__ Item kept_of(const Read& in, Most& most, u32& codes) {
+    u32 low[4], high[4];
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        const Given& row = in.rows[c / 2];
+        low[c] = row.words[c % 2 * 2], high[c] = row.words[c % 2 * 2 + 1];
+    }
+    Kept kept = keep(low, high);
+    codes = kept.codes | kept.codes >> 4;
     Item item;
-    codes = 0;
 #pragma unroll
-    for (int j = 0; j < 2; j++)
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            u32 low = in.rows[j].words[2 * c], high = in.rows[j].words[2 * c + 1];
-            Kept kept = keep_two(low, high);
-            item.pairs[j][c] = kept.pair;
-            codes |= kept.code << (16 * j + 4 * c);
-            most.keys[j] = max(most.keys[j], kept.most);
-            most.bits[j] = greatest_bits(most.bits[j], low, high);
-        }
+    for (int c = 0; c < 4; c++) {
+        item.pairs[c / 2][c % 2] = kept.pairs[c];
+        most.keys[c / 2] = max(most.keys[c / 2], kept.most[c]);
+        most.bits[c / 2] = greatest_bits(most.bits[c / 2], low[c], high[c]);
+    }
     return item;
 }
 
 // Four lanes have the codes of a unit.  The first of them stores those of one row, and
 // the second those of the other.
 __device__ __forceinline__ void put_codes(const Lane& me, int slab, u32 codes) {
-    codes = __byte_perm(codes, __shfl_xor_sync(~0u, codes, 1), me.joined);
-    codes = __byte_perm(codes, __shfl_xor_sync(~0u, codes, 2), me.gathered);
+    codes = bytes_of(codes, __shfl_xor_sync(~0u, codes, 1), me.joined);
+    codes = bytes_of(codes, __shfl_xor_sync(~0u, codes, 2), me.gathered);
     if (threadIdx.x % 4 < 2)
         *reinterpret_cast<u32*>(block_of(me, slab) + me.codes) = codes;
 }

@@ -8,24 +8,22 @@
 #include "chunk.cuh"
 #include "places.cuh"
 
-// A lane has two neighbours of a chunk in two rows, and the next lane the other two.
-// They swap: even lanes keep the chunk of the upper row, odd lanes that of the lower one.
-// The result has two elements, and the code above them.
-__device__ __forceinline__ u32 kept_of_group(
-    const ACCUMULATOR (&acc)[ACCUMULATORS], int g, const Rows& rows,
-    const Columns& columns) {
+// Two words of a chunk.  A lane has one in each of two rows, and the next lane the other
+// ones.  They swap: even lanes take the chunk of the upper row, odd lanes the lower one.
+__device__ __forceinline__ void chunk_of_group(
+    u32& low, u32& high, const ACCUMULATOR (&acc)[ACCUMULATORS], int g,
+    const Rows& rows, const Columns& columns) {
     result_t v[4];
     take_group(v, acc, g, rows, columns);
     bool odd = threadIdx.x % 2;
     u32 upper = join(v[0], v[1]), lower = join(v[2], v[3]);
     u32 other = __shfl_xor_sync(~0u, odd ? upper : lower, 1);
-    Kept kept = keep_two(odd ? other : upper, odd ? lower : other);
-    return elements(kept.pair, rows.bias[0]) | kept.code << 16;
+    low = odd ? other : upper, high = odd ? lower : other;
 }
 
-// Write 128 columns of an m64 block to the staging buffer, as a packed block.  Lanes that
-// are two apart have the two chunks of a group of eight columns in the same row.  They
-// swap: one keeps the first group, the other the second.
+// Write 128 columns of an m64 block to the staging buffer, as a packed block.  A unit has
+// four groups of eight columns.  Lanes that are two apart have the two chunks of each
+// group, in the same row.  They swap: one stores groups 0 and 2, the other 1 and 3.
 __device__ __forceinline__ void pack_slice(
     u32 slice, const ACCUMULATOR (&acc)[ACCUMULATORS], int s, const Rows& rows,
     const Columns& columns) {
@@ -33,21 +31,25 @@ __device__ __forceinline__ void pack_slice(
     int row = threadIdx.x / 32 % 4 * 16 + lane / 4 + lane % 2 * 8;
 #pragma unroll
     for (int unit = 0; unit < 4; unit++) {
-        Where where = places[4 * row + unit];
-        u32 codes = 0;
+        u32 low[4], high[4], bytes[4];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            int g = s * (COLUMNS / 8) + unit * 4 + i * 2;
-            u32 one = kept_of_group(acc, g, rows, columns);
-            u32 two = kept_of_group(acc, g + 1, rows, columns);
-            u32 other = __shfl_xor_sync(~0u, second ? one : two, 2);
-            u32 low = second ? other : one, high = second ? two : other;
-            codes |= (low >> 16 | high >> 12 & 0xF0) << (16 * i + 8 * second);
-            asm volatile("st.shared.u32 [%0], %1;"
-                         ::"r"(slice + where.values * 16 + (2 * i + second) * 4),
-                           "r"(__byte_perm(low, high, 0x5410)) : "memory");
-        }
+        for (int i = 0; i < 4; i++)
+            chunk_of_group(low[i], high[i], acc, s * (COLUMNS / 8) + unit * 4 + i, rows,
+                           columns);
+        Kept kept = keep(low, high);
+#pragma unroll
+        for (int i = 0; i < 4; i++) bytes[i] = elements(kept.pairs[i], rows.bias[0]);
+        u32 even = bytes[0] | bytes[2] << 16, odd = bytes[1] | bytes[3] << 16;
+        u32 mine = second ? odd : even;
+        u32 other = __shfl_xor_sync(~0u, second ? even : odd, 2);
+        u32 codes = kept.codes << 4 * second;
         codes |= __shfl_xor_sync(~0u, codes, 2);
+        Where where = places[4 * row + unit];
+        u32 at = slice + where.values * 16 + second * 4;
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(at),
+                     "r"(bytes_of(mine, other, second ? 0x1054 : 0x5410)) : "memory");
+        asm volatile("st.shared.u32 [%0 + 8], %1;" ::"r"(at),
+                     "r"(bytes_of(mine, other, second ? 0x3276 : 0x7632)) : "memory");
         if (!second)
             asm volatile("st.shared.u32 [%0], %1;"
                          ::"r"(slice + VALUES + where.codes), "r"(codes) : "memory");
