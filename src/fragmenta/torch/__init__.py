@@ -8,6 +8,8 @@
     autotune        measure the tiles for every product in a call, keep the fastest
     SparseLinear    torch.nn.Linear with a sparse weight
     linears         every torch.nn.Linear of a model -> SparseLinear
+    SparseFeedForward  two layers with sparse activations between them
+    feed_forwards   the feed-forward blocks of a model -> SparseFeedForward
     pruning_report  what pruning took, or would take, from each layer of a model
     quantize_rows   x -> 8-bit elements, and a scale for each row
     sparse_activations  x -> relu(x)^2, two of each four, and a scale for each row
@@ -31,6 +33,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     weights     elements and scales of a quantised weight
     calibration scales for the activations of a model
     modules     SparseLinear, and the conversion of models
+    feedforward SparseFeedForward, and the conversion of models
     reporting   time, speed and error of each layer
     tuning      measures tiles for the products of a call
     safetensors files of the safetensors format
@@ -50,6 +53,7 @@ except (ImportError, OSError) as why:  # OSError: a library of it does not load
     ) from None
 
 from fragmenta.torch.calibration import calibrate
+from fragmenta.torch.feedforward import SparseFeedForward, feed_forwards
 from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
@@ -78,6 +82,7 @@ __all__ = [
     "ModelReport",
     "PruningReport",
     "PruningWarning",
+    "SparseFeedForward",
     "SparseLinear",
     "SparseMatrix",
     "autotune",
@@ -85,6 +90,7 @@ __all__ = [
     "calibrate",
     "compress",
     "dense_mm",
+    "feed_forwards",
     "from_bitmask",
     "linears",
     "load_sparse",

@@ -303,7 +303,7 @@ _WAITS = () if _UNSAFE is None else (_UNSAFE,)
 
 _OPERATORS = {
     "sparse_mm": _product_operator(
-        f"(Tensor packed, Tensor b, str a, int m, {_OPTIONS}", sparse_product
+        f"(Tensor packed, Tensor b, str a, SymInt m, {_OPTIONS}", sparse_product
     ),
     "sparse_linear": _product_operator(
         f"(Tensor x, Tensor packed, str a, int m, {_LINEAR_OPTIONS}", linear_product
