@@ -68,7 +68,12 @@ from fragmenta.torch.products import (
     sparse_mm,
 )
 from fragmenta.torch.pruning import LayerPruning, PruningReport, PruningWarning
-from fragmenta.torch.reporting import LayerReport, ModelReport, report
+from fragmenta.torch.reporting import (
+    BlockReport,
+    LayerReport,
+    ModelReport,
+    report,
+)
 from fragmenta.torch.running import run
 from fragmenta.torch.saving import save_sparse
 from fragmenta.torch.tuning import autotune
@@ -76,6 +81,7 @@ from fragmenta.torch.tuning import autotune
 __all__ = [
     "OUTPUTS",
     "TYPES",
+    "BlockReport",
     "CheckpointWarning",
     "LayerPruning",
     "LayerReport",
