@@ -71,7 +71,7 @@ def squared(h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @triton.jit
-def square_rows(h, values, scales, columns, WIDTH: tl.constexpr):  # noqa: N803
+def square_rows(h, values, scales, columns, WIDTH: tl.constexpr):
     """Square and quantise one row, which stays in registers."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, WIDTH)
