@@ -128,6 +128,9 @@ def test_steps_by_instruction_line_and_event() -> None:
     assert replay.next_step(len(replay) - 1) is None
     mine = replay.steps_of_warp(1)
     assert replay.next_step(int(mine[0]), 1) == mine[1]
+    # Without a source, lines are those of the PTX.
+    assert replay.next_step(int(mine[0]), 1, "line") == mine[1]
+    assert replay.next_step(int(mine[2]), 1, "line", back=True) == mine[1]
     line = replay.sites[replay.steps.site[barrier]].ptx_line
     found = replay.steps_of_line(replay.ptx_file, line)
     assert barrier in found.tolist()

@@ -32,6 +32,13 @@ export interface Columns {
   i_warp: Uint16Array;
   i_register: Uint32Array;
   i_at: Uint32Array;
+  /** Registers that units wrote, before a step was done; ``u_step`` may be the number of
+   * steps: after the last one. */
+  u_step: Uint32Array;
+  u_warp: Uint16Array;
+  u_register: Uint32Array;
+  u_unit: Int32Array;
+  u_at: Uint32Array;
 }
 
 const VIEWS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array };

@@ -385,6 +385,8 @@ export class MemoryView {
     const access = this.history.wrote(offset);
     if (!access) return row("written by", this.history.known(offset) ? "nobody: it was there before the first step" : "nobody yet");
     const { unit } = access;
+    const { done } = run.head.units[unit] ?? { done: 0 };
+    if (done < 0 || done > access.step) return row("hidden by", ...this.told1(access), ": until it is done, reads see poison");
     const more = unit >= 0 ? `, issued at step ${grouped(run.head.units[unit].issued)}` : "";
     return row("written by", ...this.told1(access), more);
   }

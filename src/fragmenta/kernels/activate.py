@@ -37,7 +37,7 @@ from fragmenta.kernels.config import (
     check_activation,
 )
 from fragmenta.kernels.emulate import Epilogue, emulate
-from fragmenta.kernels.packing import Packed, pack, packed_shape, places_text
+from fragmenta.kernels.packing import Packed, pack, packed_shape, places_macro
 from fragmenta.kernels.quantize import ONE_NAN
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.registers.dtype import dtype
@@ -89,7 +89,7 @@ def activate_source(given: str, activation: str, held: int) -> str:
         "THREADS": THREADS,
         "HELD": held,
         "BLOCK_BYTES": Kernel(ELEMENT, tile=Tile(64, 8)).block_bytes,
-        "PLACES": places_text(ELEMENT),
+        "PLACES": places_macro(ELEMENT),
     }
     lines = (f"#define {name} {value}\n" for name, value in macros.items())
     return "".join(lines) + text("activate.cu")

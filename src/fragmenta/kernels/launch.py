@@ -271,6 +271,19 @@ def _context() -> int:
     return current
 
 
+def adopt_context(gpu: int) -> None:
+    """Make the primary context of a GPU current in a thread that has none.
+
+    PyTorch computes gradients in threads of its own.  What a thread needs of a context,
+    it makes current at its first allocation or launch, which may be ours.
+    """
+    driver = _driver()
+    if not int(_check(driver.cuCtxGetCurrent())):
+        device = _check(driver.cuDeviceGet(gpu))
+        context = _check(driver.cuDevicePrimaryCtxRetain(device))
+        _check(driver.cuCtxSetCurrent(context))
+
+
 def _check(result: Sequence[Any]) -> Any:
     """What the driver returned after its status; raises if it failed."""
     code, *values = result

@@ -195,10 +195,10 @@ def code_places(element_type: str) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=16)
-def places_text(element_type: str) -> str:
+def places_macro(element_type: str) -> str:
     """The table of ``places.cuh``: for each unit, where its values and codes go.
 
-    >>> places_text("e4m3")[:22]
+    >>> places_macro("e4m3")[:22]
     '{0, 0}, {1, 16}, {2, 4'
     """
     where = zip(

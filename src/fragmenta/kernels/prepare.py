@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.packing import packed_shape, places_text
+from fragmenta.kernels.packing import packed_shape, places_macro
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.registers.dtype import DType, dtype
 
@@ -45,7 +45,7 @@ def prepare_source(element_type: str) -> str:
         "INFINITY_KEY": hex(_infinity_key(of)),
         "ONE_OF_TWO": int(element_type == "tf32"),
         "BLOCK_BYTES": kernel.block_bytes,
-        "PLACES": places_text(element_type),
+        "PLACES": places_macro(element_type),
     }
     lines = (f"#define {name} {value}\n" for name, value in macros.items())
     return "".join(lines) + text("prepare.cu")

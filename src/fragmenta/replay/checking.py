@@ -166,20 +166,20 @@ def _columns(head: Head, columns: Columns) -> None:
         if len({len(columns[each]) for each in names}) > 1:
             raise _Wrong(f"the columns {', '.join(names)} have different lengths")
     _below(columns, len(head["sites"]), "site")
-    _below(columns, len(head["warps"]), "warp", "i_warp")
-    _below(columns, len(head["registers"]), "i_register")
-    _below(columns, len(columns["site"]) + 1, "w_step", "r_step")
+    _below(columns, len(head["warps"]), "warp", "i_warp", "u_warp")
+    _below(columns, len(head["registers"]), "i_register", "u_register")
+    _below(columns, len(columns["site"]) + 1, "w_step", "r_step", "u_step")
     _below(columns, len(head["memories"]), "w_memory", "r_memory")
-    _below(columns, len(head["units"]), "w_unit", "r_unit")
-    for begin in "wr":
-        lane = columns[f"{begin}_lane"]
+    _below(columns, len(head["units"]), "w_unit", "r_unit", "u_unit")
+    for begin in "wru":
+        lane = columns[f"{begin}_lane"] if begin != "u" else np.empty(0, np.uint16)
         _below({"lanes of accesses": lane[lane != NOBODY]}, LANES, "lanes of accesses")
         if (np.diff(columns[f"{begin}_step"].astype(np.int64)) < 0).any():
             raise _Wrong(f"the column {begin}_step is not sorted")
     _contents(head, columns)
 
 
-_BEGINS = ("w_", "r_", "i_")
+_BEGINS = ("w_", "r_", "i_", "u_")
 
 
 def _below(columns: Columns, end: int, *names: str) -> None:
@@ -196,6 +196,7 @@ def _contents(head: Head, columns: Columns) -> None:
     of_sites = np.array(sites or [0], np.int64)
     _there("at", columns, of_sites[columns["site"]], "words")
     _there("i_at", columns, words[columns["i_register"]], "words")
+    _there("u_at", columns, words[columns["u_register"]], "words")
     _there("w_at", columns, columns["w_size"].astype(np.int64), "bytes")
     total = sum(each["size"] for each in head["memories"])
     if len(columns["initial"]) != total or len(columns["defined"]) * 8 < total:

@@ -47,11 +47,17 @@ COLUMNS: dict[str, str] = {
     "i_warp": "u2",
     "i_register": "u4",
     "i_at": "u4",
+    "u_step": "u4",
+    "u_warp": "u2",
+    "u_register": "u4",
+    "u_unit": "i4",
+    "u_at": "u4",
 }
 """The columns of a record, in their order, and the type of each.
 
 ``i_warp``, ``i_register`` and ``i_at`` are registers before the first step, if that is
-not the first step of the run.
+not the first step of the run.  Those with ``u_`` are registers that units wrote,
+before a step is done; the number of all steps is after the last one.
 """
 
 

@@ -46,7 +46,7 @@ def problems_of(
     steps = _Steps(replay, stepped)
     made = []
     for number, each in enumerate(problems, 1):
-        finding = _finding(each, found)
+        finding = _finding(each, (*stepped.found, *found))
         about = steps.stopped() if finding is None else steps.about(finding)
         source = each.source
         made.append(

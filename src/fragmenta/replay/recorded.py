@@ -6,6 +6,7 @@ a GPU may choose; they are no nanoseconds.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from os import PathLike
 from typing import NamedTuple
@@ -34,18 +35,10 @@ KEYFRAME = 1 << 12
 """Writes after which the bytes of a memory are kept, so that looking back is fast."""
 MOST_KEYFRAMES = 64
 WAYS = ("instruction", "line", "event")
-EVENTS = (
-    "bar",
-    "barrier",
-    "mbarrier",
-    "cp",
-    "wgmma",
-    "tcgen05",
-    "fence",
-    "tensormap",
-    "clusterlaunchcontrol",
-)
-"""Opcodes of instructions that synchronise, or that use another unit."""
+EVENTS = ("issued", "done", "waited")
+"""What happens to asynchronous work."""
+MEETS = re.compile(r"(bar|barrier)\.(?!warp)")
+"""Opcodes at which warps wait for each other."""
 
 
 class Steps(NamedTuple):
@@ -133,7 +126,13 @@ class Replay:
         site, warp, at = (
             self.columns[name].astype(np.int64) for name in ("site", "warp", "at")
         )
-        keys, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        late = (self.columns[f"u_{name}"].astype(np.int64) for name in _LATE)
+        late_warp, late_register, late_at, late_step = late
+        # Of what is written at one step, the step itself comes last; then the end.
+        times = np.minimum(late_step + 1, len(self))
+        every = self._key(late_warp, late_register, times)
+        ended = late_step >= len(self)
+        keys, places = [every[~ended]], [late_at[~ended]]
         order = np.argsort(site, kind="stable")
         numbers, starts = np.unique(site[order], return_index=True)
         ends = np.append(starts[1:], len(order))
@@ -143,13 +142,15 @@ class Replay:
                 keys.append(self._key(warp[chosen], register, chosen + 1))
                 places.append(at[chosen] + offset)
                 offset += self.registers[register].words
+        keys.append(every[ended])
+        places.append(late_at[ended])
         begun = (self.columns[f"i_{name}"].astype(np.int64) for name in _BEGUN)
         first_warp, first_register, first_at = begun
         keys.append(self._key(first_warp, first_register, 0))
         places.append(first_at)
-        every, where = np.concatenate(keys), np.concatenate(places)
-        sorted_ = np.argsort(every, kind="stable")
-        return every[sorted_], where[sorted_]
+        whole, where = np.concatenate(keys), np.concatenate(places)
+        sorted_ = np.argsort(whole, kind="stable")
+        return whole[sorted_], where[sorted_]
 
     def _key(self, warp: Value, register: Value, step: Value) -> Value:
         return (warp * len(self.registers) + register) * (len(self) + 1) + step
@@ -376,25 +377,34 @@ class Replay:
         return np.flatnonzero(np.isin(self.steps.site, wanted))
 
     @cached_property
-    def _lines(self) -> Array:
-        """For each instruction, a number that those of one line have in common."""
+    def _enters(self) -> Array:
+        """Whether a warp comes to a line with a step, or with a loop to it again."""
         known: dict[tuple[str, int], int] = {}
-        return np.array(
+        line = np.array(
             [
                 known.setdefault(self.place(each), len(known))
                 for each in range(len(self.sites))
-            ]
+            ],
+            np.int64,
         )
+        found = np.ones(len(self), bool)
+        for mine in self._by_warp:
+            site = np.asarray(self.steps.site[mine], np.int64)
+            again = site[1:] <= site[:-1]
+            found[mine[1:]] = again | (line[site[1:]] != line[site[:-1]])
+        return found
 
     @cached_property
-    def _is_event(self) -> Array:
-        """For each instruction, whether it synchronises or uses another unit."""
-        return np.array(
-            [
-                each.opcode.split(".")[0] in EVENTS or ".async" in each.opcode
-                for each in self.sites
-            ]
-        )
+    def _events(self) -> Array:
+        """The steps at which something happens besides computing."""
+        found = {
+            *(each[name] for each in self.units for name in EVENTS),
+            *(at for each in self.barriers for at, *_ in each.get("phases", ())),
+            *(step for each in self.problems for step in each["steps"]),
+        }
+        meets = [n for n, each in enumerate(self.sites) if MEETS.match(each.opcode)]
+        found.update(np.flatnonzero(np.isin(self.steps.site, meets)).tolist())
+        return np.array(sorted(e for e in found if 0 <= e < len(self)), np.int64)
 
     def next_step(
         self,
@@ -405,9 +415,12 @@ class Replay:
     ) -> int | None:
         """The next step, or the one before; None if there is none.
 
-        With ``by="line"``, it is the first one in another line of the source, of the
-        warp that is given, or of that of the step.  With ``by="event"``, it is the next
-        one that synchronises, uses another unit or takes part in a problem.
+        With ``by="line"``, it is the next one at which the warp that is given, or that
+        of the step, comes to another line of the source, or with a loop to the same;
+        without a source, of the PTX.  Backwards, the beginning of a line comes first.
+        With ``by="event"``, it is the next one at which asynchronous work is issued,
+        done or waited for, a warp comes to a barrier, an mbarrier changes, or a problem
+        shows.
         """
         step = self._step(step, -1)
         if by not in WAYS:
@@ -417,14 +430,9 @@ class Replay:
         mine = np.arange(len(self)) if warp is None else self.steps_of_warp(warp)
         chosen = mine[mine < step][::-1] if back else mine[mine > step]
         if by == "event":
-            wrong = {step for each in self.problems for step in each["steps"]}
-            events = self._is_event[self.steps.site[chosen]]
-            chosen = chosen[events | np.isin(chosen, list(wrong))]
-        elif by == "line" and chosen.size:
-            lines = self._lines[self.steps.site[chosen]]
-            here = mine[mine <= step]
-            own = self._lines[self.steps.site[here[-1]]] if here.size else -1
-            chosen = chosen[lines != own]
+            chosen = chosen[np.isin(chosen, self._events)]
+        elif by == "line":
+            chosen = chosen[self._enters[chosen]]
         return int(chosen[0]) if chosen.size else None
 
     def lines(self, file: str) -> list[str]:
@@ -451,6 +459,7 @@ class Replay:
 
 
 _BEGUN = ("warp", "register", "at")
+_LATE = (*_BEGUN, "step")
 
 
 def _plain(given: Value) -> Value:

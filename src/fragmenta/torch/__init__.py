@@ -10,6 +10,7 @@
     linears         every torch.nn.Linear of a model -> SparseLinear
     SparseFeedForward  two layers with sparse activations between them
     feed_forwards   the feed-forward blocks of a model -> SparseFeedForward
+    freeze          layers that were trained -> layers for inference
     pruning_report  what pruning took, or would take, from each layer of a model
     quantize_rows   x -> 8-bit elements, and a scale for each row
     sparse_activations  x -> relu(x)^2, two of each four, and a scale for each row
@@ -26,6 +27,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     running     runs a product: one launch, or the emulation
     quantizing  tensors -> 8-bit elements and scales
     activating  activations -> a sparse matrix and scales
+    training    the kept values of weights that are trained
     request     a call of an operator -> a record, and the kernel for it
     operators   the products as operators of PyTorch
     products    the functions that users call
@@ -57,7 +59,7 @@ from fragmenta.torch.feedforward import SparseFeedForward, feed_forwards
 from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
-from fragmenta.torch.modules import SparseLinear, linears, pruning_report
+from fragmenta.torch.modules import SparseLinear, freeze, linears, pruning_report
 from fragmenta.torch.products import (
     binary_mm,
     compress,
@@ -97,6 +99,7 @@ __all__ = [
     "compress",
     "dense_mm",
     "feed_forwards",
+    "freeze",
     "from_bitmask",
     "linears",
     "load_sparse",
