@@ -160,11 +160,15 @@ def activated_on_cuda(*arguments: object) -> Tensor:
     parts = {name: part.contiguous() for name, part in asked.epilogue.items()}
     pointers = {name: part.data_ptr() for name, part in parts.items()}
     blocks = packed.numel() // _BLOCK
+    a, b = (
+        rows_aligned(product.a),
+        rows_aligned(product.b),
+    )  # both live until the launch
     with torch.cuda.device(device):
         launch(
             planned,
-            rows_of(rows_aligned(product.a)),
-            rows_of(rows_aligned(product.b)),
+            rows_of(a),
+            rows_of(b),
             Matrix(packed.data_ptr(), blocks, _BLOCK, _BLOCK),  # it has no tensor map
             stream=_TORCH._cuda_getCurrentRawStream(device.index),
             epilogue={
