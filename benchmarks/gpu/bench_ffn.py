@@ -303,9 +303,11 @@ def compile_kernels(counts: list[int]) -> None:
     )
 
 
-def measure(
-    block: Block, tokens: int, seconds: float
-) -> tuple[dict[str, float], dict[str, float]]:
+Times = tuple[dict[str, float], dict[str, float]]
+"""Microseconds of whole blocks, and of parts."""
+
+
+def measure(block: Block, tokens: int, seconds: float) -> Times:
     """Microseconds of whole blocks, and of parts."""
     x = torch.randn(tokens, HIDDEN, device="cuda", dtype=torch.bfloat16)
     count = max(2, round(_LONG / 0.2 / tokens))
@@ -325,24 +327,83 @@ def _base(times: dict[str, float], name: str) -> float:
     return times[name] if name in times else min(times[x] for x in Block.DENSE)
 
 
-def table(rows: dict[int, tuple[dict[str, float], dict[str, float]]]) -> str:
-    """Markdown: microseconds of all blocks and parts."""
+NAMES = {
+    "dense_torch": "torch, torch.compile between",
+    "dense_triton": "torch, Triton between",
+    "dense_ours": "fragmenta dense, Triton between",
+    "sparse": "fragmenta 2:4",
+    "sparse_torch": "fragmenta 2:4, up by torch",
+    "fused": "fragmenta 2:4, fused",
+}
+
+
+def blocks_table(rows: dict[int, Times]) -> str:
+    """Markdown: whole blocks, and how many times as fast as dense ones they are."""
+    lines = [
+        "| type | what | us | TFLOP/s | than dense | than the best dense |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for tokens, (times, _) in rows.items():
+        for name, us in times.items():
+            rate = 4 * tokens * HIDDEN * WIDE / us / 1e6
+            against = [_base(times, x) / us for x in ("dense_torch", "the best dense")]
+            ratios = " | ".join(f"{each:.2f}x" for each in against)
+            what = NAMES[name]
+            lines.append(
+                f"| {tokens} tokens | {what} | {us:.1f} | {rate:.0f} | {ratios} |"
+            )
+    return "\n".join(lines)
+
+
+def parts_table(rows: dict[int, Times]) -> str:
+    """Markdown: microseconds of all parts."""
     titles = " | ".join(f"{tokens} tokens" for tokens in rows)
     lines = [f"| microseconds | {titles} |", "|---" + "|---:" * len(rows) + "|"]
-    for at in (0, 1):
-        for name in next(iter(rows.values()))[at]:
-            cells = [f"{row[at][name]:.1f}" for row in rows.values()]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
-    for base in ("dense_torch", "the best dense"):
-        for name in Block.SPARSE:
-            cells = [f"{_base(r[0], base) / r[0][name]:.3f}" for r in rows.values()]
-            lines.append(f"| {name}: times {base} | {' | '.join(cells)} |")
-    cells = [
-        f"{row[1]['activate and pack'] / row[1]['copy of these bytes']:.2f}"
-        for row in rows.values()
-    ]
-    lines.append(f"| activate and pack: times a copy | {' | '.join(cells)} |")
+    for name in next(iter(rows.values()))[1]:
+        cells = [f"{parts[name]:.1f}" for _, parts in rows.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    for name, base in (
+        ("activate and pack", "copy of these bytes"),
+        ("down, torch", "down, sparse"),
+    ):
+        cells = [f"{parts[name] / parts[base]:.2f}" for _, parts in rows.values()]
+        lines.append(f"| {name} / {base} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+PAGE = """# A feed-forward block with sparse activations
+
+Made by `python benchmarks/gpu/bench_ffn.py`. The block is y = relu(x U^T)^2 D^T; x is
+bf16, U is 14336 x 4096 and D is 4096 x 14336, both fp8 (e4m3) with a scale for each
+output. Calls are replayed from CUDA graphs in turn, times are medians. TFLOP/s count
+zeros, too.
+
+{about}.
+
+- torch: `torch._scaled_mm` with scales by row. Between the products, a kernel of
+  `torch.compile` squares and quantises, or a Triton kernel that reads each row once.
+- fragmenta dense: this project's dense product, and the Triton kernel.
+- fragmenta 2:4: activations keep two of each four (`ft.sparse_activations`), and the
+  second product is sparse.
+- fused: the first product leaves packed activations, with one scale that is known.
+
+## Whole blocks
+
+{blocks}
+
+## Parts
+
+Each by itself. Activations rotate through more memory than the L2 holds. The copy moves
+as many bytes as the kernel that packs reads and writes.
+
+{parts}
+"""
+
+
+def page(about: dict[str, str], rows: dict[int, Times]) -> str:
+    """The page that is kept in docs/benchmarks."""
+    said = ", ".join(f"{name} {value}" for name, value in about.items())
+    return PAGE.format(about=said, blocks=blocks_table(rows), parts=parts_table(rows))
 
 
 def main() -> int:
@@ -365,14 +426,14 @@ def main() -> int:
         rows = {}
         for tokens in counts:
             rows[tokens] = measure(block, tokens, options.seconds)
-            print(table(rows), f"\n{time.time() - begun:.0f} s", flush=True)
+            print(f"{tokens} tokens after {time.time() - begun:.0f} s", flush=True)
+    print(blocks_table(rows), parts_table(rows), sep="\n\n", flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
     about = versions()
     report = {"about": about, "blocks": {t: r[0] for t, r in rows.items()}}
     report["parts"] = {t: r[1] for t, r in rows.items()}
     (options.out / "ffn.json").write_text(json.dumps(report, indent=1) + "\n")
-    said = ", ".join(f"{name} {value}" for name, value in about.items())
-    (options.out / "ffn.md").write_text(f"{said}\n\n{table(rows)}\n")
+    (options.out / "ffn.md").write_text(page(about, rows))
     return 0
 
 

@@ -24,8 +24,8 @@ SOME = KINDS if THOROUGH else [("bf16", "relu2"), ("f16", "none"), ("f16", "relu
 
 
 @cache
-def text(given, activation, held):
-    return to_ptx(acts.activate_source(given, activation, held), "sm_90a")
+def text(given, activation, shape):
+    return to_ptx(acts.activate_source(given, activation, shape), "sm_90a")
 
 
 def launched(x, given, activation, change=None, **options):
@@ -36,7 +36,7 @@ def launched(x, given, activation, change=None, **options):
     room[:, :width] = x.view(np.uint8)
     packed = np.full(packed_shape("e4m3", rows, columns), 0xA5, np.uint8)
     scales = np.zeros(rows, np.float32)
-    written = text(given, activation, acts.held_slabs(columns))
+    written = text(given, activation, acts.shape_of(rows, columns))
     if change is not None:
         assert change[0] in written
         written = written.replace(*change)
@@ -138,7 +138,9 @@ def test_the_rules_are_those_of_sparse_and_quant(activation):
 def test_a_missing_barrier_is_reported():
     x = hostile("bf16", 15, 520)
     barrier = next(
-        line for line in text("bf16", "relu2", 1).splitlines() if "bar" in line
+        line
+        for line in text("bf16", "relu2", acts.shape_of(*x.shape)).splitlines()
+        if "bar" in line
     )
     *_, problems = launched(x, "bf16", "relu2", (barrier, ""), watch="report")
     assert problems
@@ -165,9 +167,9 @@ def test_a_changed_step_changes_the_bytes(change):
 
 def test_what_is_refused():
     with pytest.raises(fm.errors.UnknownType, match="must be bf16 or f16; given f32"):
-        acts.activate_source("f32", "relu", 1)
+        acts.activate_source("f32", "relu", acts.Shape(1, True))
     with pytest.raises(fm.errors.BadCall, match="an activation must be none, relu or"):
-        acts.activate_source("bf16", "silu", 1)
+        acts.activate_source("bf16", "silu", acts.Shape(1, True))
     with pytest.raises(fm.errors.ShapeError, match="must be a matrix with elements"):
         acts.emulate_activate(np.zeros((0, 4), np.float16), "relu")
     with pytest.raises(fm.errors.UnknownType, match="given float64"):

@@ -1,7 +1,8 @@
 // Activations as a packed sparse A, in one pass: activation, two of four, eight bits.
 //
 // The launcher defines FLOATS (16 or 0xB16), ACTIVATION, THREADS, BLOCK_BYTES, PLACES, and
-// HELD: the slabs of a warp that stay in registers.  The rest is read again.
+// HELD: the slabs of a warp that stay in registers.  The rest is read again.  AHEAD of them
+// are read before the first is looked at, and RESIDENT blocks share a multiprocessor.
 //
 // A block of threads has four rows r, r + 1, r + 8, r + 9: their values of a slab are two
 // whole lines of 128 bytes, and their metadata one run of 64 bytes.  A warp takes a slab
@@ -172,13 +173,13 @@ __device__ __forceinline__ void activate(
     Item held[HELD];
     Most most{};
     u32 codes;
-    Read next = read<RAGGED>(me, warp);
+    Read in[HELD];
 #pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        int slab = warp + i * WARPS;
-        Read now = next;
-        if (i + 1 < HELD) next = read<RAGGED>(me, slab + WARPS);
-        held[i] = kept_of(now, most, codes);
+    for (int i = 0; i < HELD + AHEAD; i++) {
+        if (i < HELD) in[i] = read<RAGGED>(me, warp + i * WARPS);
+        if (i < AHEAD) continue;
+        int slab = warp + (i - AHEAD) * WARPS;
+        held[i - AHEAD] = kept_of(in[i - AHEAD], most, codes);
         if (slab < slabs) put_codes(me, slab, codes);
     }
     for (int slab = warp + HELD * WARPS; slab < slabs; slab += WARPS) {
@@ -199,13 +200,13 @@ __device__ __forceinline__ void activate(
         put_values(me, slab, kept_of(read<RAGGED>(me, slab), most, codes), of);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2) activate_rows(
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) activate_rows(
     const char* __restrict__ matrix, i64 pitch, int rows, int columns,
     char* __restrict__ packed, float* __restrict__ scales) {
     activate<false>(matrix, pitch, rows, columns, packed, scales);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2) activate_ragged_rows(
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) activate_ragged_rows(
     const char* __restrict__ matrix, i64 pitch, int rows, int columns,
     char* __restrict__ packed, float* __restrict__ scales) {
     activate<true>(matrix, pitch, rows, columns, packed, scales);

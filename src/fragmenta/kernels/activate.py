@@ -19,7 +19,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,6 +56,7 @@ ROWS = 4
 """Rows of a block of threads."""
 _WARPS = THREADS // 32
 _MOST_HELD = 7  # more do not fit into the registers
+_FEW = 132  # blocks that each have a multiprocessor for themselves
 
 
 def held_slabs(columns: int) -> int:
@@ -77,17 +78,37 @@ def entry_for(columns: int) -> str:
     return "activate_ragged_rows" if columns % 8 else "activate_rows"
 
 
-@lru_cache(maxsize=64)
-def activate_source(given: str, activation: str, held: int) -> str:
-    """The CUDA C++ source of ``activate.cu``; a warp holds ``held`` slabs.
+class Shape(NamedTuple):
+    """What of a matrix is fixed when the source is compiled."""
 
-    >>> "#define ACTIVATION 2" in activate_source("bf16", "relu2", 7)
+    held: int
+    """The slabs that a warp keeps in registers."""
+    few: bool
+    """Whether there are so few rows that all of them are read at once."""
+
+
+def shape_of(rows: int, columns: int) -> Shape:
+    """What is compiled for a matrix.
+
+    >>> shape_of(512, 14336), shape_of(4096, 28672)
+    (Shape(held=7, few=True), Shape(held=7, few=False))
+    """
+    return Shape(held_slabs(columns), blocks_for(rows) <= _FEW)
+
+
+@lru_cache(maxsize=64)
+def activate_source(given: str, activation: str, shape: Shape) -> str:
+    """The CUDA C++ source of ``activate.cu``.
+
+    >>> "#define ACTIVATION 2" in activate_source("bf16", "relu2", Shape(7, False))
     True
     """
     macros = {
         **activation_macros(given, activation),
         "THREADS": THREADS,
-        "HELD": held,
+        "HELD": shape.held,
+        "AHEAD": shape.held if shape.few else 1,
+        "RESIDENT": 1 if shape.few else 2,
         "BLOCK_BYTES": Kernel(ELEMENT, tile=Tile(64, 8)).block_bytes,
         "PLACES": places_macro(ELEMENT),
     }
@@ -96,13 +117,13 @@ def activate_source(given: str, activation: str, held: int) -> str:
 
 
 @lru_cache(maxsize=64)
-def activate_cubin(given: str, activation: str, held: int) -> bytes:
+def activate_cubin(given: str, activation: str, shape: Shape) -> bytes:
     """The machine code.
 
-    >>> activate_cubin("bf16", "relu2", 7)[1:4]
+    >>> activate_cubin("bf16", "relu2", Shape(7, False))[1:4]
     b'ELF'
     """
-    return to_cubin(activate_source(given, activation, held), TARGET)
+    return to_cubin(activate_source(given, activation, shape), TARGET)
 
 
 def blocks_for(rows: int) -> int:
@@ -271,7 +292,7 @@ def activate_on_device(
     here = x.device.index == raw._cuda_getDevice()  # changing the device takes time
     with nullcontext() if here else torch.cuda.device(x.device):
         stream = raw._cuda_getCurrentRawStream(x.device.index)
-        code = activate_cubin(given, activation, held_slabs(columns))
+        code = activate_cubin(given, activation, shape_of(rows, columns))
         handle = load(code, entry_for(columns))
         addresses = [ctypes.addressof(each) for each in arguments]
         start(handle, (blocks_for(rows), 1), THREADS, 0, stream, addresses)

@@ -77,8 +77,8 @@ class Packing:
     @cached_property
     def text(self) -> str:
         """The PTX."""
-        held = acts.held_slabs(self.columns)
-        return to_ptx(acts.activate_source(self.given, self.activation, held), TARGET)
+        shape = acts.shape_of(self.rows, self.columns)
+        return to_ptx(acts.activate_source(self.given, self.activation, shape), TARGET)
 
     def launch(self, text: str | None = None, **options: Any) -> Outcome:
         """Run it here, or changed text in its place."""
