@@ -297,11 +297,12 @@ def feed_forwards(
     """
     check_model(model, "feed_forwards")
     watched = original(model)
-    found = {
-        name: block
-        for name, module in watched.named_modules()
-        if (block := block_of(module)) is not None
-    }
+    found: dict[str, Found] = {}
+    for name, module in watched.named_modules():  # what is around a block comes first
+        inside = any(name.startswith(f"{x}." if x else "") for x in found)
+        block = None if inside else block_of(module)
+        if block is not None:
+            found[name] = block
     named = [(name, watched.get_submodule(name)) for name in found]
     made: dict[torch.nn.Module, SparseFeedForward] = {}
     for name, module in without_skipped(named, skip):
