@@ -184,6 +184,7 @@ explorer: $(VENV)/.test node  ## build the pages of the explorer and of the repl
 looks: browser $(VENV)/.test  ## the explorer and the replay in a browser, their pictures against stored ones; UPDATE=1: store them
 	$(if $(UPDATE),,node explorer/tests/run.mjs)
 	$(if $(UPDATE),,node explorer/tests/replay/run.mjs)
+	$(if $(UPDATE),,PYTHON=$(CURDIR)/$(BIN)/python node explorer/tests/replay/runs.mjs)
 	$(if $(UPDATE),,$(BIN)/python -m tests.view.replay_in_browser)
 	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 

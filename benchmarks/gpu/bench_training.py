@@ -38,6 +38,16 @@ KINDS: dict[str, dict[str, bool] | None] = {
     "sparse": {"transposable": False},
     "transposable": {"transposable": True},
 }
+HEAD = (
+    "layer",
+    "tokens",
+    "part",
+    "dense us",
+    "sparse us",
+    "times",
+    "both us",
+    "times, both",
+)
 PARTS = ("forward", "forward and backward", "step")
 WARM, BUSY = 5e-3, 40e-3  # seconds of each rival before it is timed, and timed
 
@@ -138,7 +148,7 @@ def kernels(layers: list[tuple[int, int]], tokens: list[int]) -> Iterator[Kernel
 def table(record: dict[str, Any]) -> str:
     """Times, and how many times as fast as dense."""
     lines = [
-        "| layer | tokens | part | dense us | sparse us | times | both us | times |",
+        f"| {' | '.join(HEAD)} |",
         "|---|---:|---|---:|---:|---:|---:|---:|",
     ]
     for case in record["cases"]:

@@ -198,6 +198,9 @@ class ScheduledRuns:
             ):
                 self._record(launch, schedule, before, fault)
                 self._found_before(launch, fault)
+                if launch.recorder is not None:
+                    self._fatal(launch, fault)
+                    self._gather(launch, [])
                 raise
             stopped = fault
         hidden = self._follow_races(launch, schedule, before)
@@ -205,7 +208,7 @@ class ScheduledRuns:
         self._record(launch, schedule, before, stopped)
         if stopped is not None:
             self._fatal(launch, stopped)
-        self._gather(launch)
+        self._gather(launch, more)
         self.found += more
         return output
 
@@ -330,9 +333,13 @@ class ScheduledRuns:
         assert launch.machine is not None
         launch.machine.problems.put(made)
 
-    def _gather(self, launch: Launch) -> None:
+    def _gather(self, launch: Launch, more: list[tuple[Launched, Finding]]) -> None:
+        """Collect what was found; ``more`` was found when it was run again."""
         if launch.machine is None:
             return
+        if launch.recorder is not None:
+            own = [(launch.kept, each) for each in launch.machine.problems]
+            self.steps[-1].found.extend([*own, *more])
         watching = launch.machine.watching
         if watching is not None:
             from fragmenta.races.launch_watch import LaunchWatch

@@ -9,7 +9,9 @@ beside    its units and barriers
 left_out  what it leaves out, in words
 reading   a record from what a launch wrote down
 problems  the steps of the two accesses of a problem
+lost      what numerics found, in a record
 making    a record from the result of a launch
+aligning  where two runs are at the same place
 recorded  :class:`Replay`: asks a record what a register or a byte was, and who
           wrote it
 files     a record in a file

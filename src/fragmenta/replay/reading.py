@@ -9,7 +9,7 @@ import numpy as np
 from fragmenta.ptx.module import demangled
 from fragmenta.replay import columns
 from fragmenta.replay.beside import Beside
-from fragmenta.replay.left_out import kept_steps, other_blocks
+from fragmenta.replay.left_out import joined, kept_steps, left_out
 from fragmenta.replay.memories import Memories
 from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Value
 from fragmenta.replay.program import Traced
@@ -44,7 +44,7 @@ def _head(
     of: Traced, memories: Memories, beside: Beside, copies: list[Array], count: int
 ) -> Head:
     told, launched = of.told, of.stepped.of
-    kept, others = kept_steps(of.first, count, told.total, told.cut), other_blocks(told)
+    kept, others = kept_steps(of.first, count, told.total, told.cut), left_out(told)
     return {
         "kernel": demangled(launched.compiled.kernel),
         "target": of.stepped.target,
@@ -54,7 +54,7 @@ def _head(
         "cluster": list(launched.shape.cluster),
         "first": of.first,
         "total": told.total,
-        "left_out": "; ".join(each for each in (kept, others) if each),
+        "left_out": joined(kept, others),
         "others": others,
         "cut": told.cut,
         "files": of.files(),

@@ -7,16 +7,22 @@ a GPU may choose; they are no nanoseconds.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import BadCall, ValueRangeError, one_of
+from fragmenta.arrays.checks import check_flags, is_among, is_whole
+from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
+from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
     IN_FLIGHT,
+    LATER,
+    MOST_NAME,
+    MOST_RUNS,
     NOBODY,
     WRITTEN,
     Access,
@@ -49,14 +55,28 @@ class Steps(NamedTuple):
     lanes: Array
 
 
+class Errors(NamedTuple):
+    """The errors of the elements of an array, in the order of memory."""
+
+    exact: NDArray[np.float64]
+    error: NDArray[np.float32]
+    ulp: NDArray[np.float32]
+    """In units of the last place."""
+    lost_bits: NDArray[np.float32]
+
+
 class Replay:
     """A recorded run of a kernel.
 
     ``result.replay()`` returns it, after ``launch(..., replay=True)``.
     """
 
-    def __init__(self, head: Head, columns: Columns) -> None:
+    def __init__(
+        self, head: Head, columns: Columns, others: Sequence[Replay] = ()
+    ) -> None:
         self.head, self.columns = head, columns
+        self.others = tuple(others)
+        """Runs beside it: of other schedules, or of a kernel that was repaired."""
         self.kernel: str = head["kernel"]
         self.target: str = head["target"]
         self.schedule: str = head["schedule"]
@@ -89,14 +109,62 @@ class Replay:
         return len(self.steps.site)
 
     def __repr__(self) -> str:
+        beside = one_of([each.name for each in self.others], "and")
         return (
             f"<Replay: {len(self):,} steps of {self.kernel}, {len(self.warps)} warps, "
-            f"{len(self.problems)} problems>"
+            f"{len(self.problems)} problems{beside and f'; beside it {beside}'}>"
         )
 
+    # ── runs ────────────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> str:
+        """What the run is called beside others; its schedule if it has no name."""
+        return str(self.head.get("name") or self.schedule)
+
+    @property
+    def runs(self) -> tuple[Replay, ...]:
+        """This run, and those beside it."""
+        return (self, *self.others)
+
+    def beside(self, other: Replay, name: str = "") -> Self:
+        """This run with another one beside it, in one file and in one page.
+
+        The other is called by its schedule, unless it has another name.  Runs that were
+        beside the other one are not taken along.
+        """
+        check_beside(self, other, name)
+        if len(self.runs) >= MOST_RUNS:
+            raise BadCall(f"at most {MOST_RUNS} runs are beside one another")
+        named = name or other.name
+        taken = [each.name for each in self.runs]
+        if named in taken:
+            raise BadCall(
+                f"the runs {one_of(taken, 'and')} are there; name the other run, as in "
+                f'beside(other, "repaired"); given {named!r}'
+            )
+        lines = line_pairs(other.head, self.head)
+        head = {**other.head, "name": named, "lines": lines}
+        more = type(self)(head, other.columns)
+        return type(self)(self.head, self.columns, (*self.others, more))
+
+    def aligned(self, step: int, other: Replay) -> int | None:
+        """The step of another run at which the same warp is where it is at a step.
+
+        It is the same execution of the same line.  If the other kernel does not have
+        the line, it is one before.  None: the other run does not have the warp.
+        """
+        check_beside(self, other)
+        return aligned(self, self._step(step), other)
+
+    @property
+    def lines_of_first(self) -> list[Row]:
+        """Which of its lines are lines of the run that it is beside."""
+        found: list[Row] = self.head.get("lines", [])
+        return found
+
     def _step(self, step: int, least: int = 0) -> int:
-        if isinstance(step, bool) or not isinstance(step, int | np.integer):
-            raise BadCall(f"a step is a whole number; given {step!r}")
+        check_whole("a step", step)
         if not least <= step < len(self):
             raise ValueRangeError(
                 f"the steps are {least} to {len(self) - 1}; given {step}"
@@ -109,6 +177,7 @@ class Replay:
             if memory in names:
                 return names.index(memory)
             raise BadCall(f"the memories are {one_of(names)}; given {memory!r}")
+        check_whole("a memory", memory)
         if not 0 <= memory < len(names):
             raise ValueRangeError(
                 f"the memories are 0 to {len(names) - 1}; given {memory}"
@@ -202,6 +271,7 @@ class Replay:
         return found
 
     def _warp(self, warp: int) -> None:
+        check_whole("a warp", warp)
         if not 0 <= warp < len(self.warps):
             raise ValueRangeError(
                 f"the warps are 0 to {len(self.warps) - 1}; given {warp}"
@@ -284,6 +354,28 @@ class Replay:
         data[goal[inside]] = self.columns["bytes"][(of + within)[inside]]
         state[goal[inside]] = WRITTEN
 
+    # ── errors ──────────────────────────────────────────────────────────────
+
+    def errors(self, memory: int | str) -> Errors | None:
+        """The errors of the elements of an array, as it is after the last write.
+
+        They are there if the launch had ``numerics=True``, too.  None: the array was
+        not written, has no floats, or is too large.
+        """
+        number = self._memory(memory)
+        for each in self.head.get("numerics", {}).get("outputs", ()):
+            if each["memory"] == number:
+                chosen = slice(each["at"], each["at"] + each["count"])
+                wide = slice(2 * chosen.start, 2 * chosen.stop)
+                return Errors(
+                    self.columns["e_exact"][wide].view(np.float64),
+                    *(
+                        self.columns[name][chosen].view(np.float32)
+                        for name in LATER[1:]
+                    ),
+                )
+        return None
+
     # ── who ─────────────────────────────────────────────────────────────────
 
     def _touching(self, begin: str, memory: int, offset: int) -> Array:
@@ -335,6 +427,7 @@ class Replay:
 
     def _byte(self, memory: int | str, offset: int) -> int:
         number = self._memory(memory)
+        check_whole("an offset", offset)
         size = self.memories[number].size
         if not 0 <= offset < size:
             name = self.memories[number].name
@@ -366,6 +459,9 @@ class Replay:
 
     def steps_of_line(self, file: str, line: int) -> Array:
         """The steps of all instructions of a line, of the source or of the PTX."""
+        check_whole("a line", line)
+        if not isinstance(file, str):
+            raise BadCall(f"a file is named by a text; given {file!r}")
         ptx = file == self.ptx_file
         wanted = [
             number
@@ -377,16 +473,27 @@ class Replay:
         return np.flatnonzero(np.isin(self.steps.site, wanted))
 
     @cached_property
+    def _numbered(self) -> dict[tuple[str, int], int]:
+        """The lines that have instructions, numbered."""
+        known: dict[tuple[str, int], int] = {}
+        for each in range(len(self.sites)):
+            known.setdefault(self.place(each), len(known))
+        return known
+
+    def line_number(self, place: tuple[str, int]) -> int:
+        """The number of a line among those that have instructions; else -1."""
+        return self._numbered.get(place, -1)
+
+    @cached_property
+    def line_numbers(self) -> Array:
+        """For each instruction, a number that those of one line have in common."""
+        every = range(len(self.sites))
+        return np.array([self._numbered[self.place(each)] for each in every], np.int64)
+
+    @cached_property
     def _enters(self) -> Array:
         """Whether a warp comes to a line with a step, or with a loop to it again."""
-        known: dict[tuple[str, int], int] = {}
-        line = np.array(
-            [
-                known.setdefault(self.place(each), len(known))
-                for each in range(len(self.sites))
-            ],
-            np.int64,
-        )
+        line = self.line_numbers
         found = np.ones(len(self), bool)
         for mine in self._by_warp:
             site = np.asarray(self.steps.site[mine], np.int64)
@@ -423,7 +530,8 @@ class Replay:
         shows.
         """
         step = self._step(step, -1)
-        if by not in WAYS:
+        check_flags(back=back)
+        if not is_among(by, WAYS):
             raise BadCall(f"by is {one_of(WAYS)}; given {by!r}")
         if by == "line" and warp is None and step >= 0:
             warp = int(self.steps.warp[step])
@@ -445,7 +553,7 @@ class Replay:
     # ── files ───────────────────────────────────────────────────────────────
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Keep it in a file, ``.npz``."""
+        """Keep it in a file, ``.npz``, with the runs beside it."""
         from fragmenta.replay.files import save
 
         save(self, path)
@@ -455,7 +563,25 @@ class Replay:
         """Read what :meth:`save` has written."""
         from fragmenta.replay.files import load
 
-        return cls(*load(path))
+        first, *others = load(path)
+        return cls(*first, [cls(*each) for each in others])
+
+
+def check_whole(what: str, value: object) -> None:
+    """Refuse what is no whole number."""
+    if not is_whole(value):
+        raise BadCall(f"{what} is a whole number; given {value!r}")
+
+
+def check_beside(replay: Replay, other: object, name: object = "") -> None:
+    """Refuse what is no other run, and what is no name."""
+    if not isinstance(other, Replay):
+        raise BadCall(f"a run beside this one is a Replay; given {other!r}")
+    if not isinstance(name, str) or len(name) > MOST_NAME or "\n" in name:
+        raise BadCall(
+            f"the name of a run is a text of at most {MOST_NAME} letters; given "
+            f"{shortened(str(name))}"
+        )
 
 
 _BEGUN = ("warp", "register", "at")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fragmenta.replay.left_out import kept_steps
-from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Row
+from fragmenta.replay.left_out import joined, kept_steps
+from fragmenta.replay.parts import COLUMNS, LATER, Array, Columns, Head, Row
 from fragmenta.replay.recorded import Replay
 
 
@@ -17,6 +17,7 @@ def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
     last = min(len(replay), first + most)
     part = _Part(replay, first, last)
     columns = part.steps() | part.accesses() | part.memories()
+    columns |= {name: replay.columns[name] for name in LATER}
     typed = {
         name: np.ascontiguousarray(columns[name], kind)
         for name, kind in COLUMNS.items()
@@ -139,7 +140,7 @@ class _Part:
         head["problems"] = [self._problem(each) for each in replay.problems]
         count = self.last - self.first
         kept = kept_steps(head["first"], count, head["total"], head["cut"])
-        head["left_out"] = "; ".join(each for each in (kept, head["others"]) if each)
+        head["left_out"] = joined(kept, head["others"])
         return head
 
     def _step(self, step: int) -> int:

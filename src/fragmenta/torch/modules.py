@@ -836,6 +836,8 @@ def pruning_report(model: torch.nn.Module) -> PruningReport:
             found.append(_known(module, name))
         elif type(module) is torch.nn.Linear:
             found.append(_expected(module, name))
+        elif isinstance(lost := getattr(module, "pruning", None), tuple):  # of experts
+            found += [replace(each, name=f"{name}.{each.name}") for each in lost]
     return PruningReport(tuple(found))
 
 

@@ -31,6 +31,11 @@ from fragmenta.torch.activating import (
     activated_on_cuda,
     activated_without_data,
 )
+from fragmenta.torch.grouping import (
+    grouped_on_cpu,
+    grouped_on_cuda,
+    grouped_without_data,
+)
 from fragmenta.torch.matrix import (
     DTYPES,
     as_packed,
@@ -390,6 +395,13 @@ _OPERATORS = {
     ),
     "sparse_linear": _product_operator(
         f"(Tensor x, Tensor packed, str a, int m, {_LINEAR_OPTIONS}", linear_product
+    ),
+    "grouped_linear": Operator(
+        "(Tensor x, Tensor packed, Tensor offs, bool settled, str a, int m, "
+        + _LINEAR_OPTIONS,
+        grouped_on_cuda,
+        grouped_on_cpu,
+        grouped_without_data,
     ),
     "dense_mm": _product_operator(f"(Tensor a, Tensor b, {_OPTIONS}", dense_product),
     "binary_mm": Operator(

@@ -221,11 +221,14 @@ class Recorder:
                 memories["tensor", place] = self._cells(block)
             for warp in block.warps:
                 warps[self._number(warp)] = warp.memory.copy()
-        left = MOST_COPIED
+        left, large = MOST_COPIED, []
         for each in launch.places:
+            if each.data.size > left:
+                large.append((each.name, each.data.size))
+                continue
             left -= each.data.size
-            if left >= 0:
-                memories["global", each.slot] = each.data.copy()
+            memories["global", each.slot] = each.data.copy()
+        self.told.large = large
         return State(self.log.now, cluster.number, warps, memories, whole)
 
     def _cells(self, block: Block) -> Bytes:

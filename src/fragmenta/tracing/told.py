@@ -160,6 +160,8 @@ class Told:
     """Whether blocks ran that are not recorded."""
     wrong: bool = False
     """Whether a problem was found in these blocks."""
+    large: list[tuple[str, int]] = field(default_factory=list)
+    """Arrays that are too large to be kept, and their bytes."""
 
 
 class Stepped(NamedTuple):
@@ -170,4 +172,4 @@ class Stepped(NamedTuple):
     told: Told
     of: Launched
     found: list[tuple[Launched, Finding]]
-    """What was found in this run, if the launch was run again to record it."""
+    """The problems of this run."""
