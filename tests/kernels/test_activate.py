@@ -43,7 +43,9 @@ def launched(x, given, activation, change=None, **options):
     kernel = ptx.parse(written).kernels[acts.entry_for(columns)]
     arguments = [room, room.shape[1], rows, columns, packed, scales]
     blocks = acts.blocks_for(rows)
-    result = kernel.launch(blocks, acts.THREADS, arguments, **options)
+    result = kernel.launch(
+        blocks, acts.shape_of(*x.shape).threads, arguments, **options
+    )
     return packed, scales.view(np.uint32), result.problems
 
 
@@ -167,9 +169,9 @@ def test_a_changed_step_changes_the_bytes(change):
 
 def test_what_is_refused():
     with pytest.raises(fm.errors.UnknownType, match="must be bf16 or f16; given f32"):
-        acts.activate_source("f32", "relu", acts.Shape(1, True))
+        acts.activate_source("f32", "relu", acts.Shape(1, 512))
     with pytest.raises(fm.errors.BadCall, match="an activation must be none, relu or"):
-        acts.activate_source("bf16", "silu", acts.Shape(1, True))
+        acts.activate_source("bf16", "silu", acts.Shape(1, 512))
     with pytest.raises(fm.errors.ShapeError, match="must be a matrix with elements"):
         acts.emulate_activate(np.zeros((0, 4), np.float16), "relu")
     with pytest.raises(fm.errors.UnknownType, match="given float64"):

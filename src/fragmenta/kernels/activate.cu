@@ -1,8 +1,7 @@
 // Activations as a packed sparse A, in one pass: activation, two of four, eight bits.
 //
 // The launcher defines FLOATS (16 or 0xB16), ACTIVATION, THREADS, BLOCK_BYTES, PLACES, and
-// HELD: the slabs of a warp that stay in registers.  The rest is read again.  AHEAD of them
-// are read before the first is looked at, and RESIDENT blocks share a multiprocessor.
+// HELD: the slabs of a warp that stay in registers.  The rest is read again.
 //
 // A block of threads has four rows r, r + 1, r + 8, r + 9: their values of a slab are two
 // whole lines of 128 bytes, and their metadata one run of 64 bytes.  A warp takes a slab
@@ -15,7 +14,7 @@
 
 constexpr int WARPS = THREADS / 32;
 constexpr int SLAB = 128;
-static_assert(WARPS == 16, "half a warp reduces what the warps found");
+static_assert(WARPS % 16 == 0, "half a warp reduces what the warps found");
 
 // The scale of numbers up to the greatest one: the least power of two with which none is
 // beyond 448, from 2^-127 on.  The scale of zeros is 1.
@@ -151,8 +150,13 @@ __device__ __forceinline__ void reduce(Most& most) {
     }
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < 2; j++)
-        most.keys[j] = greatest_of_half(found[j][half][threadIdx.x % WARPS]);
+    for (int j = 0; j < 2; j++) {
+        int key = 0;
+#pragma unroll
+        for (int i = 0; i < WARPS; i += 16)
+            key = max(key, found[j][half][i + threadIdx.x % 16]);
+        most.keys[j] = greatest_of_half(key);
+    }
 }
 
 __device__ __forceinline__ void put_scale(
@@ -173,13 +177,13 @@ __device__ __forceinline__ void activate(
     Item held[HELD];
     Most most{};
     u32 codes;
-    Read in[HELD];
+    Read next = read<RAGGED>(me, warp);
 #pragma unroll
-    for (int i = 0; i < HELD + AHEAD; i++) {
-        if (i < HELD) in[i] = read<RAGGED>(me, warp + i * WARPS);
-        if (i < AHEAD) continue;
-        int slab = warp + (i - AHEAD) * WARPS;
-        held[i - AHEAD] = kept_of(in[i - AHEAD], most, codes);
+    for (int i = 0; i < HELD; i++) {
+        int slab = warp + i * WARPS;
+        Read now = next;
+        if (i + 1 < HELD) next = read<RAGGED>(me, slab + WARPS);
+        held[i] = kept_of(now, most, codes);
         if (slab < slabs) put_codes(me, slab, codes);
     }
     for (int slab = warp + HELD * WARPS; slab < slabs; slab += WARPS) {
@@ -200,13 +204,13 @@ __device__ __forceinline__ void activate(
         put_values(me, slab, kept_of(read<RAGGED>(me, slab), most, codes), of);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) activate_rows(
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) activate_rows(
     const char* __restrict__ matrix, i64 pitch, int rows, int columns,
     char* __restrict__ packed, float* __restrict__ scales) {
     activate<false>(matrix, pitch, rows, columns, packed, scales);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) activate_ragged_rows(
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) activate_ragged_rows(
     const char* __restrict__ matrix, i64 pitch, int rows, int columns,
     char* __restrict__ packed, float* __restrict__ scales) {
     activate<true>(matrix, pitch, rows, columns, packed, scales);

@@ -52,21 +52,13 @@ GIVEN = tuple(ACTIVATED)
 ELEMENT = "e4m3"
 """The type that is written."""
 THREADS = 512
+"""Threads of a block, if there are many blocks."""
+MORE_THREADS = 512
+"""Threads of a block, if each has a multiprocessor for itself."""
 ROWS = 4
 """Rows of a block of threads."""
-_WARPS = THREADS // 32
-_MOST_HELD = 7  # more do not fit into the registers
-_FEW = 132  # blocks that each have a multiprocessor for themselves
-
-
-def held_slabs(columns: int) -> int:
-    """The slabs that a warp keeps in registers, if a row has so many columns.
-
-    >>> held_slabs(4096), held_slabs(14336), held_slabs(28672)
-    (2, 7, 7)
-    """
-    slabs = packed_shape(ELEMENT, 1, columns)[1]
-    return min(-(-slabs // _WARPS), _MOST_HELD)
+_HELD = 7  # slabs of a warp in registers, at most
+_FEW = 132  # multiprocessors
 
 
 def entry_for(columns: int) -> str:
@@ -83,32 +75,33 @@ class Shape(NamedTuple):
 
     held: int
     """The slabs that a warp keeps in registers."""
-    few: bool
-    """Whether there are so few rows that all of them are read at once."""
+    threads: int
+    """The threads of a block."""
 
 
 def shape_of(rows: int, columns: int) -> Shape:
     """What is compiled for a matrix.
 
-    >>> shape_of(512, 14336), shape_of(4096, 28672)
-    (Shape(held=7, few=True), Shape(held=7, few=False))
+    >>> shape_of(512, 14336), shape_of(4096, 4096)
+    (Shape(held=7, threads=512), Shape(held=2, threads=512))
     """
-    return Shape(held_slabs(columns), blocks_for(rows) <= _FEW)
+    threads = MORE_THREADS if blocks_for(rows) <= _FEW else THREADS
+    slabs = packed_shape(ELEMENT, 1, columns)[1]
+    warps = threads // 32
+    return Shape(min(-(-slabs // warps), _HELD * THREADS // threads), threads)
 
 
 @lru_cache(maxsize=64)
 def activate_source(given: str, activation: str, shape: Shape) -> str:
     """The CUDA C++ source of ``activate.cu``.
 
-    >>> "#define ACTIVATION 2" in activate_source("bf16", "relu2", Shape(7, False))
+    >>> "#define ACTIVATION 2" in activate_source("bf16", "relu2", Shape(7, 512))
     True
     """
     macros = {
         **activation_macros(given, activation),
-        "THREADS": THREADS,
+        "THREADS": shape.threads,
         "HELD": shape.held,
-        "AHEAD": shape.held if shape.few else 1,
-        "RESIDENT": 1 if shape.few else 2,
         "BLOCK_BYTES": Kernel(ELEMENT, tile=Tile(64, 8)).block_bytes,
         "PLACES": places_macro(ELEMENT),
     }
@@ -120,7 +113,7 @@ def activate_source(given: str, activation: str, shape: Shape) -> str:
 def activate_cubin(given: str, activation: str, shape: Shape) -> bytes:
     """The machine code.
 
-    >>> activate_cubin("bf16", "relu2", Shape(7, False))[1:4]
+    >>> activate_cubin("bf16", "relu2", Shape(7, 512))[1:4]
     b'ELF'
     """
     return to_cubin(activate_source(given, activation, shape), TARGET)
@@ -292,7 +285,8 @@ def activate_on_device(
     here = x.device.index == raw._cuda_getDevice()  # changing the device takes time
     with nullcontext() if here else torch.cuda.device(x.device):
         stream = raw._cuda_getCurrentRawStream(x.device.index)
-        code = activate_cubin(given, activation, shape_of(rows, columns))
+        shape = shape_of(rows, columns)
+        code = activate_cubin(given, activation, shape)
         handle = load(code, entry_for(columns))
         addresses = [ctypes.addressof(each) for each in arguments]
-        start(handle, (blocks_for(rows), 1), THREADS, 0, stream, addresses)
+        start(handle, (blocks_for(rows), 1), shape.threads, 0, stream, addresses)

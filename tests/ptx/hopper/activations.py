@@ -92,7 +92,9 @@ class Packing:
         given = [room, room.shape[1], self.rows, self.columns, packed, scales]
         kernel = ptx.parse(text or self.text).kernels[acts.entry_for(self.columns)]
         blocks = acts.blocks_for(self.rows)
-        result = kernel.launch(blocks, acts.THREADS, given, **options)
+        result = kernel.launch(
+            blocks, acts.shape_of(self.rows, self.columns).threads, given, **options
+        )
         return Outcome(result, [packed, scales])
 
     def left(self) -> list[NDArray[Any]]:
