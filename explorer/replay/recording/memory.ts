@@ -96,6 +96,15 @@ export class MemoryHistory {
     this.advance(target);
   }
 
+  /** Read the bytes after another step; what was sought stays sought. */
+  peek<T>(step: number, read: (bytes: Uint8Array) => T): T {
+    const before = this.step;
+    this.seek(step);
+    const found = read(this.bytes);
+    this.seek(before);
+    return found;
+  }
+
   /** All writes once, with the moments that are kept on the way. */
   private keep(): void {
     const most = Math.max(1, Math.min(256, Math.floor(KEPT / (4 * this.size + 1))));
@@ -189,6 +198,25 @@ export class MemoryHistory {
   wrote(offset: number): Access | null {
     const write = this.writer[offset];
     return write < 0 ? null : this.access(write, "w", offset);
+  }
+
+  /** The same of any step. */
+  wroteAt(step: number, offset: number): Access | null {
+    const { w_step } = this.columns;
+    const write = this.covering("w", offset).findLast((each) => w_step[each] <= step);
+    return write === undefined ? null : this.access(write, "w", offset);
+  }
+
+  /** What lanes, or units, read at a step. */
+  readAt(step: number): Access[] {
+    const { r_step } = this.columns;
+    const found: Access[] = [];
+    let at = first(this.reads, r_step, step);
+    for (; at < this.reads.length && r_step[this.reads[at]] === step; at++) {
+      const read = this.reads[at];
+      found.push(this.access(read, "r", this.columns.r_offset[read]));
+    }
+    return found;
   }
 
   /** The step of the next write of a byte, or of the one before; null if there is none. */

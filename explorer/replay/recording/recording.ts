@@ -147,16 +147,30 @@ export class Recording {
   held(warp: number, register: number, step: number): Held | null {
     const { starts, items } = this.writes;
     const key = warp * this.head.registers.length + register;
+    const at = this.entriesUpTo(key, step);
+    if (at === starts[key]) return null;
+    const entry = items[at - 1];
+    return { at: this.writeAt[entry], step: this.writeStep[entry] };
+  }
+
+  /** Behind the last write of a warp's register up to a step. */
+  private entriesUpTo(key: number, step: number): number {
+    const { starts, items } = this.writes;
     let [low, high] = [starts[key], starts[key + 1]];
-    const first = low;
     while (low < high) {
       const middle = (low + high) >> 1;
       if (this.writeStep[items[middle]] <= step) low = middle + 1;
       else high = middle;
     }
-    if (low === first) return null;
-    const entry = items[low - 1];
-    return { at: this.writeAt[entry], step: this.writeStep[entry] };
+    return low;
+  }
+
+  /** The first step from one on that writes a register; -1 if there is none. */
+  writtenFrom(warp: number, register: number, step: number): number {
+    const { starts, items } = this.writes;
+    const key = warp * this.head.registers.length + register;
+    const at = this.entriesUpTo(key, step - 1);
+    return at < starts[key + 1] ? this.writeStep[items[at]] : -1;
   }
 
   /** The registers that a warp ever writes. */

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fragmenta.replay.files import packed
 from fragmenta.replay.recorded import Replay
+from fragmenta.view.replay_products import products_record
 
 PLACE = "<!-- replay -->"
 """Where the page has the record."""
@@ -29,15 +30,22 @@ _PLAIN = """<!doctype html>
 def page(replay: Replay) -> str:
     """The text of the page."""
     head, data = packed(replay)
-    # A script ends at its first end tag, wherever that is.
-    small = json.dumps(head, separators=(",", ":")).replace("</", "<\\/")
+    small = _json(head)
     large = base64.b64encode(data).decode()
     record = (
         f'<script type="application/json" id="replay-head">{small}</script>\n'
         f'<script type="application/octet-stream" id="replay-data">{large}</script>\n'
     )
+    products = products_record(replay)
+    if products is not None:
+        record += f'<script type="application/json" id="replay-products">{_json(products)}</script>\n'
     before, _, after = _built(replay).partition(PLACE)
     return before + record + after
+
+
+def _json(record: object) -> str:
+    """As a script may have it: it ends at its first end tag, wherever that is."""
+    return json.dumps(record, separators=(",", ":")).replace("</", "<\\/")
 
 
 def _built(replay: Replay) -> str:
