@@ -5,6 +5,7 @@ import { showNotice } from "../src/page/notice.js";
 import { applyTheme, listenToTheme } from "../src/page/theme.js";
 import { inflate, split } from "./recording/columns.js";
 import { readHead } from "./recording/head.js";
+import { Products, type ProductRecord } from "./recording/products.js";
 import { Recording } from "./recording/recording.js";
 import { Values } from "./recording/values.js";
 import { keepLink, openHash } from "./session/link.js";
@@ -12,7 +13,10 @@ import { grouped, HUES, type Kind } from "./session/names.js";
 import { Session, type Shared } from "./session/session.js";
 import { Controls } from "./views/controls.js";
 import { listenToHazards } from "./views/hazard.js";
+import { listenToMade } from "./views/made.js";
 import { MemoryView } from "./views/memory.js";
+import { listenToPanes } from "./views/panes.js";
+import { ProductView } from "./views/product.js";
 import { Source } from "./views/source.js";
 import { Time } from "./views/time.js";
 import { WarpView } from "./views/warp.js";
@@ -24,7 +28,10 @@ async function start(): Promise<void> {
   const head = readHead(text);
   const columns = split(head, await inflate(byId("replay-data").textContent!));
   const shared = JSON.parse(byId("shared").textContent!) as Shared;
-  const session = new Session(new Recording(head, columns), new Values(shared.types), shared);
+  const run = new Recording(head, columns);
+  const given = document.getElementById("replay-products")?.textContent;
+  const products = given ? new Products(run, JSON.parse(given) as ProductRecord, shared) : null;
+  const session = new Session(run, new Values(shared.types), shared, products);
   if (!session.run.count) return fail(`No step was recorded. ${head.left_out}`);
   showHead(session);
   const wrong = openHash(session, location.hash);
@@ -34,6 +41,8 @@ async function start(): Promise<void> {
   if (head.memories.length) new MemoryView(session);
   else byId("memory").hidden = true;
   new WarpView(session);
+  new ProductView(session);
+  listenToMade(session);
   new Controls(session, time, (back) => source.goOn(back));
   listenToPanes(session);
   keepHeight();
@@ -103,18 +112,6 @@ function keepHeight(): void {
     document.documentElement.style.setProperty("--head", `${header.offsetHeight}px`);
   measure();
   new ResizeObserver(measure).observe(header);
-}
-
-/** On a narrow screen one of the three parts is seen at a time. */
-function listenToPanes(session: Session): void {
-  const buttons = [...document.querySelectorAll<HTMLButtonElement>("#panes button")];
-  for (const button of buttons) {
-    button.addEventListener("click", () => {
-      document.body.dataset.pane = button.dataset.pane;
-      for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
-      session.changed();
-    });
-  }
 }
 
 start().catch((error: Error) => fail(`This recording cannot be read: ${error.message}`));

@@ -2,13 +2,18 @@
 
 import type { Session } from "./session.js";
 
-export function hashOf({ which, step, warp, lane, at, line, memory, run }: Session): string {
+export function hashOf(session: Session): string {
+  const { which, step, warp, lane, at, line, memory, run, product, element, lastProduct } = session;
   const parts = [`step=${step}`, `warp=${warp}`];
   if (which >= 0 && run.head.problems[which].steps.includes(step)) parts.push(`problem=${run.head.problems[which].number}`);
   if (lane) parts.push(`lane=${lane}`);
   if (at) parts.push(`at=${at.memory}:0x${at.offset.toString(16)}`);
   else if (memory && run.head.memories.length > 1) parts.push(`memory=${memory}`);
   if (line) parts.push(`line=${encodeURIComponent(line.file)}:${line.line}`);
+  if (product && lastProduct) {
+    const [, row, col] = lastProduct.scene.matrices.get("D")!.spot(Math.max(0, element));
+    parts.push(element < 0 ? "product=1" : `d=${row},${col}`);
+  }
   return `#${parts.join("&")}`;
 }
 
@@ -43,8 +48,25 @@ export function openHash(session: Session, hash: string): string[] {
   }
   const line = /^(.*):(\d+)$/.exec(asked.get("line") ?? "");
   if (line) session.line = { file: line[1], line: Number(line[2]) };
+  wrong.push(...openProduct(session, asked));
   session.changed();
   return wrong;
+}
+
+/** The product, and its element that is explained. */
+function openProduct(session: Session, asked: URLSearchParams): string[] {
+  const d = asked.get("d");
+  session.product = asked.has("product") || d !== null;
+  session.element = -1;
+  if (d === null) return [];
+  const matrix = session.lastProduct?.scene.matrices.get("D");
+  const [row, col] = d.split(",").map(Number);
+  if (!matrix) return [`d=${d}: the warp has run no product up to this step.`];
+  if (!(row >= 0 && row < matrix.rows && col >= 0 && col < matrix.cols)) {
+    return [`d=${d}: D has ${matrix.rows} rows and ${matrix.cols} columns.`];
+  }
+  session.element = matrix.index(0, row, col);
+  return [];
 }
 
 /** The address follows what is shown, but not at every step of a film. */

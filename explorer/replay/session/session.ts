@@ -3,6 +3,8 @@
 import { themeOf, type Theme } from "../../src/drawing/palette.js";
 import type { Catalogue } from "../../src/records/catalogue.js";
 import type { Problem } from "../recording/head.js";
+import { Origins, type Made } from "../recording/origins.js";
+import type { Product, Products } from "../recording/products.js";
 import type { Line, Recording } from "../recording/recording.js";
 import { nextBreak, nextNaN, nextStep, type By } from "../recording/search.js";
 import { mixed } from "./canvas.js";
@@ -26,6 +28,11 @@ export class Session {
   /** The problem that was asked for, by its place in the list: several may share a step. */
   which = -1;
   line: Line | null = null;
+  /** The register that is shown in all lanes; -1: the first that was written. */
+  register = -1;
+  /** Whether the product of the warp is shown, and the element of D that is explained. */
+  product = false;
+  element = -1;
   breaks: Line[] = [];
   theme!: Theme;
   /** The colours of lanes for what stands on the page, and of text on them. */
@@ -35,12 +42,15 @@ export class Session {
   signals = { soft: "", read: "", wrote: "" };
   private views: (() => void)[] = [];
   private waiting = false;
+  readonly origins: Origins;
 
   constructor(
     readonly run: Recording,
     readonly values: Values,
     private shared: Shared,
+    readonly products: Products | null = null,
   ) {
+    this.origins = new Origins(run, products);
     this.retheme();
     const byKind = run.head.memories.findIndex(({ kind }) => kind === "shared");
     this.memory = Math.max(0, byKind);
@@ -75,9 +85,27 @@ export class Session {
     });
   }
 
-  update(change: Partial<Pick<Session, "warp" | "lane" | "memory" | "at" | "line" | "breaks">>): void {
+  update(change: Partial<Pick<Session, "warp" | "lane" | "memory" | "at" | "line" | "breaks" | "register" | "product" | "element">>): void {
     Object.assign(this, change);
     this.changed();
+  }
+
+  // ── products ──────────────────────────────────────────────────────────────
+
+  /** The last product of the warp that is looked at. */
+  get lastProduct(): Product | null {
+    return this.products?.last(this.warp, this.step) ?? null;
+  }
+
+  /** Explain an element of D; go back to its product if the warp has run another since. */
+  explain({ step, index }: Made): void {
+    const product = this.products!.at(step);
+    const warp = this.run.columns.warp[step];
+    const same = warp === this.warp && this.lastProduct === product;
+    if (!same) this.go(Math.max(step, product.done));
+    if (!same) this.warp = warp;
+    if (this.lastProduct !== product) this.step = step;
+    this.update({ product: true, element: index });
   }
 
   // ── moving ────────────────────────────────────────────────────────────────

@@ -58,6 +58,7 @@ export class Controls {
       { keys: "r", words: "run to the chosen line", run: (back) => this.goOn(back), both: true },
       { keys: "w", words: "run to the next write of the chosen byte", run: (back) => this.toWrite(back), both: true },
       { keys: "n", words: "run to the next NaN in a register", run: () => this.moved(session.toNaN(), "NaN in a register", false), both: false },
+      { keys: "m", words: "the product of this warp, and back", run: () => this.product(), both: false },
       { keys: "Space", words: "play, and stop at a problem", run: () => this.play(), both: false },
       { keys: "Home End", words: "first step, last step", run: (back) => session.go(back ? session.run.count - 1 : 0), both: false },
       { keys: "g", words: "go to a step by its number", run: () => byId<HTMLInputElement>("step").select(), both: false },
@@ -68,6 +69,12 @@ export class Controls {
 
   private moved(went: boolean, what: string, back: boolean): void {
     if (!went) toast(`There is no ${what} ${back ? "before" : "after"} this step`);
+  }
+
+  private product(): void {
+    const { session } = this;
+    if (!session.lastProduct) return toast("This warp has run no product yet");
+    session.update({ product: !session.product, element: -1 });
   }
 
   private toWrite(back: boolean): void {
