@@ -36,6 +36,8 @@ export interface Memory {
   kind: string;
   block: number | number[];
   size: number;
+  /** The address of its first byte, as registers hold it. */
+  start?: number;
   variables: Variable[];
 }
 

@@ -5,9 +5,9 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { modules, shared } from "./pages.mjs";
 
-const { Recording, Values, Products, Origins, readHead, inflate, split, laneText, typeHeld, nextStep, typeAccessed, told } = await modules(
+const { Recording, Values, Products, Origins, readHead, inflate, split, laneText, typeHeld, nextStep, typeAccessed, told, Names, Typed, framesAt } = await modules(
   "recording/head", "recording/columns", "recording/recording", "recording/registers", "recording/search", "recording/values",
-  "recording/products", "recording/origins", "../src/numbers/telling",
+  "recording/products", "recording/origins", "recording/scope", "recording/typed", "recording/stack", "../src/numbers/telling",
 );
 const html = readFileSync(process.argv[2], "utf8");
 const inside = (id) => new RegExp(`id="${id}">([\\s\\S]*?)</script>`).exec(html)?.[1];
@@ -75,7 +75,23 @@ const origin = ([step, matrix, index]) => {
 /** The elements of products that a byte was made of. */
 const made = ([step, memory, offset]) => origins.madeOf({ kind: "memory", memory, offset, bytes: 4, step });
 
+/** An expression: its texts, type and lanes, or what is wrong with it. */
+const typed = new Typed(shared().types);
+const expression = ([step, warp, text]) => {
+  try {
+    const value = new Names(run, typed, step, warp).evaluate(text);
+    return { texts: typed.texts(value), type: value.type, lanes: value.lanes };
+  } catch (error) {
+    return { refused: error.message, kind: error.constructor.name };
+  }
+};
+
+/** The functions that are under way in a warp, innermost first: name and step. */
+const stack = ([step, warp]) => framesAt(run, warp, step).map((each) => [each.function, each.step]);
+
 const answers = {
+  expressions: asked.expressions?.map(expression),
+  stacks: asked.stacks?.map(stack),
   products: asked.products?.map(product),
   origins: asked.origins?.map(origin),
   made: asked.made?.map(made),
