@@ -7,6 +7,7 @@ import { inflate, split } from "./recording/columns.js";
 import { readHead } from "./recording/head.js";
 import { Products, type ProductRecord } from "./recording/products.js";
 import { Recording } from "./recording/recording.js";
+import type { Inlined } from "./recording/stack.js";
 import { Values } from "./recording/values.js";
 import { keepLink, openHash } from "./session/link.js";
 import { grouped, HUES, type Kind } from "./session/names.js";
@@ -18,7 +19,9 @@ import { MemoryView } from "./views/memory.js";
 import { listenToPanes } from "./views/panes.js";
 import { ProductView } from "./views/product.js";
 import { Source } from "./views/source.js";
+import { listenToStack } from "./views/stack.js";
 import { Time } from "./views/time.js";
+import { WatchView } from "./views/watch.js";
 import { WarpView } from "./views/warp.js";
 
 async function start(): Promise<void> {
@@ -41,6 +44,8 @@ async function start(): Promise<void> {
   if (head.memories.length) new MemoryView(session);
   else byId("memory").hidden = true;
   new WarpView(session);
+  new WatchView(session);
+  listenToStack(session, JSON.parse(document.getElementById("replay-inlined")?.textContent || "{}") as Inlined);
   new ProductView(session);
   listenToMade(session);
   new Controls(session, time, (back) => source.goOn(back));

@@ -34,6 +34,8 @@ export class Session {
   product = false;
   element = -1;
   breaks: Line[] = [];
+  /** Expressions that are watched. */
+  watch: string[] = [];
   theme!: Theme;
   /** The colours of lanes for what stands on the page, and of text on them. */
   hues: string[] = [];
@@ -54,6 +56,11 @@ export class Session {
     this.retheme();
     const byKind = run.head.memories.findIndex(({ kind }) => kind === "shared");
     this.memory = Math.max(0, byKind);
+  }
+
+  /** The types of matrix elements. */
+  get types(): Shared["types"] {
+    return this.shared.types;
   }
 
   retheme(): void {
@@ -85,7 +92,7 @@ export class Session {
     });
   }
 
-  update(change: Partial<Pick<Session, "warp" | "lane" | "memory" | "at" | "line" | "breaks" | "register" | "product" | "element">>): void {
+  update(change: Partial<Pick<Session, "warp" | "lane" | "memory" | "at" | "line" | "breaks" | "register" | "product" | "element" | "watch">>): void {
     Object.assign(this, change);
     this.changed();
   }

@@ -104,6 +104,7 @@ export class WarpView {
     this.items = [
       ...group("written by this instruction", marked(writes, "writes")),
       ...group("read by it", marked(reads.filter((each) => !writes.includes(each)), "reads")),
+      ...group("predicates", marked(rest.filter((each) => run.head.registers[each].type === "pred"), "")),
       ...group("all registers", marked(rest, "")),
     ];
     this.rows.resize(this.items.length);

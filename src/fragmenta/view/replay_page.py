@@ -13,6 +13,7 @@ from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 
+from fragmenta.debugging.places import Lines, Place
 from fragmenta.replay.files import packed
 from fragmenta.replay.recorded import Replay
 from fragmenta.view.replay_products import products_record
@@ -36,11 +37,22 @@ def page(replay: Replay) -> str:
         f'<script type="application/json" id="replay-head">{small}</script>\n'
         f'<script type="application/octet-stream" id="replay-data">{large}</script>\n'
     )
-    products = products_record(replay)
-    if products is not None:
-        record += f'<script type="application/json" id="replay-products">{_json(products)}</script>\n'
+    for name, made in (("products", products_record), ("inlined", inlined_record)):
+        found = made(replay)
+        if found:
+            record += f'<script type="application/json" id="replay-{name}">{_json(found)}'
+            record += "</script>\n"
     before, _, after = _built(replay).partition(PLACE)
     return before + record + after
+
+
+def inlined_record(replay: Replay) -> dict[int, list[Place]]:
+    """For each instruction of an inlined function its lines, outermost first."""
+    return {
+        site: list(places)
+        for site, places in enumerate(Lines(replay).frames)
+        if len(places) > 1
+    }
 
 
 def _json(record: object) -> str:
