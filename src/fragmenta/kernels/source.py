@@ -1,11 +1,12 @@
 """The CUDA C++ source of a kernel, and its machine code.
 
 The source has the settings of a kernel as macros, the function ``multiply`` around the
-one instruction, and then ``gemm.cu``.
+one instruction, and then ``gemm.cu`` with the parts that it includes.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -14,17 +15,19 @@ from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels.config import Kernel
 
 TARGET = "sm_90a"
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 
 
 @cache
 def text(name: str) -> str:
-    """The text of a CUDA source in this folder.
+    """The text of a CUDA source in this folder, with the parts that it includes.
 
-    >>> "__global__" in text("gemm.cu")
-    True
+    >>> "__global__" in text("gemm.cu"), "#include" in text("gemm.cu")
+    (True, False)
     """
     folder = files("fragmenta").joinpath("kernels")
-    return folder.joinpath(name).read_text(encoding="utf-8")
+    own = folder.joinpath(name).read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda line: text(line[1]), own)
 
 
 def source(kernel: Kernel) -> str:

@@ -1,0 +1,225 @@
+// What happens to the sums: scaled, staged in shared memory, stored by bulk copies.
+
+// acc * (scale * scale_m) * scale_n + bias, rounded to f32 after each step.  A null
+// pointer leaves its step out.  For XOR: the number of set bits in each row of A and B.
+struct Epilogue {
+    const float* scale;
+    const float* scale_m;
+    const float* scale_n;
+    const float* bias;  // one for each row of D
+    const int* count_m;
+    const int* count_n;
+};
+
+#if OUTPUT == 1 || OUTPUT == 2  // bf16, f16
+#define OUTPUT_BYTES 2
+typedef float result_t;
+__device__ __forceinline__ u32 join(float x, float y) {
+    u32 z;
+    if (OUTPUT == 1) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+    else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+    return z;
+}
+#elif OUTPUT == 0  // f32
+#define OUTPUT_BYTES 4
+typedef float result_t;
+#else  // s32
+#define OUTPUT_BYTES 4
+typedef int result_t;
+#endif
+
+constexpr int ITEM = OUTPUT_BYTES;
+constexpr int WIDE = BOX_WIDE, HIGH = BOX_HIGH;
+constexpr int BOX = WIDE * HIGH;  // bytes that one tensor-map copy stores
+// A slice is the fewest columns of an m64 block of D that fill whole boxes.
+constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
+constexpr int SLICE = TRANSPOSED ? BOX * (64 * ITEM / 128) : BOX;
+constexpr int SLICES = TILE_N / COLUMNS;
+static_assert(TILE_N % COLUMNS == 0, "slices leave no columns behind");
+constexpr int ROOM = STAGING_ROOM / SLICE < 1 ? 1 : STAGING_ROOM / SLICE;
+constexpr int TOGETHER = SLICES < ROOM ? SLICES : ROOM;  // slices in the staging buffer
+constexpr int STAGING = TOGETHER * SLICE;                // bytes per consumer
+
+// Swizzle 16-byte units as the tensor map expects; this also avoids bank conflicts.
+template <int SPAN>
+__device__ __forceinline__ u32 swizzled(u32 at) {
+    return at ^ ((at >> 7) & (SPAN / 16 - 1)) << 4;
+}
+
+// The factors, biases and bit counts of the two rows of an m64 block that a lane holds.
+struct Rows {
+    float factor[2];
+    float bias[2];
+    int count[2];
+};
+
+__device__ __forceinline__ Rows rows_of(const Epilogue& e, int block, int m) {
+    Rows rows{};
+    int row = block + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int at = row + 8 * h;
+        bool inside = at < m;
+        if constexpr (SCALED) {
+            float factor = e.scale ? *e.scale : 1.0f;
+            if (e.scale_m && inside) factor = __fmul_rn(factor, e.scale_m[at]);
+            rows.factor[h] = factor;
+            rows.bias[h] = e.bias && inside ? e.bias[at] : -0.0f;  // x + -0.0 is x
+        }
+        if constexpr (XOR) rows.count[h] = inside ? e.count_m[at] : 0;
+    }
+    return rows;
+}
+
+// The factors or bit counts of the columns of a tile: lane L holds those of the columns
+// L, L + 32, ...
+constexpr int PARTS = (TILE_N + 31) / 32;
+struct Columns {
+    float scale[SCALED ? PARTS : 1];
+    int count[XOR ? PARTS : 1];
+};
+
+__device__ __forceinline__ Columns columns_of(const Epilogue& e, int col, int n) {
+    Columns columns;
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) {
+        int at = col + p * 32 + threadIdx.x % 32;
+        if constexpr (SCALED)
+            columns.scale[p] = e.scale_n && at < n ? e.scale_n[at] : 1.0f;
+        if constexpr (XOR) columns.count[p] = at < n ? e.count_n[at] : 0;
+    }
+    return columns;
+}
+
+__device__ __forceinline__ result_t finish(
+    ACCUMULATOR value, const Rows& rows, int h, float scale_n, int count_n) {
+#if XOR
+    return rows.count[h] + count_n - 2 * value;
+#elif SCALED
+    float x = __fmul_rn(__fmul_rn((float)value, rows.factor[h]), scale_n);
+    return __fadd_rn(x, rows.bias[h]);
+#else
+    return value;
+#endif
+}
+
+// Half a warp stores pairs of 32-bit results: four rows of two 16-byte units each.  The
+// swizzle alone would send adjacent rows to the same banks.  Therefore odd rows store
+// the group of eight columns that is two groups further, within the same slice.
+constexpr int APART = !TRANSPOSED && OUTPUT_BYTES == 4 && COLUMNS % 32 == 0 ? 2 : 0;
+
+// The four results of a lane in the group g of eight columns.
+__device__ __forceinline__ void take_group(
+    result_t (&v)[4], const ACCUMULATOR (&acc)[ACCUMULATORS], int g, const Rows& rows,
+    const Columns& columns) {
+    int lane = threadIdx.x % 32;
+    bool odd = APART && lane / 4 % 2;
+    int first = (odd ? g ^ APART : g) % 4 * 8 + lane % 4 * 2;
+    float scale_n[2] = {1.0f, 1.0f};
+    int count_n[2] = {0, 0};
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        if constexpr (SCALED)
+            scale_n[j] = __shfl_sync(~0u, columns.scale[g / 4], first + j);
+        if constexpr (XOR)
+            count_n[j] = __shfl_sync(~0u, columns.count[g / 4], first + j);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        ACCUMULATOR value = odd ? acc[4 * (g ^ APART) + i] : acc[4 * g + i];
+        v[i] = finish(value, rows, i / 2, scale_n[i % 2], count_n[i % 2]);
+    }
+}
+
+// Write eight columns of an m64 block to the staging buffer, at column `col` of a slice.
+__device__ __forceinline__ void stage_columns(
+    u32 slice, int col, const result_t (&v)[4]) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    [[maybe_unused]] int r = warp * 16 + lane / 4, c = lane % 4 * 2;
+#if TRANSPOSED && OUTPUT_BYTES == 2
+    // Lane L gives the address of row L % 8 of the 8x8 matrix L / 8; there is one matrix
+    // for each half of m.  The swizzle repeats after eight columns.
+    u32 at = lane % 8 * 128 + (warp * 16 + lane / 8 % 2 * 8) * ITEM;
+    at = slice + col * 128 + swizzled<128>(at);
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                 ::"r"(at), "r"(join(v[0], v[1])), "r"(join(v[2], v[3])) : "memory");
+#elif TRANSPOSED
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int m = r + i / 2 * 8;
+        u32 at = swizzled<128>((c + i % 2) * 128 + m % 32 * ITEM);
+        asm volatile("st.shared.u32 [%0], %1;"
+                     ::"r"(slice + m / 32 * BOX + col * 128 + at),
+                       "r"(*(const u32*)&v[i]) : "memory");
+    }
+#else
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        u32 at = slice + swizzled<WIDE>((r + 8 * h) * WIDE + (col + c) * ITEM);
+#if OUTPUT_BYTES == 2
+        asm volatile("st.shared.u32 [%0], %1;"
+                     ::"r"(at), "r"(join(v[2 * h], v[2 * h + 1])) : "memory");
+#else
+        asm volatile("st.shared.v2.u32 [%0], {%1, %2};"
+                     ::"r"(at), "r"(*(const u32*)&v[2 * h]),
+                       "r"(*(const u32*)&v[2 * h + 1]) : "memory");
+#endif
+    }
+#endif
+}
+
+// Store the boxes of one slice from the staging buffer, as far as they are inside D.
+__device__ __forceinline__ void store_slice(
+    const TensorMap* map, u32 slice, int row, int col) {
+#if TRANSPOSED
+    for (int b = 0; b < SLICE / BOX; b++)
+        store_tile(map, slice + b * BOX, row * ITEM + b * 128, col);
+#else
+    store_tile(map, slice, col * ITEM, row);
+#endif
+}
+
+// The slices of a tile are numbered, and the parts of k take them in turn.
+__device__ __forceinline__ int slice_number(int block, int slice) {
+    return block * SLICES + slice;
+}
+__device__ __forceinline__ int owner(int block, int slice) {
+    return slice_number(block, slice) % SPLIT;
+}
+
+// Store one m64 block of D, or what of it this part of k stores.  Its slices take turns in
+// the TOGETHER slots of the staging buffer, and `slot` is the next one: while one is
+// stored, another is written.
+__device__ __forceinline__ void store_block(
+    const ACCUMULATOR (&acc)[ACCUMULATORS], const Rows& rows, const Columns& columns,
+    const TensorMap* map, u32 staging, int& slot, int consumer, int row, int col,
+    int block, int part) {
+#pragma unroll
+    for (int s = 0; s < SLICES; s++) {
+        if (SPLIT > 1 && owner(block, s) != part) continue;
+        u32 slice = staging + slot * SLICE;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 8; i++) {
+            int g = s * (COLUMNS / 8) + i;
+            result_t v[4];
+            take_group(v, acc, g, rows, columns);
+            int ours = APART && threadIdx.x / 4 % 2 ? i ^ APART : i;
+            stage_columns(slice, ours * 8, v);
+        }
+        // The copy engine must see what the threads wrote.  And it must have read the
+        // next slot before the threads write there.
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        if (TOGETHER > 1 && threadIdx.x % 128 == 0)
+            asm volatile("cp.async.bulk.wait_group.read %0;"
+                         ::"n"(TOGETHER > 1 ? TOGETHER - 2 : 0) : "memory");
+        group_sync(consumer);
+        if (threadIdx.x % 128 == 0) {
+            store_slice(map, slice, row, col + s * COLUMNS);
+            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+            if (TOGETHER == 1)
+                asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        }
+        if (TOGETHER == 1) group_sync(consumer);
+        slot = slot + 1 == TOGETHER ? 0 : slot + 1;
+    }
+}
