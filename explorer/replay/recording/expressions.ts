@@ -185,6 +185,20 @@ export class Evaluator {
     return isArea(found) ? this.read(found) : found;
   }
 
+  /** The part of memory that an expression names; null if it is another value. */
+  area(tree: Tree): Area | null {
+    const found = this.found(tree);
+    return isArea(found) ? found : null;
+  }
+
+  /** A whole number, and what it is called if it is none. */
+  whole(value: Value, what: string): number {
+    if (!value.single || value.side > 1 || typeof value.data[0] !== "bigint") {
+      throw new Refused(`${what} is a whole number; given ${this.typed.texts(value).join(", ").slice(0, 60)}`);
+    }
+    return Number(value.data[0]);
+  }
+
   private found(tree: Tree): Value | Area {
     switch (tree.kind) {
       case "number":
@@ -203,13 +217,6 @@ export class Evaluator {
         return this.indexed(this.found(tree.of), start, end);
       }
     }
-  }
-
-  private whole(value: Value, what: string): number {
-    if (!value.single || value.side > 1 || typeof value.data[0] !== "bigint") {
-      throw new Refused(`${what} is a whole number; given ${this.typed.texts(value).join(", ").slice(0, 60)}`);
-    }
-    return Number(value.data[0]);
   }
 
   private as(of: Value | Area, type: string): Value {

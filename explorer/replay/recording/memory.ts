@@ -207,16 +207,15 @@ export class MemoryHistory {
     return write === undefined ? null : this.access(write, "w", offset);
   }
 
-  /** What lanes, or units, read at a step. */
-  readAt(step: number): Access[] {
-    const { r_step } = this.columns;
-    const found: Access[] = [];
+  /** What a lane read at a step; null if it read nothing here. */
+  readBy(step: number, lane: number): { offset: number; size: number } | null {
+    const { r_step, r_lane, r_offset, r_size } = this.columns;
     let at = first(this.reads, r_step, step);
     for (; at < this.reads.length && r_step[this.reads[at]] === step; at++) {
       const read = this.reads[at];
-      found.push(this.access(read, "r", this.columns.r_offset[read]));
+      if (r_lane[read] === lane) return { offset: r_offset[read], size: r_size[read] };
     }
-    return found;
+    return null;
   }
 
   /** The step of the next write of a byte, or of the one before; null if there is none. */
@@ -225,6 +224,17 @@ export class MemoryHistory {
     const steps = this.covering("w", offset).map((write) => w_step[write]);
     if (!back) return steps.find((each) => each > step) ?? null;
     return steps.findLast((each) => each < step) ?? null;
+  }
+
+  /** The steps at which some bytes are written, in order. */
+  writesOf(offset: number, size = 1): number[] {
+    const { w_step, w_offset, w_size } = this.columns;
+    if (size === 1) return this.covering("w", offset).map((write) => w_step[write]);
+    const found: number[] = [];
+    for (const write of this.order) {
+      if (w_offset[write] < offset + size && w_offset[write] + w_size[write] > offset) found.push(w_step[write]);
+    }
+    return found;
   }
 
   /** All reads of a byte, in order, the lanes of a step together. */

@@ -145,12 +145,10 @@ export class Origins {
   /** What a load of a lane read. */
   private loaded({ register, lane, low, bits }: InRegister, site: Site, step: number): Where[] {
     const which = site.writes.indexOf(register);
-    for (const { memory, access } of this.reads(step, lane)) {
-      const each = access.size / site.writes.length;
-      const offset = access.offset + which * each + (low >> 3);
-      return [{ kind: "memory", memory, offset, bytes: Math.max(1, bits >> 3), step: step - 1 }];
-    }
-    return [];
+    const read = this.read(step, lane);
+    if (!read) return [];
+    const offset = read.offset + which * (read.size / site.writes.length) + (low >> 3);
+    return [{ kind: "memory", memory: read.memory, offset, bytes: Math.max(1, bits >> 3), step: step - 1 }];
   }
 
   /** The row of a matrix that an element comes from: its address is another lane's. */
@@ -169,19 +167,21 @@ export class Origins {
       const [m, row, col] = matrix.spot(index);
       // A row of memory is a column of the matrix, if it is transposed.
       const [line, place] = /\.trans/.test(site.opcode) ? [col, row] : [row, col];
-      const [read] = this.reads(step, 8 * m + line);
+      const read = this.read(step, 8 * m + line);
       if (!read) return [];
-      const offset = read.access.offset + ((place * matrix.bits) >> 3);
+      const offset = read.offset + ((place * matrix.bits) >> 3);
       return [{ kind: "memory", memory: read.memory, offset, bytes: Math.max(1, bits >> 3), step: step - 1 }];
     }
     return [];
   }
 
-  /** What a lane read at a step. */
-  private reads(step: number, lane: number): { memory: number; access: Access }[] {
-    return this.run.memories.flatMap((history) =>
-      history.readAt(step).filter((each) => each.lane === lane).map((access) => ({ memory: history.number, access })),
-    );
+  /** What a lane read at a step, and in which memory. */
+  private read(step: number, lane: number): { memory: number; offset: number; size: number } | null {
+    for (const history of this.run.memories) {
+      const found = history.readBy(step, lane);
+      if (found) return { memory: history.number, ...found };
+    }
+    return null;
   }
 
   // ── memory ────────────────────────────────────────────────────────────────
@@ -199,9 +199,9 @@ export class Origins {
     if (unit >= 0) {
       if (run.head.units[unit].kind !== "cp.async") return [];
       // A copy of a lane: what it read at the same step.
-      const [read] = this.reads(run.head.units[unit].issued, lane);
-      if (!read || read.access.size < past) return [];
-      return [{ ...where, memory: read.memory, offset: read.access.offset + past, step: step - 1 }];
+      const read = this.read(run.head.units[unit].issued, lane);
+      if (!read || read.size < past) return [];
+      return [{ ...where, memory: read.memory, offset: read.offset + past, step: step - 1 }];
     }
     const site = run.site(step);
     if (!/^st\b/.test(site.opcode) || lane < 0) return [];

@@ -58,6 +58,9 @@ export class Products {
   /** The steps of products, by warp. */
   private steps = new Map<number, Uint32Array>();
   private made = new Map<string, Product>();
+  private units = new Map<string, Unit[]>();
+  private runs = new Map<string, Uint32Array>();
+  private groups = new Map<number, number[]>();
 
   constructor(
     readonly run: Recording,
@@ -121,12 +124,14 @@ export class Products {
   /** The work of a warpgroup at an instruction: it is issued by the first warp that comes. */
   private unitsOf(site: number, warp: number): Unit[] {
     const group = this.groupOf(warp);
-    return this.run.head.units.filter((each) => each.site === site && group.includes(each.warp));
+    const make = () => this.run.head.units.filter((each) => each.site === site && group.includes(each.warp));
+    return kept(this.units, `${site} ${group[0]}`, make);
   }
 
   private executions(site: number, warp: number): Uint32Array {
     const { columns } = this.run;
-    return this.run.stepsOfSite(site).filter((step) => columns.warp[step] === warp);
+    const make = () => this.run.stepsOfSite(site).filter((step) => columns.warp[step] === warp);
+    return kept(this.runs, `${site} ${warp}`, make);
   }
 
   /** How many of the work a warp has issued before the first step that was kept. */
@@ -140,7 +145,7 @@ export class Products {
     const { warps } = this.run.head;
     const { block, warp: own } = warps[warp];
     const same = (each: number) => String(warps[each].block) === String(block) && warps[each].warp >> 2 === own >> 2;
-    return [...warps.keys()].filter(same).sort((one, other) => warps[one].warp - warps[other].warp);
+    return kept(this.groups, warp, () => [...warps.keys()].filter(same).sort((one, other) => warps[one].warp - warps[other].warp));
   }
 }
 
@@ -151,6 +156,7 @@ export class Product {
   /** When its operands were read, and when D was there; -1 if that was not recorded. */
   readonly done: number;
   private found: Values | null = null;
+  private read = new Map<string, Patterns | null>();
   private shared = new Map<string, Int32Array>();
   private registers: Map<string, Source[]>;
 
@@ -258,23 +264,40 @@ export class Product {
   private gathered(matrix: Matrix, sources: Source[], when: (member: Member) => number): Patterns {
     const type = this.catalogue.types[matrix.type];
     const found = patterns(type, matrix.size);
-    const mask = (1n << BigInt(type.bits)) - 1n;
-    const known = new Map<string, bigint>();
+    const steps = this.members.map(when);
+    // Where the words of each warp's registers begin; what is no register is asked for.
+    const { words } = this.run.columns;
+    const begins = this.members.map(({ warp }, at) =>
+      sources.map((source) => (typeof source === "number" ? (this.run.held(warp, source, steps[at])?.at ?? -1) : -1)),
+    );
+    const narrow = !(found instanceof BigUint64Array) && sources.every((each) => typeof each !== "number" || this.run.head.registers[each].bits <= 32);
+    const mask = type.bits >= 32 ? 0xffffffff : 2 ** type.bits - 1;
+    const last = this.members.length - 1;
     for (let index = 0; index < matrix.size; index++) {
-      const { member, lane, low } = this.place(matrix, index);
-      const key = `${matrix.lane[index]} ${matrix.register[index]}`;
-      let word = known.get(key);
-      if (word === undefined) {
-        word = this.word(sources[matrix.register[index]], member.warp, lane, when(member)) ?? 0n;
-        known.set(key, word);
+      const [lane, register] = [matrix.lane[index], matrix.register[index]];
+      const at = Math.min(lane >> 5, last);
+      const begin = begins[at][register];
+      const [low] = matrix.bitRange(matrix.slot[index]);
+      if (narrow && begin >= 0) {
+        found[index] = ((words[begin + (lane & 31)] >>> low) & mask) >>> 0;
+        continue;
       }
-      const bits = (word >> BigInt(low)) & mask;
+      const word = this.word(sources[register], this.members[at].warp, lane & 31, steps[at]) ?? 0n;
+      const bits = (word >> BigInt(low)) & ((1n << BigInt(type.bits)) - 1n);
       found[index] = (found instanceof BigUint64Array ? bits : Number(bits)) as never;
     }
     return found;
   }
 
+  /** The elements of an operand, as the product read them; null if they are not known. */
+  bits(name: string): Patterns | null {
+    let found = this.read.get(name);
+    if (found === undefined) this.read.set(name, (found = name === "C" ? this.accumulator() : this.operand(name)));
+    return found;
+  }
+
   private operand(name: string): Patterns | null {
+    if (!this.scene.matrices.has(name)) return null;
     const matrix = this.scene.matrices.get(name)!;
     const sources = this.registers.get(name);
     const found = sources
@@ -296,11 +319,10 @@ export class Product {
 
   private valuesNow(): Values {
     const operands = new Map<string, Patterns>();
-    for (const name of ["A", "B", "scale_A", "scale_B"]) {
-      const found = this.scene.matrices.has(name) ? this.operand(name) : null;
+    for (const name of ["A", "B", "C", "scale_A", "scale_B"]) {
+      const found = this.bits(name);
       if (found) operands.set(name, found);
     }
-    operands.set("C", this.accumulator());
     return new Values(this.catalogue, this.scene, this.codes, operands, this.run.head.target);
   }
 
@@ -446,6 +468,13 @@ export class Product {
     }
     return -1;
   }
+}
+
+/** What was made once, by its key. */
+function kept<K, T>(known: Map<K, T>, key: K, make: () => T): T {
+  let found = known.get(key);
+  if (found === undefined) known.set(key, (found = make()));
+  return found;
 }
 
 function firstLane(mask: number): number {

@@ -30,6 +30,31 @@ export class Names {
     return new Evaluator(this.typed, this).evaluate(parse(text));
   }
 
+  /** The bytes that an expression names: a place, or an address. */
+  span(text: string): { memory: number; offset: number; size: number } {
+    const tree = parse(text);
+    const evaluator = new Evaluator(this.typed, this);
+    const found = evaluator.area(tree);
+    if (found?.at) throw new Refused(`${text}: a place is the same for all lanes; add [LANE]`);
+    if (found) return { memory: found.number, offset: found.start, size: Math.max(1, found.size) };
+    const value = evaluator.evaluate(tree);
+    if (value.offsets) throw new Refused(`${text}: a place has no type; leave it out`);
+    return this.atAddress(evaluator.whole(value, "an address"));
+  }
+
+  /** The byte at an address, as registers hold it. */
+  private atAddress(address: number): { memory: number; offset: number; size: number } {
+    const { memories } = this.run.head;
+    const mine = this.own();
+    const inside = (number: number) => address - (memories[number].start ?? 0) >= 0 && address - (memories[number].start ?? 0) < memories[number].size;
+    const far = mine.find((number) => memories[number].kind === "global" && inside(number));
+    if (far !== undefined) return { memory: far, offset: address - (memories[far].start ?? 0), size: 1 };
+    const offset = Number(BigInt(address) & ((1n << RANK_BITS) - 1n));
+    const near = mine.find((number) => this.called(memories[number]) === "shared" && offset < memories[number].size);
+    if (near !== undefined) return { memory: near, offset, size: 1 };
+    throw new Refused(`nothing is at address 0x${address.toString(16)}`);
+  }
+
   named(name: string): Value | Area {
     if (name.startsWith("%") || this.number(name) >= 0) return this.register(name);
     const variables = this.variables();

@@ -14,6 +14,7 @@ export function hashOf(session: Session): string {
     const [, row, col] = lastProduct.scene.matrices.get("D")!.spot(Math.max(0, element));
     parts.push(element < 0 ? "product=1" : `d=${row},${col}`);
   }
+  if (session.finding) parts.push(`find=${encodeURIComponent(session.finding)}`);
   for (const each of session.watch) parts.push(`watch=${encodeURIComponent(each)}`);
   return `#${parts.join("&")}`;
 }
@@ -49,6 +50,7 @@ export function openHash(session: Session, hash: string): string[] {
   }
   const line = /^(.*):(\d+)$/.exec(asked.get("line") ?? "");
   if (line) session.line = { file: line[1], line: Number(line[2]) };
+  session.search(asked.get("find") ?? "");
   session.watch = [...new Set(asked.getAll("watch"))];
   wrong.push(...openProduct(session, asked));
   session.changed();

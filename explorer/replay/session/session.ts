@@ -3,10 +3,12 @@
 import { themeOf, type Theme } from "../../src/drawing/palette.js";
 import type { Catalogue } from "../../src/records/catalogue.js";
 import type { Problem } from "../recording/head.js";
+import { find, type Found } from "../recording/finding.js";
 import { Origins, type Made } from "../recording/origins.js";
 import type { Product, Products } from "../recording/products.js";
 import type { Line, Recording } from "../recording/recording.js";
-import { nextBreak, nextNaN, nextStep, type By } from "../recording/search.js";
+import { neighbour, nextBreak, nextNaN, nextStep, type By } from "../recording/search.js";
+import { Typed } from "../recording/typed.js";
 import { mixed } from "./canvas.js";
 import type { Values } from "../recording/values.js";
 
@@ -34,6 +36,9 @@ export class Session {
   product = false;
   element = -1;
   breaks: Line[] = [];
+  /** What is searched for in time, and what was found. */
+  finding = "";
+  found: Found | null = null;
   /** Expressions that are watched. */
   watch: string[] = [];
   theme!: Theme;
@@ -150,6 +155,18 @@ export class Session {
 
   toBreak(back = false): boolean {
     return this.maybe(nextBreak(this.run, this.step, this.breaks, back));
+  }
+
+  /** Search for a text in time. */
+  search(text: string): void {
+    this.finding = text.trim();
+    const asker = { typed: new Typed(this.types), step: this.step, warp: this.warp };
+    this.found = this.finding ? find(this.run, this.finding, asker) : null;
+    this.changed();
+  }
+
+  toFound(back = false): boolean {
+    return this.maybe(this.found && neighbour(this.found.steps, this.step, back));
   }
 
   toNaN(): boolean {

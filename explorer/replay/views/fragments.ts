@@ -34,7 +34,7 @@ export class Shown {
   }
 
   bits(name: string): Patterns | undefined {
-    return name === "D" ? (this.d ?? undefined) : this.product.values.operands.get(name);
+    return (name === "D" ? this.d : this.product.bits(name)) ?? undefined;
   }
 
   number(name: string, index: number): number {

@@ -179,7 +179,8 @@ export class ProductView {
 
   /** For each product its factors, and the steps through which they came. */
   private sources(product: Product, element: number): HTMLElement {
-    const { scene, codes, values } = product;
+    const { scene, codes } = product;
+    const shown = new Shown(product, null);
     const [, row] = scene.matrices.get("D")!.spot(element);
     const { cols } = scene.matrices.get("A")!;
     const box = h("details", { class: "sources" }, h("summary", {}, "Where each operand came from"));
@@ -189,10 +190,10 @@ export class ProductView {
         const k = rowOfB(scene, codes, row, stored);
         const at = k < 0 ? null : this.factors(product, element, k);
         if (!at) continue;
-        for (const [name, index] of [["A", at.a], ["B", at.b]] as const) found.push(this.sourceRow(product, name, index, k, values.full(name, index)));
+        for (const [name, index] of [["A", at.a], ["B", at.b]] as const) found.push(this.sourceRow(product, name, index, k, shown.full(name, index)));
       }
       const c = scene.matrices.get("C");
-      if (c) found.push(this.sourceRow(product, "C", element, -1, values.full("C", element)));
+      if (c) found.push(this.sourceRow(product, "C", element, -1, shown.full("C", element)));
       return found;
     };
     const fill = () => {
@@ -251,14 +252,18 @@ export class ProductView {
 
   // ── pointing ──────────────────────────────────────────────────────────────
 
+  private valueOf(shown: Shown, { matrix, index }: Spot): string {
+    if (matrix === "metadata") return ` = code ${shown.product.codes[index].toString(16)}`;
+    return shown.has(matrix) ? ` = ${shown.full(matrix, index)}  ${shown.hex(matrix, index)}` : "";
+  }
+
   private tip(spot: Spot | null, at: { x: number; y: number }): void {
     const box = byId("tip");
     box.hidden = !spot || !this.shown;
     if (!spot || !this.shown) return;
     const { product } = this.shown;
     const matrix = product.scene.matrices.get(spot.matrix)!;
-    const known = this.shown.has(spot.matrix);
-    const value = known ? ` = ${this.shown.full(spot.matrix, spot.index)}  ${this.shown.hex(spot.matrix, spot.index)}` : spot.matrix === "metadata" ? ` = code ${product.codes[spot.index].toString(16)}` : "";
+    const value = this.valueOf(this.shown, spot);
     const where = product.where(spot.matrix, spot.index);
     const origin = spot.matrix === "D" ? null : this.session.origins.of(where);
     const { run } = this.session;
