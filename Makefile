@@ -181,10 +181,11 @@ browser: node  ## what uses the explorer and the site
 explorer: $(VENV)/.test node  ## build the pages of the explorer and of the replay anew
 	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
 
-looks: browser  ## the explorer and the replay in a browser, their pictures against stored ones; UPDATE=1: store them
+looks: $(VENV)/.test browser  ## the explorer and the replay in a browser, their pictures against stored ones; UPDATE=1: store them
 	$(if $(UPDATE),,node explorer/tests/run.mjs)
 	$(if $(UPDATE),,node explorer/tests/replay/run.mjs)
-	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
+	$(if $(UPDATE),,PYTHON=$(CURDIR)/$(BIN)/python node explorer/tests/replay/products.mjs)
+	PYTHON=$(CURDIR)/$(BIN)/python node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 
 explorer/node_modules/.stamp: explorer/package.json
 	@echo "installing what builds and drives the explorer: esbuild, TypeScript (about 60 MB)"

@@ -1,6 +1,6 @@
 """Pages of recorded runs, and what Python says about them, for tests in a browser.
 
-    python -m tests.view.replay_pages FOLDER
+python -m tests.view.replay_pages FOLDER
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def accumulators(replay, found, moment):
         at = mine[number] - 1 if moment == found.step else waits[number]
         function = replay.function_at(int(at), warp)
         held = replay.registers_at(int(at), warp, function)
-        parts.append(np.stack([held[r.name].view(np.uint32) for r in found.operands["D"]], -1))
+        parts.append(
+            np.stack([held[r.name].view(np.uint32) for r in found.operands["D"]], -1)
+        )
     return found.op.d.unpack(np.concatenate(parts))
 
 
@@ -154,7 +156,10 @@ def main(folder: Path) -> None:
     frames = Moments(calls).frames
     told["calls"] = {
         "stacks": [
-            {"step": step, "frames": [[e.site.function, e.step] for e in frames(0, step)]}
+            {
+                "step": step,
+                "frames": [[e.site.function, e.step] for e in frames(0, step)],
+            }
             for step in range(0, len(calls), 5)
         ],
         "predicates": watched(calls, [(len(calls) - 1, 0, "%p2")]),

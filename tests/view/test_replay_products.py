@@ -10,6 +10,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.source.emit import to_ptx
+from tests.thinning import THOROUGH
 from tests.view.test_explorer_page import EXPLORER, need
 
 OPS = [
@@ -85,7 +86,7 @@ def bits_of(values):
 
 
 @pytest.mark.xdist_group("explorer")
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", OPS if THOROUGH else OPS[1::3])
 def test_elements_and_explanations_of_mma_are_pythons(name, tmp_path):
     need("whether the replay page explains a product as Python does")
     op = fm.instruction(name)
@@ -127,8 +128,8 @@ def chained(op, swizzle, trans, schedule):
     product = text[first : text.index(";", first) + 1]
     changed = product.replace("_d, 1, 1", "_d, 1, -1").replace("0, 0;", f"0, {trans};")
     again = changed.replace("%scale_d", "1")
-    (kernel,) = ptx.parse(text.replace(product, "\n".join([changed, again, again])))\
-        .kernels.values()
+    text = text.replace(product, f"{changed}\n{again}\n{again}")
+    (kernel,) = ptx.parse(text).kernels.values()
     kind = op.types["a"]
     size = IMAGE // kind.storage.itemsize
     image = (rng.standard_normal(size) * 2.0 ** rng.integers(-6, 3, size)).astype(
@@ -153,7 +154,9 @@ def chained(op, swizzle, trans, schedule):
 
 
 @pytest.mark.xdist_group("explorer")
-@pytest.mark.parametrize(("name", "swizzle", "trans", "schedule"), WGMMA)
+@pytest.mark.parametrize(
+    ("name", "swizzle", "trans", "schedule"), WGMMA if THOROUGH else WGMMA[:1]
+)
 def test_products_of_a_warpgroup_are_pythons(name, swizzle, trans, schedule, tmp_path):
     need("whether the replay page follows the products of a warpgroup")
     op = fm.instruction(name)

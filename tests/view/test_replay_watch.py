@@ -86,8 +86,36 @@ def python(replay, step, warp, text):
 
 
 def random_expressions(count):
-    parts = ["%r1", "%f1", "wide", "shared", "[", "]", "(", ")", "1", "0x4", "as", "f16"]
-    parts += [":", "+", "-", "%", "<<", "1e999", ".", "@", "é", " ", "&&", "!", "%p1", "/"]
+    parts = [
+        "%r1",
+        "%f1",
+        "wide",
+        "shared",
+        "[",
+        "]",
+        "(",
+        ")",
+        "1",
+        "0x4",
+        "as",
+        "f16",
+    ]
+    parts += [
+        ":",
+        "+",
+        "-",
+        "%",
+        "<<",
+        "1e999",
+        ".",
+        "@",
+        "é",
+        " ",
+        "&&",
+        "!",
+        "%p1",
+        "/",
+    ]
     choose = np.random.default_rng(3)
     return [
         "".join(choose.choice(parts, int(choose.integers(1, 9)))) for _ in range(count)
@@ -123,9 +151,7 @@ def test_call_stacks_are_those_of_the_debugger(tmp_path):
     replay = kernels.launched(kernels.CALLS, 64, np.zeros(32, np.float32))
     moments = Moments(replay)
     asked = [
-        [int(step), warp]
-        for warp in (0, 1)
-        for step in replay.steps_of_warp(warp)
+        [int(step), warp] for warp in (0, 1) for step in replay.steps_of_warp(warp)
     ]
     found = answers(replay, tmp_path / "page.html", {"stacks": asked})["stacks"]
     wanted = [

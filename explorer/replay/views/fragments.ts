@@ -124,6 +124,12 @@ export class Fragments {
     this.paint();
   }
 
+  /** Another element is chosen; all else is as it was. */
+  mark(): void {
+    if (this.shown && this.view.size.width) this.paint();
+    else this.draw();
+  }
+
   private paint(): void {
     const { view, session } = this;
     const { theme } = session;

@@ -14,12 +14,16 @@ import type { Session } from "../session/session.js";
 import { showPane } from "./panes.js";
 import { Fragments, Shown } from "./fragments.js";
 
+/** Of so many products, it is shown at once where operands came from. */
+const FEW = 32;
+
 export class ProductView {
   private fragments: Fragments;
   private shown: Shown | null = null;
   private key = "";
   private told = "";
   private opened = false;
+  private scrolled = false;
 
   constructor(private session: Session) {
     this.fragments = new Fragments(
@@ -27,6 +31,7 @@ export class ProductView {
       (spot, at) => this.tip(spot, at),
       (spot) => this.choose(spot),
     );
+    byId("told").addEventListener("scroll", () => (this.scrolled = true), { passive: true });
     byId("product-open").addEventListener("click", () => this.open());
     byId("product-close").addEventListener("click", () => session.update({ product: false, element: -1 }));
     for (const [id, back] of [["product-before", true], ["product-after", false]] as const) {
@@ -89,7 +94,7 @@ export class ProductView {
     this.key = key;
     byId("product-name").textContent = product.name;
     byId("product-said").textContent = this.said(product, there);
-    if (same) this.fragments.draw();
+    if (same) this.fragments.mark();
     else this.fragments.show((this.shown = new Shown(product, there ? (product.recorded() ?? product.values.bits("D")!) : null)));
     this.explain(product, there);
   }
@@ -132,7 +137,9 @@ export class ProductView {
       ...answer(asked, found),
       this.sources(product, element),
     );
-    box.scrollTop = 0;
+    // To scroll lays the page out: only if somebody has scrolled.
+    if (this.scrolled) box.scrollTop = 0;
+    this.scrolled = false;
   }
 
   /** What must never be: that the kernel has another D than its operands make. */
@@ -202,10 +209,8 @@ export class ProductView {
       box.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Where operands came from" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows()))));
     };
     box.addEventListener("toggle", () => box.open && fill());
-    if (cols <= 32) {
-      box.open = true;
-      fill();
-    }
+    // First the explanation, then what came from where: no frame is long.
+    if (cols <= FEW) requestAnimationFrame(() => setTimeout(() => box.isConnected && (box.open = true)));
     return box;
   }
 

@@ -2,33 +2,20 @@
 // browser, on runs that Python records and explains: node tests/replay/products.mjs
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism, loadavg } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
 import { open, run } from "../browser.mjs";
 import { make } from "./made.mjs";
-import { folder, written } from "./pages.mjs";
+import { written } from "./pages.mjs";
+import { pageOf, told } from "./recorded.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
-const own = join(root, ".venv/bin/python");
-const python = process.env.PYTHON ?? (existsSync(own) ? own : "python3");
-const recorded = join(folder, "recorded");
-execFileSync(python, ["-m", "tests.view.replay_pages", recorded], {
-  cwd: root,
-  env: { ...process.env, PYTHONPATH: `${join(root, "src")}:${root}` },
-  stdio: ["ignore", "inherit", "inherit"],
-});
-const told = JSON.parse(readFileSync(join(recorded, "told.json"), "utf8"));
-
 const DESK = { viewport: { width: 1440, height: 900 } };
 const PHONE = { viewport: { width: 390, height: 844 } };
 const show = (browser, name, hash = "", settings = DESK) =>
-  open(browser, hash, settings, pathToFileURL(join(recorded, `${name}.html`)).href);
+  open(browser, hash, settings, pageOf(name));
 const text = async (page, selector) => (await page.locator(selector).innerText()).replace(/\s+/g, " ").trim();
 const drawn = (page) =>
   page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
@@ -70,6 +57,7 @@ const TESTS = {
     assert.match(await text(page, "#told h3"), new RegExp(`D\\[${row}, ${col}\\]`));
     await page.waitForTimeout(300);
     assert.match(await page.evaluate(() => location.hash), new RegExp(`d=${row},${col}`));
+    await page.waitForSelector(".sources tbody tr");
     const rows = await page.$$eval(".sources tbody tr", (found) => found.map((each) => [...each.cells].map((cell) => cell.innerText.trim())));
     assert.equal(rows.length, 33); // 16 of A, 16 of B, and C
     for (const [k, name, value, , from] of rows.slice(0, 32)) {
@@ -231,23 +219,23 @@ const TESTS = {
     assert.deepEqual(await find("op:cp.async.bulk"), await steps(() => [...Array(replay.run.count).keys()].filter((step) => replay.run.site(step).opcode.startsWith("cp.async.bulk"))));
     assert.deepEqual(await find("line:hopper.cuh:17"), await steps(() => [...replay.run.stepsOfLine(replay.run.head.sites.find(({ file }) => file.endsWith("hopper.cuh")).file, 17)]));
     assert.deepEqual(await find("barrier:empty+8"), await steps(() => [...new Set(replay.run.head.barriers.find(({ name }) => name === "empty+8").phases.map(([step]) => step))].sort((a, b) => a - b)));
-    const written = await steps(() => [...new Set(replay.run.memories[0].writesOf(0x400))]);
-    assert.ok(written.length > 1);
-    assert.deepEqual(await find("0x400"), written);
-    assert.deepEqual(await find("write:shared[0x400]"), written);
+    const writes = await steps(() => [...new Set(replay.run.memories[0].writesOf(0x400))]);
+    assert.ok(writes.length > 1);
+    assert.deepEqual(await find("0x400"), writes);
+    assert.deepEqual(await find("write:shared[0x400]"), writes);
     await page.evaluate(() => replay.go(0));
-    for (const step of written.slice(0, 2)) {
+    for (const step of writes.slice(0, 2)) {
       await page.keyboard.press("Enter");
       assert.equal(await stepOf(page), step);
     }
     await page.keyboard.press("Shift+Enter");
-    assert.equal(await stepOf(page), written[0]);
-    assert.match(await text(page, "#find-said"), new RegExp(`^1 of ${written.length} steps`));
+    assert.equal(await stepOf(page), writes[0]);
+    assert.match(await text(page, "#find-said"), new RegExp(`^1 of ${writes.length} steps`));
     assert.deepEqual(await find("no such thing"), []);
     assert.match(await text(page, "#find-said"), /nothing has no such thing/);
     // A problem, and the text of the source, in the page with both.
     const made = make(5);
-    const other = await open(browser, "#find=problem", DESK, written_(made));
+    const other = await open(browser, "#find=problem", DESK, written("search", made));
     assert.deepEqual(await other.evaluate(() => [...replay.found.steps]), made.head.problems[0].steps.toSorted((a, b) => a - b));
     const line = made.head.files[1].text.split("\n")[14].trim();
     await other.fill("#find", `source:${line}`);
@@ -309,7 +297,5 @@ const TESTS = {
     }
   },
 };
-
-const written_ = (made) => written("search", made);
 
 await run(TESTS);

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import ml_dtypes
 import numpy as np
@@ -149,8 +149,9 @@ def _short(found: NDArray[np.generic]) -> str:
     """
     if found.dtype.kind != "f":
         return str(found.dtype.type(found)).removesuffix(".0").removesuffix(".")
-    one: np.floating = found[()]
-    if one == 0 or not np.isfinite(one) or 1e-4 <= abs(float(one)) < 1e16:
+    one = cast("np.floating", found.dtype.type(found))
+    size = abs(float(one))
+    if size == 0 or not np.isfinite(size) or 1e-4 <= size < 1e16:
         return np.format_float_positional(one, trim="-")
     return np.format_float_scientific(one, trim="-", exp_digits=2)
 

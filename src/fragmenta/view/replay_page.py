@@ -31,17 +31,11 @@ _PLAIN = """<!doctype html>
 def page(replay: Replay) -> str:
     """The text of the page."""
     head, data = packed(replay)
-    small = _json(head)
-    large = base64.b64encode(data).decode()
-    record = (
-        f'<script type="application/json" id="replay-head">{small}</script>\n'
-        f'<script type="application/octet-stream" id="replay-data">{large}</script>\n'
-    )
+    record = _script("json", "head", _json(head))
+    record += _script("octet-stream", "data", base64.b64encode(data).decode())
     for name, made in (("products", products_record), ("inlined", inlined_record)):
-        found = made(replay)
-        if found:
-            record += f'<script type="application/json" id="replay-{name}">{_json(found)}'
-            record += "</script>\n"
+        if found := made(replay):
+            record += _script("json", name, _json(found))
     before, _, after = _built(replay).partition(PLACE)
     return before + record + after
 
@@ -53,6 +47,10 @@ def inlined_record(replay: Replay) -> dict[int, list[Place]]:
         for site, places in enumerate(Lines(replay).frames)
         if len(places) > 1
     }
+
+
+def _script(kind: str, name: str, text: str) -> str:
+    return f'<script type="application/{kind}" id="replay-{name}">{text}</script>\n'
 
 
 def _json(record: object) -> str:

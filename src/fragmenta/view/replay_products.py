@@ -14,8 +14,15 @@ from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.operand_lists import slots
 from fragmenta.ptx.checking.tensor import Remark, fit, named
-from fragmenta.ptx.module import Address, Immediate, Instruction, Not, Operand
-from fragmenta.ptx.module import Register, Vector
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+    Vector,
+)
 from fragmenta.replay.parts import Site
 from fragmenta.replay.recorded import Replay
 from fragmenta.view.explorer_data import JsonRecord, drawn_record
