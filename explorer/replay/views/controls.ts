@@ -61,12 +61,13 @@ export class Controls {
       { keys: "w", words: "run to the next write of the chosen byte", run: (back) => this.toWrite(back), both: true },
       { keys: "n", words: "run to the next NaN in a register", run: () => this.moved(session.toNaN(), "NaN in a register", false), both: false },
       { keys: "/", words: "search in time", run: () => byId<HTMLInputElement>("find").select(), both: false },
-      { keys: "F3 s", words: "next step that was found", run: (back) => this.toFound(back), both: true },
+      { keys: "F3", words: "next step that was found", run: (back) => this.toFound(back), both: true },
       { keys: "f", words: "fold warps with the same role, or unfold them", run: () => this.time.fold(), both: false },
       { keys: "m", words: "the product of this warp, and back", run: () => this.product(), both: false },
       { keys: "Space", words: "play, and stop at a problem", run: () => this.play(), both: false },
       { keys: "Home End", words: "first step, last step", run: (back) => session.go(back ? session.run.count - 1 : 0), both: false },
       { keys: "g", words: "go to a step by its number", run: () => byId<HTMLInputElement>("step").select(), both: false },
+      { keys: "s", words: "the next run of the page, at this place", run: (back) => this.nextRun(back), both: true },
       { keys: "+ − 0", words: "time: nearer, farther, all of it", run: () => undefined, both: false },
       { keys: "?", words: "this sheet", run: () => this.help(), both: false },
     ];
@@ -85,6 +86,12 @@ export class Controls {
     const { session } = this;
     if (!session.lastProduct) return toast("This warp has run no product yet");
     session.update({ product: !session.product, element: -1 });
+  }
+
+  private nextRun(back: boolean): void {
+    const { all, now, show } = this.session.runs;
+    if (all.length < 2) return toast("There is one run in this page");
+    show((now + (back ? all.length - 1 : 1)) % all.length);
   }
 
   private toWrite(back: boolean): void {
@@ -109,6 +116,7 @@ export class Controls {
     if (session.step >= session.run.count - 1) session.go(0);
     const by = () => byId<HTMLSelectElement>("by").value as By;
     this.playing = window.setInterval(() => {
+      if (session.closed) return this.pause();
       const went = session.move(by() === "problem" ? "step" : by());
       if (!went || session.stopped) this.pause();
     }, 250);
@@ -118,7 +126,7 @@ export class Controls {
   private pause(): void {
     window.clearInterval(this.playing);
     this.playing = 0;
-    this.draw();
+    if (!this.session.closed) this.draw();
   }
 
   // ── the document ──────────────────────────────────────────────────────────
@@ -161,7 +169,7 @@ export class Controls {
       action?.run(run.value.startsWith("-"));
       run.value = "";
     });
-    document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("keydown", (event) => session.closed || this.key(event));
   }
 
   private key(event: KeyboardEvent): void {

@@ -203,6 +203,14 @@ def _access(at: Debugger, access: Access, verb: str) -> str:
     )
 
 
+def _wrote(at: Debugger, access: Access) -> str:
+    """Who wrote a byte; a unit that is in flight has filled it with poison."""
+    unit = None if access.unit is None else at.units[access.unit]
+    hides = unit is not None and not 0 <= unit.done <= access.step
+    found = _access(at, access, "hidden" if hides else "written")
+    return f"{found}: reads see poison" if hides else found
+
+
 def who(at: Debugger, text: str) -> list[str]:
     """Who wrote a byte, who has read it, who may still write it."""
     span = at.span(text)
@@ -210,7 +218,7 @@ def who(at: Debugger, text: str) -> list[str]:
     wrote = at.replay.writer(before, *place)
     lines = [
         f"{span.text}, before step {at.moment:,}",
-        _unwritten(at, span) if wrote is None else f"  {_access(at, wrote, 'written')}",
+        _unwritten(at, span) if wrote is None else f"  {_wrote(at, wrote)}",
     ]
     read = [e for e in at.replay.readers(before, *place) if e.step < at.moment]
     lines += [f"  {_access(at, each, 'read')}" for each in read[-MOST_READS:]]

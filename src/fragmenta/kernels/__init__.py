@@ -4,6 +4,7 @@
     packing   the order of a sparse A in memory, so that one copy brings a tile
     source    the CUDA C++ that is compiled
     prepare   compresses a weight on the GPU
+    kept      moves the kept values of a matrix that is trained
     quantize  turns rows of numbers into 8-bit elements and scales
     tuning    measures tiles, and remembers the fastest on a GPU
     arguments the sizes and arguments of a launch

@@ -1,7 +1,8 @@
 """The page of a recorded run: one file, with the record in it.
 
-The page is ``replay.html``, which is built from ``explorer/``.  The record is two
-elements of it: its head as JSON, and its columns, deflated, in base64.
+The page is ``replay.html``, which is built from ``explorer/``.  A record is two
+elements of it: its head as JSON, and its columns, deflated, in base64.  Runs beside it
+have two more each, with what is not the same.
 """
 
 from __future__ import annotations
@@ -30,14 +31,22 @@ _PLAIN = """<!doctype html>
 
 def page(replay: Replay) -> str:
     """The text of the page."""
-    head, data = packed(replay)
-    record = _script("json", "head", _json(head))
-    record += _script("octet-stream", "data", base64.b64encode(data).decode())
-    for name, made in (("products", products_record), ("inlined", inlined_record)):
-        if found := made(replay):
-            record += _script("json", name, _json(found))
+    records = [_record(each, number, replay) for number, each in enumerate(replay.runs)]
     before, _, after = _built(replay).partition(PLACE)
-    return before + record + after
+    return before + "".join(records) + after
+
+
+def _record(replay: Replay, number: int, first: Replay) -> str:
+    """A run as elements of the page; those beside the first one have numbers."""
+    head, data = packed(replay, first)
+    of = f"-{number}" if number else ""
+    found = _script("json", f"head{of}", _json(head))
+    found += _script("octet-stream", f"data{of}", base64.b64encode(data).decode())
+    for name, made in (("products", products_record), ("inlined", inlined_record)):
+        own = made(replay)
+        if own if not number else own != made(first):
+            found += _script("json", f"{name}{of}", _json(own))
+    return found
 
 
 def inlined_record(replay: Replay) -> dict[int, list[Place]]:
