@@ -15,11 +15,13 @@ import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.debugging.debugger import Debugger
 from fragmenta.debugging.expressions import evaluate
-from fragmenta.debugging.fragments import last_product, words
+from fragmenta.debugging.fragments import last_product
+from fragmenta.debugging.fragments import words as words_of
 from fragmenta.debugging.matrices import matrix
 from fragmenta.debugging.moments import Moments
 from fragmenta.debugging.scope import Names
 from fragmenta.replay.recorded import Replay
+from fragmenta.simt.layout import POISON
 from tests.debugging import kernels
 from tests.ptx import recordings
 from tests.view.test_replay_page import recorded
@@ -53,11 +55,12 @@ def element(replay: Replay, step: int, row: int, col: int, mma: bool) -> dict:
     op = found.op
     if mma:
         a, b, c, d = (
-            op.fragments[name].unpack(words(at, found, name)) for name in "ABCD"
+            op.fragments[name].unpack(words_of(at, found, name)) for name in "ABCD"
         )
     else:
         a, b = (matrix(at, found.step, op, found.given, n).values for n in "AB")
-        c, d = (accumulators(replay, found, moment) for moment in (found.step, step))
+        number = own_steps(replay, found, at.warp).index(found.step)
+        c, d = (accumulators(replay, found, number, each) for each in (False, True))
     told = fm.instruction(str(op)).explain(
         a, b, c, row=row, col=col, target=replay.target
     )
@@ -73,32 +76,34 @@ def element(replay: Replay, step: int, row: int, col: int, mma: bool) -> dict:
     }
 
 
-def accumulators(replay, found, moment):
-    """D of all four warps: before their product, or after they have waited."""
+def accumulators(replay, found, number, after):
+    """D of all four warps: before their product was done, or after it."""
+    (unit,) = [
+        each
+        for each in replay.units
+        if each["site"] == replay.steps.site[found.step] and each["done"] >= 0
+    ][number : number + 1]
     parts = []
     for warp in range(4):
-        steps = replay.steps_of_warp(warp)
-        opcodes = [replay.sites[replay.steps.site[each]].opcode for each in steps]
-        mine = [s for s, o in zip(steps, opcodes, strict=True) if o == str(found.op)]
-        waits = [s for s, o in zip(steps, opcodes, strict=True) if "wait_group" in o]
-        number = int(np.searchsorted(np.sort(own_steps(replay, found)), found.step))
-        at = mine[number] - 1 if moment == found.step else waits[number]
-        function = replay.function_at(int(at), warp)
-        held = replay.registers_at(int(at), warp, function)
-        parts.append(
-            np.stack([held[r.name].view(np.uint32) for r in found.operands["D"]], -1)
-        )
+        own = own_steps(replay, found, warp)[number]
+        at = unit["done"] if after else min(own, unit["issued"]) - 1
+        function = replay.function_at(own, warp)
+        while True:  # registers hold nothing while a product is in flight
+            held = replay.registers_at(at, warp, function)
+            names = [each.name for each in found.operands["D"]]
+            words = np.stack([held[name].view(np.uint32) for name in names], -1)
+            if not (words == POISON).all():
+                break
+            at -= 1
+        parts.append(words)
     return found.op.d.unpack(np.concatenate(parts))
 
 
-def own_steps(replay, found):
-    """The steps of the warp of a product at which it runs it."""
-    warp = int(replay.steps.warp[found.step])
-    return [
-        int(each)
-        for each in replay.steps_of_warp(warp)
-        if replay.sites[replay.steps.site[each]].opcode == str(found.op)
-    ]
+def own_steps(replay, found, warp):
+    """The steps at which a warp runs an instruction."""
+    site = replay.steps.site[found.step]
+    mine = replay.steps_of_warp(warp)
+    return [int(each) for each in mine if replay.steps.site[each] == site]
 
 
 def steps_after(replay: Replay, opcode: str, warp: int) -> list[int]:

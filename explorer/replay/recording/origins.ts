@@ -77,23 +77,33 @@ export class Origins {
 
   private ofRegister(where: InRegister): Origin {
     const { run } = this;
-    const held = run.held(where.warp, where.register, where.step);
+    const wide = run.head.registers[where.register].bits !== 32;
+    const held = run[wide ? "held" : "settled"](where.warp, where.register, where.step);
     const none = { where, step: held?.step ?? -1, access: null, from: [], product: null };
     if (!held || held.step < 0) return none;
-    const found = { ...none, product: this.productOf(where, held.step) };
-    if (found.product) return found;
+    const unit = run.unitAt(held.at);
+    const found = { ...none, product: unit < 0 ? this.productOf(where, held.step) : this.productOfUnit(where, unit) };
+    // What a unit wrote late is not of the step at which it came.
+    if (found.product || unit >= 0) return unit < 0 ? found : { ...found, step: run.head.units[unit].issued };
     return { ...found, from: this.inputs(where, held.step) };
+  }
+
+  /** The element of D, if a product of a warpgroup wrote the register. */
+  private productOfUnit({ warp, register, lane, low }: InRegister, unit: number): Made | null {
+    const { products, run } = this;
+    const { site, issued } = run.head.units[unit];
+    if (!products?.bound(site) || issued < 0) return null;
+    const product = products.at(issued);
+    const index = product.elementOfD(warp, register, lane, low);
+    const own = product.members.find((each) => each.warp === warp)?.step ?? issued;
+    return index < 0 ? null : { step: own, index };
   }
 
   /** The element of D, if a product wrote the register. */
   private productOf({ warp, register, lane, low }: InRegister, step: number): Made | null {
     const { products, run } = this;
     if (!products) return null;
-    const { opcode } = run.site(step);
-    // Products of a warpgroup arrive where the warp waits.
-    const waits = /^wgmma\.wait_group/.test(opcode);
-    const bound = products.bound(run.columns.site[step]);
-    if (!waits && !bound) return null;
+    if (!products.bound(run.columns.site[step])) return null;
     const steps = products.ofWarp(warp).filter((each) => each <= step);
     for (const each of [...steps].reverse()) {
       const product = products.at(each);

@@ -232,7 +232,13 @@ export class Product {
 
   /** The step after which an operand was read, of one of its warps. */
   private before({ step }: Member): number {
-    return this.unit && this.done >= 0 ? this.done - 1 : step - 1;
+    return this.unit && this.done >= 0 ? Math.max(this.done, step) - 1 : step - 1;
+  }
+
+  /** The same of the accumulator: from when the first warp comes, it is in flight. */
+  private beforeD({ step }: Member): number {
+    const first = this.unit && this.unit.issued >= 0 ? this.unit.issued : step;
+    return Math.min(first, step) - 1;
   }
 
   // ── elements ──────────────────────────────────────────────────────────────
@@ -262,14 +268,18 @@ export class Product {
 
   /** All elements of an operand in registers; ``when`` is the step of each warp. */
   private gathered(matrix: Matrix, sources: Source[], when: (member: Member) => number): Patterns {
+    const begins = this.members.map((member) =>
+      sources.map((source) => (typeof source === "number" ? (this.run.held(member.warp, source, when(member))?.at ?? -1) : -1)),
+    );
+    return this.collected(matrix, sources, begins, when);
+  }
+
+  /** The same; ``begins`` is where the words of each warp's registers begin, or -1. */
+  private collected(matrix: Matrix, sources: Source[], begins: number[][], when: (member: Member) => number): Patterns {
     const type = this.catalogue.types[matrix.type];
     const found = patterns(type, matrix.size);
     const steps = this.members.map(when);
-    // Where the words of each warp's registers begin; what is no register is asked for.
     const { words } = this.run.columns;
-    const begins = this.members.map(({ warp }, at) =>
-      sources.map((source) => (typeof source === "number" ? (this.run.held(warp, source, steps[at])?.at ?? -1) : -1)),
-    );
     const narrow = !(found instanceof BigUint64Array) && sources.every((each) => typeof each !== "number" || this.run.head.registers[each].bits <= 32);
     const mask = type.bits >= 32 ? 0xffffffff : 2 ** type.bits - 1;
     const last = this.members.length - 1;
@@ -400,7 +410,12 @@ export class Product {
     if (!kept) return patterns(type, matrix.size);
     const before = this.unit && this.unbroken();
     if (before) return before;
-    return this.gathered(matrix, this.registers.get("C")!, ({ step: own }) => own - 1);
+    const sources = this.registers.get("C")!;
+    if (!this.unit) return this.gathered(matrix, sources, (member) => this.beforeD(member));
+    const begins = this.members.map((member) =>
+      (sources as number[]).map((source) => this.run.settled(member.warp, source, this.beforeD(member))?.at ?? -1),
+    );
+    return this.collected(matrix, sources, begins, (member) => this.beforeD(member));
   }
 
   /** What the product before leaves, if no step has recorded it; null if one has. */
@@ -411,29 +426,27 @@ export class Product {
       .at(-1);
     if (!last) return null;
     const [register] = this.bound.operands.d as number[];
-    // While a product is in flight, nothing is known about its registers; and a warp that is
-    // late may find there what later products have left.
-    const recorded = this.members.every(({ warp, step }) => {
-      const held = this.run.held(warp, register, step - 1);
-      if (!held || last.done < 0) return false;
-      return held.step >= last.done && (this.done < 0 || held.step < this.done);
+    // While a product is in flight, its registers hold nothing.
+    const settled = this.members.every((member) => {
+      const held = this.run.settled(member.warp, register, this.beforeD(member));
+      return held && last.done >= 0 && held.step >= last.done;
     });
-    return recorded ? null : (this.products.at(last.issued).values.bits("D") as Patterns);
+    if (settled) return null;
+    const before = this.products.at(last.issued);
+    return before.recorded() ?? (before.values.bits("D") as Patterns);
   }
 
-  /** D as it was recorded; null where no step has recorded it. */
+  /** D as it was recorded; null where it was not. */
   recorded(): Patterns | null {
     const matrix = this.scene.matrices.get("D")!;
-    if (this.done < 0) return null;
-    if (!this.unit) return this.gathered(matrix, this.registers.get("D")!, () => this.step);
-    const later = this.others().filter(({ issued }) => issued > this.unit!.issued);
-    const sources = this.registers.get("D")! as number[];
-    const steps = this.members.map(({ warp }) => this.run.writtenFrom(warp, sources[0], this.done));
-    const fine = this.members.every(({ warp }, at) => {
-      const next = later.flatMap((each) => [this.products.stepOf(each, warp), each.done]).filter((step) => step >= 0);
-      return steps[at] >= 0 && steps[at] < Math.min(Infinity, ...next) && /^wgmma/.test(this.run.site(steps[at]).opcode);
-    });
-    return fine ? this.gathered(matrix, sources, (member) => steps[this.members.indexOf(member)]) : null;
+    const sources = this.registers.get("D") as number[] | undefined;
+    if (this.done < 0 || !sources) return null;
+    if (!this.unit) return this.gathered(matrix, sources, () => this.step);
+    const unit = this.run.head.units.indexOf(this.unit);
+    const begins = this.members.map(({ warp }) => sources.map((source) => this.run.writtenBy(unit, warp, source)));
+    // Where the next product is in flight already, nothing is left of this one.
+    const gone = begins.flat().some((begin) => begin < 0 || this.run.isPoison(begin));
+    return gone ? null : this.collected(matrix, sources, begins, () => this.done);
   }
 
   // ── where ─────────────────────────────────────────────────────────────────
@@ -446,7 +459,7 @@ export class Product {
       const source = sources[matrix.register[index]];
       if (typeof source !== "number") return { kind: "constant" };
       const { member, lane, low } = this.place(matrix, index);
-      const before = name === "C" ? member.step - 1 : this.before(member);
+      const before = name === "C" ? this.beforeD(member) : this.before(member);
       const step = name === "D" ? Math.max(this.done, member.step) : before;
       return { kind: "register", warp: member.warp, register: source, lane, low, bits: matrix.bits, step };
     }

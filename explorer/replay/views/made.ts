@@ -33,8 +33,10 @@ function ofRegister(session: Session, register: number): Made[] {
   if (type === "pred") return [];
   const held = run.held(warp, register, step);
   // What was only loaded or computed is not searched for: that is for the memory.
-  if (!held || held.step < 0 || !/mma|^mov|^cvt/.test(run.site(held.step).opcode)) return [];
-  const parts = bits === 32 && /^wgmma|^mma|^wmma/.test(run.site(held.step).opcode) ? [0, 16] : [0];
+  const unit = held ? run.unitAt(held.at) : -1;
+  const opcode = unit >= 0 ? run.head.units[unit].name : held && held.step >= 0 ? run.site(held.step).opcode : "";
+  if (!held || !/mma|^mov|^cvt/.test(opcode)) return [];
+  const parts = bits === 32 && /^wgmma|^mma|^wmma/.test(opcode) ? [0, 16] : [0];
   const where = (low: number): Where => ({ kind: "register", warp, register, lane, low, bits: Math.min(32, bits), step });
   const found = parts.flatMap((low) => session.origins.madeOf(where(low)));
   return found.filter(({ step: at, index }, place) => found.findIndex((each) => each.step === at && each.index === index) === place);
