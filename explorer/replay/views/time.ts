@@ -504,6 +504,7 @@ export class Time {
     const { theme, run } = this.session;
     to.textAlign = "center";
     for (const { steps, number } of run.head.problems) {
+      if (Math.max(...steps) < 0) continue;
       const at = x(Math.max(...steps));
       if (at < this.gutter - 9 || at > this.board.width) continue;
       to.fillStyle = theme.warning;
