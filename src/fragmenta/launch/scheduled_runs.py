@@ -141,6 +141,8 @@ class ScheduledRuns:
         launch = self._prepare(schedule, traced=self._replays)
         if launch.recorder is None or not _is_recorded_apart(launch):
             return launch
+        if launch.recorder.window.most == 1:  # for the events of blocks, not for steps
+            return launch
         launch.close()
         return self._prepare(schedule)
 
