@@ -56,6 +56,8 @@ def problems_of(
             continue
         finding = finding or _finding(each, found)
         about = steps.stopped() if finding is None else steps.about(finding)
+        if each.rule == rules.SCHEDULE.name:  # arrays differ at the end
+            about = {"steps": [-1, len(replay) - 1]}
         made.append(problem_row(number, each, **about))
         made[-1]["missing"] = _missing(made[-1], replay)
     return made

@@ -20,8 +20,15 @@ from torch.sparse import SparseSemiStructuredTensor
 from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, BadMetadata, ShapeError, UnknownType, one_of
 from fragmenta.kernels.config import ALIGNMENT, Kernel
-from fragmenta.kernels.packing import BLOCK, VALUE_BYTES, pack, packed_shape, places
-from fragmenta.kernels.prepare import MOST_ROWS, code_places, compress_on_device
+from fragmenta.kernels.packing import (
+    BLOCK,
+    VALUE_BYTES,
+    code_places,
+    pack,
+    packed_shape,
+    places,
+)
+from fragmenta.kernels.prepare import MOST_ROWS, compress_on_device
 from fragmenta.registers.dtype import dtype as element
 from fragmenta.registers.granularity import Granularity
 from fragmenta.shared.descriptor import UNIT

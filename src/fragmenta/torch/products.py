@@ -226,6 +226,30 @@ def quantize_rows(
     return values.reshape(x.shape), scales.reshape(x.shape[:-1])
 
 
+def sparse_activations(
+    x: Tensor, activation: str = "relu2"
+) -> tuple[SparseMatrix, Tensor]:
+    """The activations of x (rows x k) as a sparse matrix of e4m3, and row scales.
+
+    ``activation`` is ``"relu2"`` (the square of relu), ``"relu"`` or ``"none"``.  Each
+    four neighbours of a row keep the two greatest magnitudes; of equal ones, those in
+    lower columns.  On a GPU one kernel reads x once and writes what
+    :func:`sparse_mm` reads.
+
+    A scale is the least power of two with which no element is beyond 448; 1 for a row
+    of zeros.  A row with NaN or an infinity has the scale NaN, so that its products are
+    NaN.
+
+    >>> x = torch.tensor([[1.0, 2.0, 3.0, -4.0]], dtype=torch.bfloat16)
+    >>> sparse, scales = sparse_activations(x)
+    >>> sparse.to_dense().float() * scales[:, None]
+    tensor([[0., 4., 9., 0.]])
+    """
+    _check_tensor(x, "x")
+    packed, scales = call_pair("activate_rows", x, activation)
+    return SparseMatrix(packed, "e4m3", (x.shape[0], x.shape[1])), scales
+
+
 # ── products ────────────────────────────────────────────────────────────────
 
 

@@ -101,9 +101,10 @@ def tiled(
 
 
 @lru_cache(maxsize=_MOST)
-def _planned(
-    kernel: Kernel, m: int, n: int, k: int, gpu: int, experts: int
+def planned_on(
+    kernel: Kernel, m: int, n: int, k: int, gpu: int, experts: int = 0
 ) -> LaunchPlan:
+    """The plan of a launch on a GPU."""
     with torch.cuda.device(gpu):
         return plan(kernel, m, n, k, experts=experts)
 
@@ -294,7 +295,7 @@ def prepared(
     per = ALIGNMENT // kind.itemsize
     scattered = not all(part.is_contiguous() for part in parts.values())
     return Ready(
-        _planned(kernel, *shape, device.index, experts) if m and n else None,
+        planned_on(kernel, *shape, device.index, experts) if m and n else None,
         rows,
         columns,
         -(-columns // per) * per,
