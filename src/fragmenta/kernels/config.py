@@ -8,6 +8,9 @@ Counted in bytes, the kernel is the same for all types.  A slab is 128 bytes of 
 row of B and the part of A that they are multiplied with: 64 stored bytes of each row
 and their metadata if A is sparse, else 128 bytes.  A stage of the kernel's ring
 buffer has one slab, or several if they are small.
+
+A of 4-bit integers (``s4``) is converted to the type of B in registers.  Its slab is 128
+columns of k, whatever the type of B: 256 bytes of each row of B in 16 bits, else 128.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ SLAB_BYTES = 128
 """Bytes of each row of B in a slab."""
 READ_BYTES = 32
 """Stored bytes of each row of A that one instruction reads."""
+SLAB_S4 = 128
+"""Columns of k in a slab of 4-bit integers."""
 PACKED_M = 256
 """Rows of a packed A whose slabs are adjacent in memory."""
 ALIGNMENT = 16
@@ -59,6 +64,13 @@ _ACCUMULATORS = 192  # most registers for sums in a thread of a consumer
 
 OUTPUTS = {"f32": 0, "bf16": 1, "f16": 2, "s32": 3}
 _BYTES = {"f32": 4, "bf16": 2, "f16": 2, "s32": 4}
+#: What 4-bit integers are multiplied with, and as which type.
+FOUR_BITS = {"bf16": "bf16", "f16": "f16", "e4m3": "e4m3"}
+GROUPS = (0, 32, 64, 128)
+"""Columns that share a scale, if A has 4 bits; 0: a row has no scales in A."""
+GROUP_SCALES = ("f16", "bf16")
+"""The types of these scales."""
+_S4_SUMS = 144  # most registers for all sums in a thread, if A has 4 bits
 _KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
 
 
@@ -130,9 +142,13 @@ class Kernel:
     """Whether D is stored as n x m."""
     xor: bool = False
     """Count the bits that differ, not those set in both (b1 only)."""
+    group: int = 0
+    """Columns of A that share a scale (s4 only); 0: none, scale_m can scale rows."""
+    scales: str = "f16"
+    """The type of these scales: f16 or bf16."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "b", self.b or self.a)
+        object.__setattr__(self, "b", self.b or ("bf16" if self.four_bits else self.a))
         kept = _KEPT.get(self.a, ("f32",))[0]
         object.__setattr__(self, "out", self.out or kept)
         self._check(kept)
@@ -162,7 +178,29 @@ class Kernel:
             raise BadCall(f"tiles of {self.tile} leave no registers for promotion")
         if self.xor and self.a != "b1":
             raise BadCall(f"xor is for b1; given {self.a}")
+        self._check_groups()
         self._check_tile()
+
+    def _check_groups(self) -> None:
+        if not self.four_bits:
+            if self.group:
+                raise BadCall(f"groups with a scale are for s4; given {self.a}")
+            return
+        if self.b not in FOUR_BITS or not self.sparse:
+            raise BadCall(
+                f"a sparse A of s4 is multiplied with {one_of(FOUR_BITS)}; given "
+                f"{'a sparse' if self.sparse else 'a dense'} one and {self.b}"
+            )
+        if self.group not in GROUPS or self.scales not in GROUP_SCALES:
+            raise BadCall(
+                f"a scale of {one_of(GROUP_SCALES)} is for {one_of(GROUPS[1:])} columns"
+                f", or 0: none; given {self.scales} for {self.group}"
+            )
+        if self.group and self.group < self.instruction.shape.k:
+            raise BadCall(
+                f"groups of {self.group} columns are shorter than an instruction of "
+                f"{self.b}; use {self.instruction.shape.k} or more, or bf16 or f16"
+            )
 
     def _check_tile(self) -> None:
         tile = self.tile
@@ -175,6 +213,10 @@ class Kernel:
                 f"n {one_of(map(str, _WIDTHS))}, in clusters of 1 or 2; a split along "
                 f"k is {one_of(map(str, _SPLITS))}, with neither a cluster nor turns"
             )
+        least = (tile.blocks + 1) * tile.n // 2  # and more if two sums take turns
+        many = least > _S4_SUMS if self.four_bits else None
+        if (many or tile.turns) and self.four_bits:
+            raise ShapeError(f"A of s4 has no tiles of {tile}: too many sums, or turns")
         if tile.blocks * tile.n // 2 > _ACCUMULATORS:
             raise ShapeError(f"tiles of {tile} need more registers than a thread has")
         if tile.split > 1 and self._exchanged > self.stages * self.stage_bytes:
@@ -182,14 +224,28 @@ class Kernel:
 
     # ── what it multiplies ──────────────────────────────────────────────────
 
+    @property
+    def four_bits(self) -> bool:
+        """Whether A is stored as 4-bit integers and converted in registers."""
+        return self.a == "s4"
+
+    @property
+    def multiplied(self) -> str:
+        """The type of A in the tensor core.
+
+        >>> Kernel("s4", "f16").multiplied, Kernel("e4m3").multiplied
+        ('f16', 'e4m3')
+        """
+        return FOUR_BITS.get(self.b, self.b) if self.four_bits else self.a
+
     @cached_property
     def instruction(self) -> Instruction:
         """The wgmma instruction that the kernel repeats."""
         per = 2 if self.sparse else 1
-        k = READ_BYTES * 8 * per // dtype(self.a).bits
+        k = READ_BYTES * 8 * per // dtype(self.multiplied).bits
         kept = _KEPT.get(self.a, ("f32",))[0]
         shape, sp = f"m64n{self.tile.n}k{k}", {"sp": "sp"} if self.sparse else {}
-        return wgmma(shape, a=self.a, b=self.b, d=kept, **sp)
+        return wgmma(shape, a=self.multiplied, b=self.b, d=kept, **sp)
 
     @property
     def accumulator(self) -> str:
@@ -199,6 +255,8 @@ class Kernel:
     @property
     def steps(self) -> int:
         """Instructions along k in a slab."""
+        if self.four_bits:
+            return SLAB_S4 // self.instruction.shape.k
         return 2 if self.sparse else 4
 
     @property
@@ -208,7 +266,17 @@ class Kernel:
         >>> Kernel("bf16").slab_k, Kernel("b1", sparse=False).slab_k
         (64, 1024)
         """
-        return SLAB_BYTES * 8 // dtype(self.a).bits
+        return SLAB_S4 if self.four_bits else SLAB_BYTES * 8 // dtype(self.a).bits
+
+    @property
+    def groups(self) -> int:
+        """Sums of a slab that leave the tensor core, if A has 4 bits."""
+        return SLAB_S4 // (self.group or SLAB_S4)
+
+    @property
+    def slab_bytes_b(self) -> int:
+        """Bytes of each row of B in a slab."""
+        return self.slab_k * dtype(self.b).bits // 8
 
     # ── what it occupies ────────────────────────────────────────────────────
 
@@ -220,13 +288,16 @@ class Kernel:
     @property
     def block_bytes(self) -> int:
         """Bytes of 64 rows of A in a slab, with their metadata."""
+        if self.four_bits:
+            scales = 64 * 2 * self.groups if self.group else 0
+            return 64 * SLAB_S4 // 4 + 128 * 4 * self.words + scales
         row = self.steps * READ_BYTES
         return 64 * row + 128 * 4 * self.words
 
     @property
     def _slab_bytes(self) -> int:
         a = self.tile.m // 64 * self.block_bytes
-        return -(-a // 1024) * 1024 + self.tile.n * SLAB_BYTES
+        return -(-a // 1024) * 1024 + self.tile.n * self.slab_bytes_b
 
     @cached_property
     def slabs(self) -> int:
@@ -359,7 +430,24 @@ class Kernel:
             "SCALED": int(self.scaled),
             "TRANSPOSED": int(self.transposed),
             "XOR": int(self.xor),
+            **(self._four_bit_macros if self.four_bits else {"FOUR_BITS": 0}),
         }
+
+    @property
+    def _four_bit_macros(self) -> dict[str, object]:
+        """How A is converted: FOUR_BITS is 1 for bf16, 2 for f16, 8 for e4m3."""
+        return {
+            "FOUR_BITS": {"bf16": 1, "f16": 2, "e4m3": 8}[self.multiplied],
+            "GROUPS": self.groups,
+            "GROUP_SCALES": {"f16": 2, "bf16": 1}[self.scales] if self.group else 0,
+            "SETS": self.sets,
+        }
+
+    @property
+    def sets(self) -> int:
+        """Sums of a group that may be under way at the same time, if A has 4 bits."""
+        tile = self.tile
+        return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_SUMS else 1
 
     def parts(self, k: int) -> list[tuple[int, int]]:
         """The first and the last (exclusive) k of each part that is summed by itself.
@@ -398,6 +486,7 @@ class Kernel:
         """
         words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
         words.append("sparse" if self.sparse else "dense")
+        words += [f"{self.group} {self.scales}"] if self.group else []
         for name in ("promote", "scaled", "transposed", "xor"):
             words += [name] if getattr(self, name) else []
         return " ".join(words)
@@ -463,9 +552,10 @@ def tiles_for(kernel: Kernel) -> Iterator[Tile]:
     >>> [str(t) for t in tiles_for(Kernel("e4m3", promote=True))][:3]
     ['128x192/2', '128x192', '128x192 k/2']
     """
-    widths = _widths(kernel.a, kernel.b, kernel.sparse)
+    widths = _widths(kernel.multiplied, kernel.b, kernel.sparse)
     for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
-        if tile.n in widths and (tile.promotes or not kernel.promote):
+        many = (tile.blocks + 1) * tile.n // 2 > _S4_SUMS and kernel.four_bits
+        if tile.n in widths and (tile.promotes or not kernel.promote) and not many:
             yield tile
 
 
@@ -516,9 +606,10 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     slab, edge = _slab_times(kernel, n)
     edges = -(-waves // -(-n // tile.n))
     body = waves * (1.45 + count * slab + exchange) + edges * count * (edge - slab)
-    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
+    row = kernel.slab_bytes_b
+    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * row * slabs
     memory = (a + b + m * n * _BYTES[kernel.out]) / 4.65e6
-    each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * SLAB_BYTES
+    each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * row
     cache = tiles * each * slabs / 17.3e6
     # Blocks of a cluster wait for each other; several waves even that out.
     waiting = 1.14 if waves == 1 and tile.cluster > 1 else 1.0

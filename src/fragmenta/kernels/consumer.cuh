@@ -20,6 +20,12 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
+typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
+
+#if FOUR_BITS
+#include "four_bits.cuh"
+#else
+
 template <int STEP>
 __device__ __forceinline__ void step(
     ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add) {
@@ -51,8 +57,6 @@ __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 }
 
 // ── products ────────────────────────────────────────────────────────────────
-
-typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
 
 // Start the products of COUNT slabs; they may still run when this returns.
 template <int COUNT>
@@ -90,6 +94,8 @@ __device__ __forceinline__ void multiply_stage(
     }
 }
 
+#endif
+
 // Every lane signals that it has read its metadata.  One lane could signal for all, but
 // racecheck does not see the order between lanes.  It costs nothing while products run.
 __device__ __forceinline__ void release_codes(const Room& room, int stage) {
@@ -103,6 +109,30 @@ __device__ __forceinline__ void release(
     if (threadIdx.x % 32 < CLUSTER)
         barrier_arrive(room.empty + 8 * stage, place.part * CLUSTER + threadIdx.x % 32);
 }
+
+#if FOUR_BITS
+// Wait for a stage and multiply COUNT slabs of it.
+template <int COUNT>
+__device__ __forceinline__ void sum_slabs(
+    Grouped& all, u32 a, u32 b) {
+    Stored stored[SLABS][BLOCKS];
+#pragma unroll
+    for (int s = 0; s < COUNT; s++)
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++)
+            load_stored(stored[s][i], a + s * SLAB + i * BLOCK_A);
+    multiply_slabs<COUNT>(all, stored, b);
+}
+
+__device__ __forceinline__ void sum_stage(Grouped& all, u32 a, u32 b, int left) {
+    if (SLABS == 1 || left >= SLABS) {
+        sum_slabs<SLABS>(all, a, b);
+    } else if constexpr (SLABS > 1) {
+#pragma unroll 1
+        for (int s = 0; s < left; s++) sum_slabs<1>(all, a + s * SLAB, b + s * SLAB);
+    }
+}
+#endif
 
 // ── parts of k ──────────────────────────────────────────────────────────────
 
@@ -192,9 +222,14 @@ __device__ __forceinline__ void consume(
     const Room& room, const Tiles& tiles, const Place& place, const Epilogue& e,
     const TensorMap* map_d, int consumer, int m, int n) {
     u32 staging = room.stages + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
+#if FOUR_BITS
+    Grouped groups;
+    Sums& total = groups.total;
+#else
     Sums acc;
 #if PROMOTE
     Sums total;
+#endif
 #endif
     Position at{0, 0};
     int slot = 0;
@@ -214,6 +249,18 @@ __device__ __forceinline__ void consume(
         // the ring from the next.
         if constexpr (TURNS) barrier_wait(room.turns + 8 * turn, parity);
         int last = 0;
+#if FOUR_BITS
+        groups.clear();
+        for (int k = 0; k < slabs; k += SLABS) {
+            barrier_wait(room.full + 8 * at.stage, at.phase);
+            u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
+            u32 b = room.stages + at.stage * STAGE + OFFSET_B;
+            sum_stage(groups, a, b, slabs - k);
+            release_codes(room, at.stage);
+            release(room, place, at.stage);
+            at.next();
+        }
+#else
         auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
@@ -247,6 +294,7 @@ __device__ __forceinline__ void consume(
             one_stage(even, k);
             if (k + 1 < stages_k) one_stage(odd, k + 1);
         }
+#endif
         if constexpr (TURNS) {  // all products of this tile are started
             if (threadIdx.x % 32 == 0)
                 barrier_arrive_here(room.turns + 8 * (turn ^ 1));
@@ -257,7 +305,7 @@ __device__ __forceinline__ void consume(
         Rows rows[BLOCKS];
 #pragma unroll
         for (int i = 0; i < BLOCKS; i++) rows[i] = rows_of(e, row + i * 64, m);
-#if !PROMOTE
+#if !FOUR_BITS && !PROMOTE
         wgmma_wait<0>();
         release(room, place, last);
         auto& total = acc;

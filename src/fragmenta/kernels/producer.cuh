@@ -21,14 +21,18 @@ __device__ __forceinline__ void copy_b(
     u64 policy) {
 #pragma unroll
     for (int s = 0; s < COUNT; s++) {
-        u32 there = to + s * SLAB + OFFSET_B;
-        if constexpr (CLUSTER > 1) {
-            constexpr int share = TILE_N / CLUSTER;
-            unsigned short all = ((1 << CLUSTER) - 1) << place.part * CLUSTER;
-            copy_tile_to_all(there + place.rank * share * ROW_B, map, bar,
-                             (k + s) * ROW_B, col + place.rank * share, all, policy);
-        } else {
-            copy_tile(there, map, bar, (k + s) * ROW_B, col, policy);
+#pragma unroll
+        for (int box = 0; box < BOXES; box++) {
+            u32 there = to + s * SLAB + OFFSET_B + box * (TILE_N * ROW_B);
+            int x = ((k + s) * BOXES + box) * ROW_B;
+            if constexpr (CLUSTER > 1) {
+                constexpr int share = TILE_N / CLUSTER;
+                unsigned short all = ((1 << CLUSTER) - 1) << place.part * CLUSTER;
+                copy_tile_to_all(there + place.rank * share * ROW_B, map, bar, x,
+                                 col + place.rank * share, all, policy);
+            } else {
+                copy_tile(there, map, bar, x, col, policy);
+            }
         }
     }
 }

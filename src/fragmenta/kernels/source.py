@@ -38,7 +38,7 @@ def source(kernel: Kernel) -> str:
     #define TILE_N 1
     """
     macros = "".join(f"#define {k} {v}\n" for k, v in kernel.macros.items())
-    wrapper = Call(kernel.instruction, "multiply").text()
+    wrapper = Call(kernel.instruction, "multiply", kernel.four_bits).text()
     return f"{macros}\n{wrapper}\n{text('gemm.cu')}"
 
 
