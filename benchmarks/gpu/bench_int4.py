@@ -37,7 +37,7 @@ from measuring import Call, compile_all, medians_us, versions
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
-from fragmenta.kernels.four_bits import packed_integers_shape
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch import run
 
 LAYERS = (
@@ -94,7 +94,7 @@ def tried(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
 
 def integers(b: str, m: int, k: int) -> Tensor:
     """Packed random integers: all nibbles and all words of legal codes are legal."""
-    shape = packed_integers_shape(b, GROUP, m, k)
+    shape = Integers(b, GROUP).packed_shape(m, k)
     data = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
     legal = Kernel("e4m3", tile=Tile(64, 8)).instruction.granularity.codes()
     codes = torch.tensor(legal, dtype=torch.uint8, device="cuda")

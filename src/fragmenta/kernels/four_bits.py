@@ -17,6 +17,7 @@ Where an element goes is what the fragment of A says; no layout is written again
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -25,7 +26,14 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError
-from fragmenta.kernels.config import PACKED_M, SLAB_S4, Kernel, Tile
+from fragmenta.kernels.config import (
+    GROUP_SCALES,
+    GROUPS,
+    PACKED_M,
+    SLAB_S4,
+    Kernel,
+    Tile,
+)
 from fragmenta.kernels.packing import BLOCK, Packed, codes_of, metadata_words
 from fragmenta.sparse.compression import Compressed, sparse
 
@@ -65,22 +73,81 @@ class PackedIntegers(Packed):
         return f"<PackedIntegers {rows}x{columns} s4 for {self.b}{by}, {size}>"
 
 
+class Integers(NamedTuple):
+    """What 4-bit integers are stored for: a type that has a name.
+
+    >>> Integers("bf16", 128).name, Integers("e4m3", 0).name
+    ('s4-128', 's4-row-e4m3')
+    >>> Integers.named("s4-64-e4m3")
+    Integers(b='e4m3', group=64, scales='f16')
+    >>> Integers.named("bf16") is None
+    True
+    """
+
+    b: str = "bf16"
+    """bf16, which stands for f16, too; or e4m3."""
+    group: int = 128
+    scales: str = "f16"
+
+    @property
+    def name(self) -> str:
+        """The name: s4, the columns that share a scale, and what is not usual."""
+        words = ["s4", str(self.group or "row")]
+        words += [self.scales] if self.scales != "f16" and self.group else []
+        return "-".join(words + ([self.b] if self.b == "e4m3" else []))
+
+    @classmethod
+    def named(cls, name: object) -> Integers | None:
+        """The format with this name; None if it is another type."""
+        return _NAMED.get(name) if isinstance(name, str) else None
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The types that it is multiplied with."""
+        return ("e4m3",) if self.b == "e4m3" else ("bf16", "f16")
+
+    def kernel(self, b: str = "") -> Kernel:
+        """A kernel of these types, with any tile."""
+        return _kernel(b or self.b, self.group, self.scales)
+
+    def packed_shape(self, m: int, k: int) -> tuple[int, int, int, int]:
+        """The shape of the packed bytes of an m x k matrix.
+
+        >>> Integers("bf16", 128).packed_shape(300, 256)
+        (2, 2, 4, 3200)
+        """
+        size = self.kernel().block_bytes
+        return -(-m // PACKED_M), -(-k // SLAB_S4), PACKED_M // BLOCK, size
+
+    def empty_block(self) -> NDArray[np.uint8]:
+        """The bytes of a block of zeros."""
+        zero = np.zeros((BLOCK, SLAB_S4 // 2), np.int8)
+        granularity = sparse(self.kernel().instruction)[1]
+        codes = np.full((BLOCK, SLAB_S4 // 4), granularity.empty, np.uint8)
+        ones = np.ones((BLOCK, self.kernel().groups), SCALE_TYPES[self.scales])
+        sp = Compressed(zero, codes, granularity)
+        packed = pack_integers(
+            sp, ones if self.group else None, b=self.b, group=self.group
+        )
+        return packed.data[0, 0, 0]
+
+
+_NAMED = {
+    each.name: each
+    for b in ("bf16", "e4m3")
+    for group in GROUPS
+    for scales in GROUP_SCALES
+    for each in [Integers(b, group, scales)]
+    if (group or scales == "f16") and not (b == "e4m3" and group == 32)
+}
+INTEGERS = tuple(_NAMED)
+"""The names of all formats."""
+
+
 @lru_cache(maxsize=64)
 def _kernel(b: str, group: int, scales: str) -> Kernel:
     """A kernel of these types; all of them have the same order in memory."""
     return Kernel("s4", b, tile=Tile(64, 8), group=group, scales=scales)
-
-
-def packed_integers_shape(
-    b: str, group: int, m: int, k: int
-) -> tuple[int, int, int, int]:
-    """The shape of the packed bytes of an m x k matrix.
-
-    >>> packed_integers_shape("bf16", 128, 300, 256)
-    (2, 2, 4, 3200)
-    """
-    size = _kernel(b, group, "f16").block_bytes
-    return -(-m // PACKED_M), -(-k // SLAB_S4), PACKED_M // BLOCK, size
 
 
 # ── numbers to integers ─────────────────────────────────────────────────────
@@ -170,7 +237,7 @@ def pack_integers(
     op, granularity = sparse(kernel.instruction)
     _check_integers(sp, factors, group)
     m, k = sp.shape
-    tall, slabs, blocks, size = packed_integers_shape(b, group, m, k)
+    tall, slabs, blocks, size = Integers(b, group).packed_shape(m, k)
     rows = tall * PACKED_M
     raw = np.zeros((rows, slabs * SLAB_S4 // 2), op.types["a"].bits_dtype)
     codes = np.full((rows, slabs * SLAB_S4 // 4), granularity.empty)
