@@ -160,8 +160,7 @@ def quantize_groups(
 
     A scale is the largest magnitude of its group / 7, rounded to its type; 1 for a
     group of zeros.  Each number is divided by it and rounded once, to the nearest
-    integer from -8 to 7, ties to even.  A ``group`` of 0 is a whole row, and its scales
-    are float32.
+    integer from -8 to 7, ties to even.  A ``group`` of 0 is a whole row.
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
@@ -180,7 +179,7 @@ def quantize_groups(
     padded[:, :stored] = numbers
     parts = padded.reshape(rows, count, wide)
     largest = np.abs(parts).max(axis=2).astype(np.float64) / LARGEST
-    of = SCALE_TYPES[scales] if group else np.dtype(np.float32)
+    of = SCALE_TYPES[scales]
     info = ml_dtypes.finfo(of)
     bounded = np.clip(
         largest, float(info.smallest_subnormal), float(info.max)

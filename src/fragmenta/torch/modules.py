@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fragmenta.errors import BadCall, Error
+from fragmenta.errors import BadCall, Error, one_of
 from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.calibration import (
     check_model,
     check_replaceable,
@@ -39,8 +40,12 @@ from fragmenta.torch.pruning import (
     warn_pruned,
     without_skipped,
 )
-from fragmenta.torch.quantizing import checked_scale, quantized_type
-from fragmenta.torch.weights import QuantizedWeight, quantized_weight
+from fragmenta.torch.quantizing import FOUR_BITS, LAYERS, checked_scale, layer_type
+from fragmenta.torch.weights import (
+    QuantizedWeight,
+    integer_weight,
+    quantized_weight,
+)
 
 
 def layer(
@@ -61,11 +66,27 @@ def layer(
     >>> layer(x, made.weight_packed, "bf16", (4, 8), made.bias, None, False)
     tensor([[0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
-    if weight_scale is not None:
+    integers = Integers.named(element_type)
+    if integers and integers.b != "e4m3":
+        check_input(x, shape)
+        kind = out_dtype or _autocast_type(x)
+        given = x if x.dtype in _HALVES else x.to(torch.bfloat16)
+        return linear(
+            given,
+            packed,
+            element_type,
+            shape,
+            bias,
+            out_dtype=kind,
+            scale_weight=weight_scale,
+            promote=promote,
+        )
+    if weight_scale is not None or integers:
         check_input(x, shape)
         kind = out_dtype or _autocast_type(x)
         flat = x.reshape(-1, shape[1])
-        values, scales = call("quantize_rows", flat, element_type, input_scale)
+        of = integers.b if integers else element_type
+        values, scales = call("quantize_rows", flat, of, input_scale)
         y = linear(
             values,
             packed,
@@ -86,6 +107,9 @@ def layer(
     return linear(
         x, packed, element_type, shape, bias, out_dtype=out_dtype, promote=promote
     )
+
+
+_HALVES = (torch.bfloat16, torch.float16)
 
 
 def _autocasts(device: str) -> bool:
@@ -121,6 +145,11 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     the layer quantises its rows.  Each row has its own scale, or with ``static`` all
     have ``input_scale``.  See :func:`~fragmenta.torch.quantize_rows`.
 
+    With ``quantize="int4"`` the weight has 4-bit integers, and ``group`` columns share
+    a scale: 32, 64, 128 (the default), or 0 for a whole row, whose scale is in
+    ``weight_scale``.  x is bfloat16 or float16 (float32 becomes bfloat16).  With
+    ``"int4-fp8"`` the layer quantises the rows of x to e4m3.
+
     >>> linear = torch.nn.Linear(8, 4).bfloat16()
     >>> layer = SparseLinear.from_linear(linear, prune=True)
     >>> layer(torch.ones(2, 8, dtype=torch.bfloat16)).shape
@@ -148,10 +177,11 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         promote: bool = False,
         quantize: str | None = None,
         static: bool = False,
+        group: int | None = None,
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = whole_sizes((out_features, in_features))
-        self.weight_type = _weight_type(dtype, quantize, static)
+        self.weight_type = _weight_type(dtype, quantize, static, group)
         scaled = bool(bias or quantize)
         _check_result(self.weight_type, out_dtype, promote, scaled)
         self.quantize = quantize
@@ -164,7 +194,9 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.register_buffer("weight_packed", empty.flatten(1))
         values = torch.zeros(out_features, dtype=torch.float32, device=device)
         self.register_buffer("bias", values if bias else None)
-        self.register_buffer("weight_scale", values + 1 if quantize else None)
+        integers = Integers.named(self.weight_type)
+        rows = quantize and not (integers and integers.group)
+        self.register_buffer("weight_scale", values + 1 if rows else None)
         one = torch.ones((), dtype=torch.float32, device=device)
         self.register_buffer("input_scale", one if static else None)
 
@@ -179,6 +211,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         quantize: str | None = None,
         scales: str = "row",
         activation_scale: float | None = None,
+        group: int | None = None,
     ) -> SparseLinear:
         """A SparseLinear from a Linear, with its weight pruned and compressed.
 
@@ -187,10 +220,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         says that pruning is meant, without a warning.  With ``prune=False`` the weight
         must be sparse already.
 
-        ``quantize``, ``scales`` and ``activation_scale`` are as for
+        ``quantize``, ``scales``, ``group`` and ``activation_scale`` are as for
         :func:`~fragmenta.torch.linears`.
         """
-        _check_quantization(quantize, scales, activation_scale)
+        _check_quantization(quantize, scales, activation_scale, group)
         made = cls._made(
             module,
             prune,
@@ -199,6 +232,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             out_dtype=out_dtype,
             promote=promote,
             quantize=quantize,
+            group=group,
         )
         if prune is None and made.pruning is not None:
             warn_pruned(PruningReport((made.pruning,)), 2)
@@ -216,6 +250,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         activation_scale: float | None,
         out_dtype: torch.dtype | None,
         promote: bool,
+        group: int | None,
     ) -> SparseLinear:
         if not isinstance(module, torch.nn.Linear):
             raise BadCall(
@@ -228,7 +263,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         weight = module.weight.detach()
         allowed = True if prune is None else prune
         eight: QuantizedWeight | None = None
-        if quantize is not None:
+        if quantize in FOUR_BITS:
+            kind = layer_type(quantize, group)
+            eight = integer_weight(weight, kind, prune=allowed)
+        elif quantize is not None:
             eight = quantized_weight(weight, quantize, scales=scales, prune=allowed)
         sparse = eight.sparse if eight else compress(weight, prune=allowed)
         has_bias = module.bias is not None
@@ -236,9 +274,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             module.in_features,
             module.out_features,
             has_bias,
-            dtype=sparse.dtype,
+            dtype=None if quantize else sparse.dtype,
             device=weight.device,
             quantize=quantize,
+            group=group,
             static=activation_scale is not None,
             out_dtype=out_dtype,
             promote=promote,
@@ -246,7 +285,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         made.weight_packed.copy_(sparse.data.flatten(1))
         made.pruning = taken(weight, sparse, name, eight.pruned if eight else None)
         if eight:
-            made.weight_scale.copy_(eight.scales)  # type: ignore[union-attr, unused-ignore]
+            if eight.scales is not None:
+                made.weight_scale.copy_(eight.scales)  # type: ignore[union-attr, unused-ignore]
             made.pruning = replace(made.pruning, weight_error=eight.error())
         if activation_scale is not None:
             made.input_scale.fill_(checked_scale(activation_scale, "activation_scale"))  # type: ignore[union-attr, unused-ignore]
@@ -347,16 +387,25 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         return f"{settings}, quantize={self.quantize}, static={self._static}"
 
 
-def _weight_type(dtype: torch.dtype | None, quantize: str | None, static: bool) -> str:
+def _weight_type(
+    dtype: torch.dtype | None, quantize: str | None, static: bool, group: int | None
+) -> str:
     """The element type of a layer; refuses options that do not go together."""
     if quantize is None:
-        if static:
-            raise BadCall("static is for layers that are quantised; give quantize, too")
+        if static or group is not None:
+            name = "static" if static else "group"
+            raise BadCall(f"{name} is for layers that are quantised; give quantize, too")
         return type_name(torch.bfloat16 if dtype is None else dtype, "a weight")
-    element_type = quantized_type(quantize)
-    if dtype not in (None, DTYPES[element_type]):
+    element_type = layer_type(quantize, group)
+    if quantize == "int4" and static:
         raise BadCall(
-            f"quantize={quantize!r} has a weight of {DTYPES[element_type]}; given "
+            "quantize='int4' does not quantise x, so that nothing is static; "
+            "quantize='int4-fp8' does"
+        )
+    own = DTYPES.get(element_type)
+    if dtype not in (None, own):
+        raise BadCall(
+            f"quantize={quantize!r} has a weight of {own or element_type}; given "
             f"dtype={dtype}"
         )
     return element_type
@@ -367,19 +416,33 @@ def _check_result(
 ) -> None:
     """Refuse options with which every call of the layer would fail."""
     check_options(out_dtype, promote=promote)
+    if Integers.named(element_type):
+        element_type, scaled = "s4", True
     if out_dtype is None:
         Kernel(element_type, promote=promote)
     else:
         Kernel(element_type, out=OUTPUTS[out_dtype], promote=promote, scaled=scaled)
 
 
-def _check_quantization(quantize: object, scales: object, static: object) -> None:
+def _check_quantization(
+    quantize: object, scales: object, static: object, group: int | None
+) -> None:
     if quantize is not None:
-        quantized_type(quantize)
-    elif scales != "row" or static is not None:
+        layer_type(quantize, group)
+        if quantize in FOUR_BITS and scales != "row":
+            raise BadCall(
+                f"4-bit weights have scales for groups or rows: group=; given "
+                f"scales={scales!r}"
+            )
+        if quantize == "int4" and static:
+            raise BadCall(
+                "quantize='int4' does not quantise x, so that it has no activation "
+                "scales; quantize='int4-fp8' does"
+            )
+    elif scales != "row" or static is not None or group is not None:
         raise BadCall(
-            "scales and activation scales are for quantised layers; give "
-            "quantize='fp8' or 'int8', too"
+            "scales, groups and activation scales are for quantised layers; give "
+            f"quantize={one_of(map(repr, LAYERS))}, too"
         )
 
 
@@ -394,6 +457,7 @@ def linears(
     quantize: str | None = None,
     scales: str = "row",
     activation_scales: Mapping[str, float] | None = None,
+    group: int | None = None,
 ) -> torch.nn.Module:
     """Replace every ``torch.nn.Linear`` of a model by a SparseLinear.
 
@@ -417,6 +481,10 @@ def linears(
     ``activation_scales`` names all rows have the one given there; :func:`calibrate`
     finds such scales.
 
+    ``quantize="int4"`` rounds what pruning left to 4-bit integers: three bits for each
+    weight.  ``group`` columns share a scale: 32, 64, 128 (the default), or 0 for a whole
+    row.  x stays bfloat16 or float16; with ``"int4-fp8"`` it is quantised to fp8.
+
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 2))
     >>> print(linears(model.bfloat16(), prune=True, skip="1"))
     Sequential(
@@ -425,7 +493,7 @@ def linears(
     )
     """
     check_replaceable(model, "linears")
-    _check_quantization(quantize, scales, activation_scales)
+    _check_quantization(quantize, scales, activation_scales, group)
     if isinstance(least, bool) or not isinstance(least, Real) or not least >= 0:
         raise BadCall(f"least must be a number of weights, 0 or more; given {least!r}")
     named = original(model).named_modules()
@@ -453,6 +521,7 @@ def linears(
                 quantize=quantize,
                 scales=scales,
                 activation_scale=known.get(name),
+                group=group,
             )
         except Error as why:
             raise type(why)(f"layer {name or 'itself'}: {why}") from None
