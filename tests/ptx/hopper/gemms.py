@@ -393,7 +393,45 @@ def _all() -> Iterator[Gemm]:
     yield Gemm(Kernel("f16", tile=Tile(64, 16), sparse=False), 1, 1, 1, 1)
 
 
-GEMMS: list[Gemm] = list(_all())
+INTEGERS = (
+    ("bf16", 128, Tile(64, 8)),
+    ("e4m3", 128, Tile(64, 16)),
+    ("f16", 32, Tile(64, 32, split=2)),
+    ("bf16", 64, Tile(128, 16)),
+    ("e4m3", 64, Tile(128, 64, 2)),
+    ("bf16", 0, Tile(256, 64)),
+    ("e4m3", 0, Tile(256, 96, split=2)),
+    ("f16", 128, Tile(128, 144)),
+    ("bf16", 32, Tile(64, 64, split=4)),
+    ("e4m3", 128, Tile(128, 128, 2)),
+    ("f16", 0, Tile(64, 24)),
+)
+"""4-bit integers: what they are multiplied with, their groups, and tiles."""
 
-FEW = [*GEMMS[5::12], GEMMS[39], GEMMS[-1]]
+
+def _four_bits() -> Iterator[Gemm]:
+    for number, (b, group, tile) in enumerate(INTEGERS):
+        kernel = Kernel(
+            "s4", b, "f32", tile, group=group, scales=("f16", "bf16")[number % 2]
+        )
+        yield sized(kernel, number)
+        across = replace(kernel, transposed=True, out=("bf16", "f16")[number % 2])
+        if number % 3 == 0:
+            yield sized(replace(across, scaled=True), number + 1, parts=SCALES)
+        elif number % 3 == 1:
+            yield sized(kernel, number + 1, inputs="special")
+        else:
+            yield sized(across, number + 1)
+
+
+_WITH_ELEMENTS = list(_all())
+_WITH_INTEGERS = list(_four_bits())
+GEMMS: list[Gemm] = [*_WITH_ELEMENTS, *_WITH_INTEGERS]
+
+FEW = [
+    *_WITH_ELEMENTS[5::12],
+    _WITH_ELEMENTS[39],
+    _WITH_ELEMENTS[-1],
+    *_WITH_INTEGERS[1::9],
+]
 """Those that are compared whenever the tests run."""
