@@ -71,6 +71,7 @@ GROUPS = (0, 32, 64, 128)
 GROUP_SCALES = ("f16", "bf16")
 """The types of these scales."""
 _S4_SUMS = 144  # most registers for all sums in a thread, if A has 4 bits
+_S4_TWO_SETS = 112  # and if two groups can be under way
 _KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
 
 
@@ -321,6 +322,10 @@ class Kernel:
     @property
     def stage_bytes(self) -> int:
         """Bytes of a stage in shared memory."""
+        if self.four_bits:  # all of A, then all of B
+            a = self.slabs * self.tile.m // 64 * self.block_bytes
+            b = self.slabs * self.tile.n * self.slab_bytes_b
+            return -(-a // 1024) * 1024 + b
         return self.slabs * self._slab_bytes
 
     @property
@@ -447,7 +452,7 @@ class Kernel:
     def sets(self) -> int:
         """Sums of a group that may be under way at the same time, if A has 4 bits."""
         tile = self.tile
-        return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_SUMS else 1
+        return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_TWO_SETS else 1
 
     def parts(self, k: int) -> list[tuple[int, int]]:
         """The first and the last (exclusive) k of each part that is summed by itself.

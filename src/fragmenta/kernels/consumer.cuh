@@ -111,25 +111,49 @@ __device__ __forceinline__ void release(
 }
 
 #if FOUR_BITS
-// Wait for a stage and multiply COUNT slabs of it.
-template <int COUNT>
-__device__ __forceinline__ void sum_slabs(
-    Grouped& all, u32 a, u32 b) {
+// All products of a tile.  The integers of a stage are loaded while the last products of
+// the stage before run.
+__device__ __forceinline__ void sum_stages(
+    Grouped& all, const Room& room, const Place& place, Position& at, int member,
+    int slabs) {
     Stored stored[SLABS][BLOCKS];
+    u32 first = room.stages + member * BLOCKS * SLABS * BLOCK_A;
+    auto each = [&](auto load) {
 #pragma unroll
-    for (int s = 0; s < COUNT; s++)
+        for (int s = 0; s < SLABS; s++)
 #pragma unroll
-        for (int i = 0; i < BLOCKS; i++)
-            load_stored(stored[s][i], a + s * SLAB + i * BLOCK_A);
-    multiply_slabs<COUNT>(all, stored, b);
-}
-
-__device__ __forceinline__ void sum_stage(Grouped& all, u32 a, u32 b, int left) {
-    if (SLABS == 1 || left >= SLABS) {
-        sum_slabs<SLABS>(all, a, b);
-    } else if constexpr (SLABS > 1) {
+            for (int i = 0; i < BLOCKS; i++)
+                load(stored[s][i],
+                     first + at.stage * STAGE + (i * SLABS + s) * BLOCK_A);
+    };
+    auto wait_and_load = [&] {
+        barrier_wait(room.full + 8 * at.stage, at.phase);
+        each([](Stored& x, u32 block) { load_integers(x, block); });
+    };
+    auto signal = [&](int stage) {
+        __syncwarp();  // all lanes have read
+        release(room, place, stage);
+    };
+    all.clear();
+    int whole = slabs / SLABS;
+    if (whole) wait_and_load();
+    for (int k = 0; k < whole; k++) {
+        int stage = at.stage;
+        each([](Stored& x, u32 block) { load_codes(x, block); });
+        start_slabs(all, stored, room.stages + stage * STAGE + OFFSET_B);
+        at.next();
+        if (k + 1 < whole) wait_and_load();
+        end_slabs(all, stored);
+        signal(stage);
+    }
+    if (SLABS > 1 && slabs % SLABS) {  // the end of k
+        barrier_wait(room.full + 8 * at.stage, at.phase);
 #pragma unroll 1
-        for (int s = 0; s < left; s++) sum_slabs<1>(all, a + s * SLAB, b + s * SLAB);
+        for (int s = 0; s < slabs % SLABS; s++)
+            multiply_slab(all, first + at.stage * STAGE + s * BLOCK_A,
+                          room.stages + at.stage * STAGE + OFFSET_B + s * SLAB);
+        signal(at.stage);
+        at.next();
     }
 }
 #endif
@@ -250,16 +274,7 @@ __device__ __forceinline__ void consume(
         if constexpr (TURNS) barrier_wait(room.turns + 8 * turn, parity);
         int last = 0;
 #if FOUR_BITS
-        groups.clear();
-        for (int k = 0; k < slabs; k += SLABS) {
-            barrier_wait(room.full + 8 * at.stage, at.phase);
-            u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
-            u32 b = room.stages + at.stage * STAGE + OFFSET_B;
-            sum_stage(groups, a, b, slabs - k);
-            release_codes(room, at.stage);
-            release(room, place, at.stage);
-            at.next();
-        }
+        sum_stages(groups, room, place, at, member, slabs);
 #else
         auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);

@@ -10,7 +10,8 @@
 // and writes its sums.  So units take turns in two sets of registers; with SETS == 2, in
 // two sets of sums, too.
 
-constexpr int GROUP_STEPS = STEPS / GROUPS;  // instructions of a unit
+constexpr int GROUP_STEPS = STEPS / GROUPS;     // instructions of a unit
+constexpr int UNITS = SLABS * GROUPS * BLOCKS;  // of a stage
 // e4m3 has the integers as multiples of 2^-9: these are its least bits.
 constexpr float UNIT_SCALE = FOUR_BITS == 8 ? 512.0f : 1.0f;
 
@@ -24,14 +25,17 @@ struct Stored {
     u32 integers[4], codes[2], scales[GROUPS];
 };
 
-__device__ __forceinline__ void load_stored(Stored& x, u32 block) {
+__device__ __forceinline__ void load_codes(Stored& x, u32 block) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(x.codes[0]), "=r"(x.codes[1])
+                 : "r"(block + BLOCK_VALUES + threadIdx.x % 128 * 8));
+}
+
+__device__ __forceinline__ void load_integers(Stored& x, u32 block) {
     int lane = threadIdx.x % 128;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x.integers[0]), "=r"(x.integers[1]), "=r"(x.integers[2]),
                    "=r"(x.integers[3]) : "r"(block + lane * 16));
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(x.codes[0]), "=r"(x.codes[1])
-                 : "r"(block + BLOCK_VALUES + lane * 8));
 #if GROUP_SCALES
     u32 from = block + BLOCK_VALUES + 1024 + lane / 4 * (4 * GROUPS);
 #pragma unroll
@@ -56,9 +60,11 @@ __device__ __forceinline__ void convert(u32 (&a)[4], const Stored& x, int step) 
     constexpr u32 base = FOUR_BITS == 1 ? 0x43004300 : 0x64006400;
     constexpr u32 less = FOUR_BITS == 1 ? 0xC308C308 : 0xE408E408;  // -136, -1032
     constexpr u32 one = FOUR_BITS == 1 ? 0x3F803F80 : 0x3C003C00;
+    // blockIdx.z is 0: the assembler would load a constant again before each use.
+    u32 mask = 0x000F000F + blockIdx.z;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        u32 w = (x.integers[step] >> 4 * i & 0x000F000F) | base;
+        u32 w = (x.integers[step] >> 4 * i & mask) | base;
         if (FOUR_BITS == 1)
             asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(a[i]) : "r"(w), "r"(one), "r"(less));
         else
@@ -140,13 +146,11 @@ struct Grouped {
     }
 };
 
-// The products of COUNT slabs, beginning to end.
-template <int COUNT>
-__device__ __forceinline__ void multiply_slabs(
+// Start all products of a stage; those of the last unit may still run.
+__device__ __forceinline__ void start_slabs(
     Grouped& all, const Stored (&stored)[SLABS][BLOCKS], u32 b) {
-    constexpr int units = COUNT * GROUPS * BLOCKS;
 #pragma unroll
-    for (int x = 0; x < units; x++) {
+    for (int x = 0; x < UNITS; x++) {
         int s = x / (GROUPS * BLOCKS), g = x / BLOCKS % GROUPS, i = x % BLOCKS;
         all.prepare(x, stored[s][i], g);
         if (SETS == 1 && x) {
@@ -159,6 +163,35 @@ __device__ __forceinline__ void multiply_slabs(
             all.add(x - 1);
         }
     }
+}
+
+// The assembler reuses a register of metadata although a running product still reads it,
+// unless something reads it afterwards.  No metadata are all ones.
+__device__ __forceinline__ void end_slabs(
+    Grouped& all, const Stored (&stored)[SLABS][BLOCKS]) {
     wgmma_wait<0>();
-    all.add(units - 1);
+    u32 ones = ~0u;
+#pragma unroll
+    for (int s = 0; s < SLABS; s++)
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++) ones &= stored[s][i].codes[0] & stored[s][i].codes[1];
+    if (ones == ~0u) asm volatile("trap;");
+    all.add(UNITS - 1);
+}
+
+// One slab, one unit after the other.
+__device__ __forceinline__ void multiply_slab(Grouped& all, u32 a, u32 b) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        Stored x;
+        load_integers(x, a + i * SLABS * BLOCK_A);
+        load_codes(x, a + i * SLABS * BLOCK_A);
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            all.prepare(i, x, g);
+            all.start(i, x, g, b);
+            wgmma_wait<0>();
+            all.add(i);
+        }
+    }
 }

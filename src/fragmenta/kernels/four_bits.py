@@ -5,7 +5,7 @@ scale.  Two of four integers are stored.  For each 64 rows and 128 columns there
 integers, 16 bytes for each of the 128 lanes that multiply them, then the metadata words
 of these lanes, and then the scales of the rows::
 
-    packed[256 rows][slab][64 rows][integers, metadata, scales]
+    packed[256 rows][64 rows][slab][integers, metadata, scales]
 
 A lane converts its integers to the type of the other operand without looking anything
 up.  For bf16 and f16 a nibble is the integer plus 8, and the two elements of a register
@@ -114,10 +114,10 @@ class Integers(NamedTuple):
         """The shape of the packed bytes of an m x k matrix.
 
         >>> Integers("bf16", 128).packed_shape(300, 256)
-        (2, 2, 4, 3200)
+        (2, 4, 2, 3200)
         """
         size = self.kernel().block_bytes
-        return -(-m // PACKED_M), -(-k // SLAB_S4), PACKED_M // BLOCK, size
+        return -(-m // PACKED_M), PACKED_M // BLOCK, -(-k // SLAB_S4), size
 
     def empty_block(self) -> NDArray[np.uint8]:
         """The bytes of a block of zeros."""
@@ -236,14 +236,14 @@ def pack_integers(
     op, granularity = sparse(kernel.instruction)
     _check_integers(sp, factors, group)
     m, k = sp.shape
-    tall, slabs, blocks, size = Integers(b, group).packed_shape(m, k)
+    tall, blocks, slabs, size = Integers(b, group).packed_shape(m, k)
     rows = tall * PACKED_M
     raw = np.zeros((rows, slabs * SLAB_S4 // 2), op.types["a"].bits_dtype)
     codes = np.full((rows, slabs * SLAB_S4 // 4), granularity.empty)
     raw[:m, : sp.values.shape[1]] = _encoded(sp.values, b)
     raw[m:] = raw[:m, sp.values.shape[1] :] = _encoded(np.zeros(1, np.int8), b)[0]
     codes[:m, : sp.indices.shape[1]] = sp.indices
-    data = np.empty((tall, slabs, blocks, size), np.uint8)
+    data = np.empty((tall, blocks, slabs, size), np.uint8)
     words = _joined(op.a.pack_tiles(raw.view(op.types["a"].storage)), b)
     _fill(data, 0, words.reshape(tall, blocks, slabs, -1))
     words = metadata_words(codes.astype(np.uint8), op, kernel.words)
@@ -261,7 +261,7 @@ def pack_integers(
 def _fill(data: Array, first: int, parts: Array) -> None:
     """Put parts of (256 rows, blocks, slabs) into the packed blocks."""
     bytes_ = np.ascontiguousarray(parts).view(np.uint8)
-    data[..., first : first + bytes_.shape[-1]] = bytes_.swapaxes(1, 2)
+    data[..., first : first + bytes_.shape[-1]] = bytes_
 
 
 def _check_integers(sp: Compressed, scales: Array | None, group: int) -> None:
@@ -331,13 +331,14 @@ def unpack_integers(packed: PackedIntegers) -> tuple[Compressed, Array | None]:
     kernel = _kernel(b, group, packed.scales)
     op, granularity = sparse(kernel.instruction)
     m, k = packed.shape
-    tall, slabs, blocks, _ = packed.data.shape
-    ordered = np.ascontiguousarray(packed.data.swapaxes(1, 2))
+    tall, blocks, slabs, _ = packed.data.shape
+    ordered = packed.data
     words = np.ascontiguousarray(ordered[..., :_INTEGERS]).view(np.uint32)
     registers = _parted(words.reshape(tall * blocks, slabs, _LANES, 4), b)
     rows, wide = tall * PACKED_M, slabs * SLAB_S4 // 2
     raw = op.a.unpack_tiles(registers, (rows, wide)).view(op.types["a"].bits_dtype)
-    codes = codes_of(packed.data[..., _INTEGERS : _INTEGERS + _CODES], op, kernel.words)
+    words = packed.data[..., _INTEGERS : _INTEGERS + _CODES].swapaxes(1, 2)
+    codes = codes_of(words, op, kernel.words)
     chunks = -(-k // granularity.chunk)
     values = _decoded(raw[:m, : chunks * granularity.kept], b)
     found = Compressed(values, codes[:m, :chunks], granularity, k)

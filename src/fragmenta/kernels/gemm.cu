@@ -45,15 +45,23 @@ constexpr int BLOCK_SCALES = 0;
 constexpr int BLOCK_A = BLOCK_VALUES + (SPARSE ? 128 * WORDS * 4 : 0) + BLOCK_SCALES;
 constexpr int BYTES_A = TILE_M / 64 * BLOCK_A;
 constexpr int BYTES_B = TILE_N * ROW_B * BOXES;
+#if FOUR_BITS  // all of A, one m64 block after the other, and then all of B
+constexpr int OFFSET_B = (SLABS * BYTES_A + 1023) / 1024 * 1024;
+constexpr int SLAB = BYTES_B;  // from one slab of B to the next
+constexpr int STAGE = OFFSET_B + SLABS * BYTES_B;
+#else
 constexpr int OFFSET_B = (BYTES_A + 1023) / 1024 * 1024;
 constexpr int SLAB = OFFSET_B + BYTES_B;
 constexpr int STAGE = SLABS * SLAB;
+#endif
 constexpr int ACCUMULATORS = TILE_N / 2;  // per lane and m64 block
 constexpr int CODES = SPARSE ? BLOCKS * WORDS : 1;
 constexpr int GROUP = 8;       // rows of tiles whose A stays in the L2 together
 constexpr int PACKED_M = 256;  // rows of A whose slabs are adjacent in memory
-constexpr int PACKED_SLAB = PACKED_M / 64 * BLOCK_A;
+// From one slab of a packed A to the next: those of an m64 block of integers are adjacent.
+constexpr int PACKED_SLAB = (FOUR_BITS ? 1 : PACKED_M / 64) * BLOCK_A;
 constexpr int WARPS = 4 * CONSUMERS;
+constexpr int SIGNALS = SPARSE && !FOUR_BITS ? 32 : 0;  // of a warp, that it has read its metadata
 constexpr int TEAM = TURNS ? 1 : CONSUMERS;  // consumers that share a tile
 
 static_assert(TILE_M == 64 * TEAM * BLOCKS, "consumers share a tile by rows");
@@ -87,7 +95,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(room.full + 8 * s, 1);
-            barrier_init(room.empty + 8 * s, 4 * TEAM * (CLUSTER + (SPARSE ? 32 : 0)));
+            barrier_init(room.empty + 8 * s, 4 * TEAM * (CLUSTER + SIGNALS));
         }
         for (int c = 0; c < 2; c++) {
             barrier_init(room.turns + 8 * c, 4);
@@ -101,7 +109,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     if (warp >= WARPS) {
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x == 128 * CONSUMERS)
+        if (warp == WARPS && elected())
             produce(room, tiles, place, &map_a, &map_b, packed, m, slabs_k);
         __syncwarp();
         if constexpr (SPLIT > 1) cluster_sync(), cluster_sync();  // see add_parts

@@ -43,6 +43,7 @@ struct Source {
     const char* packed;
     int row, col, k;
     u64 policy_a, policy_b;
+    long long apart;  // bytes from one m64 block of integers to the next
 
     // Go to the first slab of a tile.
     __device__ __forceinline__ void take(
@@ -53,8 +54,20 @@ struct Source {
         row = (tm * CLUSTER + place.rank) * TILE_M, col = tn * TILE_N, k = place.first;
         // A tile entirely below A has no data and no result, so it may read any rows.
         if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
-        packed = all + ((long long)(row / PACKED_M) * slabs_k + k) * PACKED_SLAB
-                 + row % PACKED_M / 64 * BLOCK_A;
+        apart = (long long)slabs_k * BLOCK_A;
+        if constexpr (FOUR_BITS)
+            packed = all + row / 64 * apart + k * BLOCK_A;
+        else
+            packed = all + ((long long)(row / PACKED_M) * slabs_k + k) * PACKED_SLAB
+                     + row % PACKED_M / 64 * BLOCK_A;
+    }
+
+    // Copy `count` slabs of each m64 block of integers.
+    __device__ __forceinline__ void copy_blocks(u32 to, u32 bar, int count) {
+        const char* block = packed;
+#pragma unroll(TILE_M > 128 ? 1 : 2)  // the producer has few registers
+        for (int i = 0; i < TILE_M / 64; i++, block += apart)
+            copy_bytes(to + i * SLABS * BLOCK_A, block, count * BLOCK_A, bar, policy_a);
     }
 
     // Copy a whole stage of A, B or both.
@@ -62,7 +75,8 @@ struct Source {
     __device__ __forceinline__ void copy(const Place& place, u32 to, u32 bar) {
         if constexpr (A) {
             barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
-            copy_a<SLABS>(to, packed, map_a, bar, row, k, policy_a);
+            if constexpr (FOUR_BITS) copy_blocks(to, bar, SLABS);
+            else copy_a<SLABS>(to, packed, map_a, bar, row, k, policy_a);
         }
         if constexpr (B) copy_b<SLABS>(to, map_b, bar, col, k, place, policy_b);
         packed += SLABS * PACKED_SLAB, k += SLABS;
@@ -72,9 +86,11 @@ struct Source {
     // are not unrolled: the less code, the sooner a kernel starts.
     __device__ __forceinline__ void copy_end(const Place& place, u32 to, u32 bar) {
         barrier_expect(bar, (place.last - k) * (BYTES_A + BYTES_B));
+        if constexpr (FOUR_BITS) copy_blocks(to, bar, place.last - k);
 #pragma unroll 1
         for (; k < place.last; k++, to += SLAB, packed += PACKED_SLAB) {
-            copy_a<1>(to, packed, map_a, bar, row, k, policy_a);
+            if constexpr (!FOUR_BITS)
+                copy_a<1>(to, packed, map_a, bar, row, k, policy_a);
             copy_b<1>(to, map_b, bar, col, k, place, policy_b);
         }
     }
