@@ -81,9 +81,7 @@ def base(name: str) -> Kernel:
     """The kernel of a layer, before its tile is chosen."""
     if name == "2:4 fp8":
         return Kernel("e4m3", out="bf16", tile=Tile(64, 64), transposed=True)
-    return Kernel(
-        "s4", OURS[name], "bf16", Tile(64, 64), transposed=True, group=GROUP
-    )
+    return Kernel("s4", OURS[name], "bf16", Tile(64, 64), transposed=True, group=GROUP)
 
 
 def tried(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:

@@ -29,8 +29,8 @@ from fragmenta.errors import CompileError
 from fragmenta.kernels.arguments import Matrix
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
 from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
-from fragmenta.kernels.launch import launch, plan
 from fragmenta.kernels.four_bits import SCALE_TYPES, pack_integers
+from fragmenta.kernels.launch import launch, plan
 from fragmenta.kernels.packing import Packed, pack
 from fragmenta.kernels.source import cubin
 from fragmenta.registers.dtype import dtype
@@ -234,7 +234,7 @@ def kind_of(kernel: Kernel) -> Kernel:
 
 @lru_cache(maxsize=64)
 def inputs(kind: Kernel, case: Case) -> tuple:
-    """A (compressed if sparse, packed if it has 4 bits) and B, the same for all tiles."""
+    """A (compressed if sparse, packed if it has 4 bits) and B, for all tiles."""
     a, b = kind.a, kind.b
     rng = np.random.default_rng(crc32(repr((a, b, kind.sparse, case)).encode()))
     if kind.four_bits:
@@ -249,7 +249,7 @@ def inputs(kind: Kernel, case: Case) -> tuple:
 
 
 def integers(kind: Kernel, case: Case, rng: np.random.Generator) -> Packed:
-    """Packed 4-bit integers; adversarial ones are -8 and 7, with scales of all sizes."""
+    """Packed 4-bit integers; adversarial: -8 and 7, with scales of all sizes."""
     op, shape = kind.instruction, (case.m, case.k)
     wild = case.kind == "adversarial"
     made = rng.choice([-8, 7, 0], shape) if wild else rng.integers(-8, 8, shape)

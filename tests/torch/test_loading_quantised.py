@@ -198,10 +198,14 @@ def test_marlin_of_4_bits_stays_what_it_is(tmp_path, columns):
     wanted = x.double() @ exact.T.double()
     assert (found(x).double() - wanted).abs().max() < 2e-3 * wanted.abs().max()
     ft.save_sparse(found, tmp_path / "again")
-    again = ft.load_sparse(torch.nn.Linear(columns, 64, bias=False).half(), tmp_path / "again")
+    again = ft.load_sparse(
+        torch.nn.Linear(columns, 64, bias=False).half(), tmp_path / "again"
+    )
     assert torch.equal(again.weight_packed, found.weight_packed)
     assert torch.equal(again(x), found(x))
-    dense = ft.load_sparse(torch.nn.Sequential(layer), _renamed(path, tmp_path), skip="0")
+    dense = ft.load_sparse(
+        torch.nn.Sequential(layer), _renamed(path, tmp_path), skip="0"
+    )
     assert torch.equal(dense[0].weight, exact.float().half())
 
 

@@ -60,7 +60,7 @@ def test_marlin_is_read(bits, columns):
 def test_marlin_is_not_written_for_other_shapes():
     op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
     sp = fm.sparse.compress(op, np.zeros((72, 64), "bfloat16"))
-    with pytest.raises(fm.errors.ShapeError, match="multiple of 64 outputs.*72x64"):
+    with pytest.raises(fm.errors.ShapeError, match=r"multiple of 64 outputs.*72x64"):
         fm.weights.to_marlin_24(sp, np.ones((72, 1), np.float16))
 
 

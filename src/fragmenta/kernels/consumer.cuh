@@ -118,17 +118,14 @@ __device__ __forceinline__ void sum_stages(
     int slabs) {
     Stored stored[SLABS][BLOCKS];
     u32 first = room.stages + member * BLOCKS * SLABS * BLOCK_A;
-    auto each = [&](auto load) {
+    auto wait_and_load = [&] {
+        barrier_wait(room.full + 8 * at.stage, at.phase);
+        u32 from = first + at.stage * STAGE;
 #pragma unroll
         for (int s = 0; s < SLABS; s++)
 #pragma unroll
             for (int i = 0; i < BLOCKS; i++)
-                load(stored[s][i],
-                     first + at.stage * STAGE + (i * SLABS + s) * BLOCK_A);
-    };
-    auto wait_and_load = [&] {
-        barrier_wait(room.full + 8 * at.stage, at.phase);
-        each([](Stored& x, u32 block) { load_integers(x, block); });
+                load_integers(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
     };
     auto signal = [&](int stage) {
         __syncwarp();  // all lanes have read
@@ -139,7 +136,12 @@ __device__ __forceinline__ void sum_stages(
     if (whole) wait_and_load();
     for (int k = 0; k < whole; k++) {
         int stage = at.stage;
-        each([](Stored& x, u32 block) { load_codes(x, block); });
+        u32 from = first + stage * STAGE;
+#pragma unroll
+        for (int s = 0; s < SLABS; s++)
+#pragma unroll
+            for (int i = 0; i < BLOCKS; i++)
+                load_codes(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
         start_slabs(all, stored, room.stages + stage * STAGE + OFFSET_B);
         at.next();
         if (k + 1 < whole) wait_and_load();

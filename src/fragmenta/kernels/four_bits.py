@@ -1,4 +1,4 @@
-"""Stores a sparse A of 4-bit integers in memory: three bits for each weight, and scales.
+"""Stores a sparse A of 4-bit integers: three bits for each weight, and scales.
 
 A weight is integer x scale, and 32, 64 or 128 columns of a row, or all of them, share a
 scale.  Two of four integers are stored.  For each 64 rows and 128 columns there are the
@@ -39,6 +39,7 @@ from fragmenta.sparse.compression import Compressed, sparse
 
 SCALE_TYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 """What scales are stored as."""
+_LIMITS = {"f16": (2.0**-24, 65504.0), "bf16": (2.0**-133, 3.3895313892515355e38)}
 LEAST, LARGEST = -8, 7
 """The integers."""
 _LANES = 128
@@ -129,7 +130,8 @@ class Integers(NamedTuple):
         packed = pack_integers(
             sp, ones if self.group else None, b=self.b, group=self.group
         )
-        return packed.data[0, 0, 0]
+        block: NDArray[np.uint8] = packed.data[0, 0, 0]
+        return block
 
 
 _NAMED = {
@@ -180,10 +182,8 @@ def quantize_groups(
     parts = padded.reshape(rows, count, wide)
     largest = np.abs(parts).max(axis=2).astype(np.float64) / LARGEST
     of = SCALE_TYPES[scales]
-    info = ml_dtypes.finfo(of)
-    bounded = np.clip(
-        largest, float(info.smallest_subnormal), float(info.max)
-    )
+    least, most = _LIMITS[scales]
+    bounded = np.clip(largest, least, most)
     factors = np.where(largest > 0, bounded, 1.0).astype(np.float32).astype(of)
     wide_factors = factors.astype(np.float64)[:, :, None]
     rounded = np.clip(np.rint(parts / wide_factors), LEAST, LARGEST)
@@ -231,7 +231,9 @@ def pack_integers(
     factors = None if scales is None or not group else as_array(scales)
     named = {of: name for name, of in SCALE_TYPES.items()}
     if factors is not None and factors.dtype not in named:
-        raise BadCall(f"scales of groups are float16 or bfloat16; given {factors.dtype}")
+        raise BadCall(
+            f"scales of groups are float16 or bfloat16; given {factors.dtype}"
+        )
     kernel = _kernel(b, group, named[factors.dtype] if factors is not None else "f16")
     op, granularity = sparse(kernel.instruction)
     _check_integers(sp, factors, group)
@@ -244,7 +246,8 @@ def pack_integers(
     raw[m:] = raw[:m, sp.values.shape[1] :] = _encoded(np.zeros(1, np.int8), b)[0]
     codes[:m, : sp.indices.shape[1]] = sp.indices
     data = np.empty((tall, blocks, slabs, size), np.uint8)
-    words = _joined(op.a.pack_tiles(raw.view(op.types["a"].storage)), b)
+    registers = op.a.pack_tiles(raw.view(op.types["a"].storage)).view(np.uint32)
+    words = _joined(registers, b)
     _fill(data, 0, words.reshape(tall, blocks, slabs, -1))
     words = metadata_words(codes.astype(np.uint8), op, kernel.words)
     _fill(data, _INTEGERS, words.reshape(tall, blocks, slabs, -1))
@@ -337,8 +340,8 @@ def unpack_integers(packed: PackedIntegers) -> tuple[Compressed, Array | None]:
     registers = _parted(words.reshape(tall * blocks, slabs, _LANES, 4), b)
     rows, wide = tall * PACKED_M, slabs * SLAB_S4 // 2
     raw = op.a.unpack_tiles(registers, (rows, wide)).view(op.types["a"].bits_dtype)
-    words = packed.data[..., _INTEGERS : _INTEGERS + _CODES].swapaxes(1, 2)
-    codes = codes_of(words, op, kernel.words)
+    bytes_ = packed.data[..., _INTEGERS : _INTEGERS + _CODES].swapaxes(1, 2)
+    codes = codes_of(bytes_, op, kernel.words)
     chunks = -(-k // granularity.chunk)
     values = _decoded(raw[:m, : chunks * granularity.kept], b)
     found = Compressed(values, codes[:m, :chunks], granularity, k)

@@ -375,7 +375,9 @@ def packed_integers(
 def _dense_integers(data: Tensor, integers: Integers, m: int, k: int) -> Tensor:
     """Integers x scales as a dense matrix of float32."""
     found, scales = unpack_integers(packed_integers(data, integers, (m, k)))
-    values = numbers_of(found, np.ones((m, 1)) if scales is None else scales, integers.group)
+    values = numbers_of(
+        found, np.ones((m, 1)) if scales is None else scales, integers.group
+    )
     dense = np.zeros((m, -(-k // 4) * 4), np.float32)
     np.put_along_axis(dense, found.columns(), values, axis=1)
     return torch.from_numpy(np.ascontiguousarray(dense[:, :k])).to(data.device)

@@ -394,7 +394,9 @@ def _weight_type(
     if quantize is None:
         if static or group is not None:
             name = "static" if static else "group"
-            raise BadCall(f"{name} is for layers that are quantised; give quantize, too")
+            raise BadCall(
+                f"{name} is for layers that are quantised; give quantize, too"
+            )
         return type_name(torch.bfloat16 if dtype is None else dtype, "a weight")
     element_type = layer_type(quantize, group)
     if quantize == "int4" and static:

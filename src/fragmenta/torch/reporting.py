@@ -19,8 +19,8 @@ from torch import Tensor
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, nearest
 from fragmenta.kernels.config import Tile, choose
-from fragmenta.torch.calibration import call_with, check_model, original
 from fragmenta.kernels.four_bits import Integers
+from fragmenta.torch.calibration import call_with, check_model, original
 from fragmenta.torch.matrix import DTYPES
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import table

@@ -81,9 +81,7 @@ class Marlin24Words(NamedTuple):
     meta: Array
 
 
-def to_marlin_24(
-    sp: Compressed, scales: ArrayLike, *, bits: int = 4
-) -> Marlin24Words:
+def to_marlin_24(sp: Compressed, scales: ArrayLike, *, bits: int = 4) -> Marlin24Words:
     """Integers, codes and scales in the format marlin-24.
 
     ``sp`` has integers of int8, 2:4; ``scales`` are float16 of (out, groups).
