@@ -274,10 +274,10 @@ __device__ __forceinline__ void consume(
         // taken for one of this tile: the parity of a barrier only tells one round of
         // the ring from the next.
         if constexpr (TURNS) barrier_wait(room.turns + 8 * turn, parity);
-        int last = 0;
 #if FOUR_BITS
         sum_stages(groups, room, place, at, member, slabs);
 #else
+        int last = 0;
         auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;

@@ -65,7 +65,8 @@ struct Source {
     // Copy `count` slabs of each m64 block of integers.
     __device__ __forceinline__ void copy_blocks(u32 to, u32 bar, int count) {
         const char* block = packed;
-#pragma unroll(TILE_M > 128 ? 1 : 2)  // the producer has few registers
+        constexpr int at_once = TILE_M > 128 ? 1 : 2;  // the producer has few registers
+#pragma unroll(at_once)
         for (int i = 0; i < TILE_M / 64; i++, block += apart)
             copy_bytes(to + i * SLABS * BLOCK_A, block, count * BLOCK_A, bar, policy_a);
     }
