@@ -228,7 +228,7 @@ def test_models_of_4_bits_are_saved(tmp_path, quantize, group):
     x = torch.randn(3, 384).bfloat16()
     assert torch.equal(again(x), made(x))
     other = ft.SparseLinear(384, 64, quantize="int4", group=64)
-    with pytest.raises(fm.Error, match="groups of 128 columns.*s4-64"):
+    with pytest.raises(fm.Error, match=r"groups of 128 columns.*s4-64"):
         ft.save_sparse(other, tmp_path / "y")
 
 

@@ -10,7 +10,8 @@ and their metadata if A is sparse, else 128 bytes.  A stage of the kernel's ring
 buffer has one slab, or several if they are small.
 
 A of 4-bit integers (``s4``) is converted to the type of B in registers.  Its slab is
-128 columns of k, whatever the type of B: 256 bytes of each row of B in 16 bits, else 128.
+128 columns of k, whatever the type of B: 256 bytes of each row of B if it has 16 bits,
+else 128.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def numbers_of(sp: Compressed, scales: ArrayLike, group: int) -> NDArray[np.floa
 def pack_integers(
     sp: Compressed, scales: ArrayLike | None = None, *, b: str = "bf16", group: int = 0
 ) -> PackedIntegers:
-    """Integers from -8 to 7 and their scales in the order in which the kernels read them.
+    """Integers from -8 to 7 and their scales in the order of the kernels.
 
     ``scales`` are (rows, groups) of float16 or bfloat16; with ``group=0`` a row has
     none here, and the kernel takes them as ``scale_m``.
@@ -302,7 +302,7 @@ def _encoded(values: Array, b: str) -> Array:
 
 def _joined(words: NDArray[np.uint32], b: str) -> NDArray[np.uint32]:
     """Four words of integers for each lane and slab: (blocks, slabs, lanes, 4)."""
-    tall, wide = words.shape[:2]
+    tall = len(words)
     if b != "e4m3":  # one word for an instruction: its register i has the nibbles i
         moved = words << np.arange(0, 16, 4, dtype=np.uint32)
         made = np.bitwise_or.reduce(moved, axis=-1).reshape(tall, -1, 4, _LANES)

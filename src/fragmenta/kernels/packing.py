@@ -168,7 +168,7 @@ def places(element_type: str) -> NDArray[np.int64]:
 def metadata_words(
     codes: NDArray[np.uint8], op: Instruction, per: int
 ) -> NDArray[np.uint32]:
-    """Metadata words, ``per`` of a lane in a slab: (m64 blocks, slabs, lanes, words)."""
+    """Words of metadata, ``per`` of a lane: (m64 blocks, slabs, lanes, words)."""
     words = op.metadata.pack_tiles(codes, shared=True)[..., 0]
     parted = words.reshape(len(words), -1, per, _LANES)
     return np.ascontiguousarray(parted.swapaxes(-1, -2))

@@ -267,7 +267,8 @@ def to_marlin(weight: SparseMatrix, scale: Tensor | None) -> dict[str, Tensor]:
 
     >>> from fragmenta.torch import linears
     >>> layer = linears(torch.nn.Linear(64, 64), prune=True, quantize="int4", group=0)
-    >>> {name: tuple(x.shape) for name, x in to_marlin(layer.weight, layer.weight_scale).items()}
+    >>> stored = to_marlin(layer.weight, layer.weight_scale)
+    >>> {name: tuple(x.shape) for name, x in stored.items()}
     {'weight_packed': (2, 128), 'scale_packed': (1, 64), 'meta': (2, 128)}
     """
     integers = weight.integers

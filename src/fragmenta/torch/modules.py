@@ -484,8 +484,8 @@ def linears(
     finds such scales.
 
     ``quantize="int4"`` rounds what pruning left to 4-bit integers: three bits for each
-    weight.  ``group`` columns share a scale: 32, 64, 128 (the default), or 0 for a whole
-    row.  x stays bfloat16 or float16; with ``"int4-fp8"`` it is quantised to fp8.
+    weight.  ``group`` columns share a scale: 32, 64, 128 (the default), or 0 for a
+    whole row.  x stays bfloat16 or float16; ``"int4-fp8"`` quantises it to fp8.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 2))
     >>> print(linears(model.bfloat16(), prune=True, skip="1"))

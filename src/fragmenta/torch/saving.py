@@ -1,8 +1,8 @@
 """Writes a model with sparse layers as a checkpoint.
 
 Its format is sparse-24-bitmask: the stored values and a bit for each column, so that
-reading it gives the same bits.  Layers with 4-bit integers are written as marlin-24.  A file that exists stays as it is until
-the new one is complete.
+reading it gives the same bits.  Layers with 4-bit integers are written as marlin-24.
+A file that exists stays as it is until the new one is complete.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _stored(layer: SparseLinear) -> dict[str, Tensor]:
 
 
 def _bias(layer: SparseLinear, kinds: list[torch.dtype]) -> dict[str, Tensor]:
-    """The bias: a layer has it in float32; 16 bits are enough if they hold it exactly."""
+    """The bias, float32 in a layer; 16 bits are enough if they hold it exactly."""
     if layer.bias is None:
         return {}
     narrow = [layer.bias.to(kind) for kind in kinds if kind.itemsize == 2]

@@ -1,8 +1,8 @@
 """Quantises a sparse weight: its elements and scales.
 
 A weight is pruned first, by the magnitudes that it has.  Then what is left of each row
-gets a scale and is rounded to 8 bits.  4-bit integers have scales for groups of columns,
-or one for each row.
+gets a scale and is rounded to 8 bits.  4-bit integers have scales for groups of
+columns, or one for each row.
 """
 
 from __future__ import annotations
