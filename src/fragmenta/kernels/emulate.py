@@ -133,27 +133,35 @@ def _accumulate_groups(kernel: Kernel, A: PackedIntegers, b: Array) -> Array:
         for at in range(first, end, wide):
             ends = at, min(at + wide, end)
             sums = matmul(kernel.instruction, _columns(a, *ends), b[slice(*ends)])
-            total = _fused(sums, factors[:, at // wide, None], total)
+            total = fused(sums, factors[:, at // wide, None], total)
         return total
 
     with np.errstate(all="ignore"):
         return reduce(_added, [part(*ends) for ends in kernel.parts(last)])
 
 
-def _fused(x: Array, y: Array, z: Array) -> Array:
+def fused(x: Array, y: Array, z: Array) -> Array:
     """x * y + z of f32, rounded once.
 
     The product is exact in f64.  The sum there is rounded to an odd number where it is
     not exact, so that rounding it again to f32 is right.
+
+    >>> fused(np.float32([3]), np.float32([2**-24]), np.float32([1]))
+    array([1.0000002], dtype=float32)
     """
-    product, added = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)
-    total = np.asarray(product + added)
-    other = total - product
-    error = (product - (total - other)) + (added - other)
-    even = (total.view(np.int64) & 1) == 0
-    move = np.isfinite(total) & (error != 0) & even
-    total = np.where(move, np.nextafter(total, np.copysign(np.inf, error)), total)
-    return _one_nan(total.astype(np.float32), "f32")
+    with np.errstate(all="ignore"):
+        product, added = (
+            x.astype(np.float64) * y.astype(np.float64),
+            z.astype(np.float64),
+        )
+        total = np.asarray(product + added)
+        other = total - product
+        error = (product - (total - other)) + (added - other)
+        even = (total.view(np.int64) & 1) == 0
+        move = np.isfinite(total) & (error != 0) & even
+        total = np.where(move, np.nextafter(total, np.copysign(np.inf, error)), total)
+        rounded = total.astype(np.float32)
+    return _one_nan(rounded, "f32")
 
 
 def _added(x: Array, y: Array) -> Array:
