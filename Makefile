@@ -181,9 +181,11 @@ browser: node  ## what uses the explorer and the site
 explorer: $(VENV)/.test node  ## build the pages of the explorer and of the replay anew
 	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
 
-looks: browser  ## the explorer and the replay in a browser, their pictures against stored ones; UPDATE=1: store them
+looks: browser $(VENV)/.test  ## the explorer and the replay in a browser, their pictures against stored ones; UPDATE=1: store them
 	$(if $(UPDATE),,node explorer/tests/run.mjs)
 	$(if $(UPDATE),,node explorer/tests/replay/run.mjs)
+	$(if $(UPDATE),,PYTHON=$(CURDIR)/$(BIN)/python node explorer/tests/replay/runs.mjs)
+	$(if $(UPDATE),,$(BIN)/python -m tests.view.replay_in_browser)
 	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 
 explorer/node_modules/.stamp: explorer/package.json

@@ -24,6 +24,7 @@ import pytest
 import fragmenta
 from fragmenta.ptx.rules import RULES
 from fragmenta.simt.library import COMPILING
+from tests.own_code import nodes, parsed
 
 SOURCE = Path(fragmenta.__file__).parent
 MOST_EQUAL = 7
@@ -168,12 +169,6 @@ class Reader(ast.NodeVisitor):
             self.found.append(Import(self.module, target, self.when))
 
 
-@cache
-def parsed(text: str) -> ast.Module:
-    """A text is parsed once, for all the rules."""
-    return ast.parse(text)
-
-
 def read(module: str, text: str, known: frozenset[str]) -> Reader:
     reader = Reader(module, known)
     reader.visit(parsed(text))
@@ -295,7 +290,7 @@ def test_doors_are_for_users(door: str) -> None:
     """A module that asked one for what is above its room would import upward."""
     table = {
         alias.asname or alias.name: node.module or ""
-        for node in ast.walk(parsed(modules()[door].read_text(encoding="utf-8")))
+        for node in nodes(modules()[door])
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
@@ -308,7 +303,7 @@ def test_doors_are_for_users(door: str) -> None:
     asked = [
         f"{module} imports {alias.name} from {door}"
         for module, path in modules().items()
-        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and node.module == door
         for alias in node.names
         if alias.name in above and goes_up(Import(module, above[alias.name], "load"))
@@ -348,7 +343,7 @@ def test_only_the_table_of_rules_spells_their_names() -> None:
         f"{path.relative_to(SOURCE)}:{each.lineno} spells {each.value!r}"
         for path in SOURCE.rglob("*.py")
         if path.relative_to(SOURCE).as_posix() != "ptx/rules.py"
-        for each in ast.walk(ast.parse(path.read_text("utf-8")))
+        for each in nodes(path)
         if isinstance(each, ast.Constant) and each.value in names
     ]
     assert not spelled

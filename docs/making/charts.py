@@ -99,7 +99,8 @@ def _bar(row: Row, longest: float) -> Drawing:
     long = max(1.0, space * float(row["rate"]) / (longest or 1))
     kind = next(c for begins, c in KINDS.items() if row["what"].startswith(begins))
     times = row.get("than dense", "")
-    told = f"{float(row['rate']):,.0f}" + (f"  {times}" if times else "")
+    told = row.get("told") or f"{float(row['rate']):,.0f}"
+    told += f"  {times}" if times else ""
     body = (
         f'<text class="y t" x="{left - 8}" y="12">{escape(row["what"])}</text>'
         f'<rect class="{kind}" x="{left}" y="1" width="{long:.1f}" height="14"/>'
@@ -126,6 +127,29 @@ def decoder(title: str, rows: list[Row]) -> str:
         bars = [_bar(cell, longest) for cell in cells]
         parts.append(down([words(column, "k t"), *bars], 2))
     return document(down([parts[0], _key(), *parts[1:]], 12), title, STYLE)
+
+
+def steps(title: str, rows: list[Row]) -> str:
+    """How many times as fast as dense a training step is, as bars."""
+    parts = [words("a training step: times as fast as with a dense layer", "g t")]
+    whole = [row for row in rows if row["part"] == "step"]
+    masks = {"times": "rows", "times, both": "both directions"}
+    longest = max(float(row[column]) for row in whole for column in masks)
+    for row in whole:
+        bars = [
+            _bar(
+                {
+                    "what": f"fragmenta 2:4, masks along {along}",
+                    "rate": row[column],
+                    "told": row[column],
+                },
+                longest,
+            )
+            for column, along in masks.items()
+        ]
+        name = f"{row['layer']}, {row['tokens']} tokens"
+        parts.append(down([words(name, "k t"), *bars], 2))
+    return document(down(parts, 10), title, STYLE)
 
 
 def _key() -> Drawing:
@@ -263,6 +287,7 @@ CHARTS = (
         changes,
     ),
     (lambda head: head[0] == "linears" and "weights" in head, decoder),
+    (lambda head: {"layer", "tokens", "part", "times, both"} <= set(head), steps),
     (lambda head: head[0] == "layer" and all(map(str.isdecimal, head[1:])), by_batch),
 )
 """The head of a table, and the function that draws such a table."""

@@ -1,7 +1,7 @@
 """Turns the pages of docs/ into those of the site.
 
 The pages are plain Markdown, readable on code hosts.  The site has more: a picture for
-every set of operands, links into the explorer, charts, tables that filter.
+every set of operands, links into the explorer, charts, tables that filter, replays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from html import escape
 
 import fragmenta as fm
 from fragmenta.view.palette import hex_colour
-from making import catalogue, charts, explorer, figures, gallery, labels, widgets
+from making import (
+    catalogue,
+    charts,
+    explorer,
+    figures,
+    gallery,
+    labels,
+    replays,
+    widgets,
+)
 from making.markdown import DOCS, ROOT, anchor
 
 BUILT = ROOT / "build" / "docs"
@@ -55,6 +64,9 @@ def write() -> None:
             for number, svg in enumerate(drawn):
                 name = f"{path.stem}-chart-{number}.svg"
                 path.with_name(name).write_text(svg, encoding="utf-8")
+        if path.parent.name == "hazards":
+            name = replays.written(path.stem, path.parent)
+            text = replays.linked(text, name) if name else text
         path.write_text(page(text, str(path.relative_to(BUILT))), encoding="utf-8")
 
 

@@ -1,13 +1,13 @@
 // The page comes together here.
 
-import { byId, h } from "../src/page/dom.js";
+import { announce, byId, h, toast } from "../src/page/dom.js";
 import { showNotice } from "../src/page/notice.js";
 import { applyTheme, listenToTheme } from "../src/page/theme.js";
-import { inflate, split } from "./recording/columns.js";
-import { readHead } from "./recording/head.js";
-import { Recording } from "./recording/recording.js";
+import { aligned, lineIn, twin } from "./recording/aligned.js";
+import type { Recording } from "./recording/recording.js";
+import { readRuns, runName } from "./recording/runs.js";
 import { Values } from "./recording/values.js";
-import { keepLink, openHash } from "./session/link.js";
+import { keepLink, openHash, runAsked } from "./session/link.js";
 import { grouped, HUES, type Kind } from "./session/names.js";
 import { Session, type Shared } from "./session/session.js";
 import { Controls } from "./views/controls.js";
@@ -19,15 +19,27 @@ import { WarpView } from "./views/warp.js";
 
 async function start(): Promise<void> {
   applyTheme();
-  const text = document.getElementById("replay-head")?.textContent;
-  if (!text) return fail("There is no recording in this page. Python writes one: result.replay().to_html(path).");
-  const head = readHead(text);
-  const columns = split(head, await inflate(byId("replay-data").textContent!));
+  const all = await readRuns((name) => document.getElementById(name)?.textContent);
+  if (!all.length) return fail("There is no recording in this page. Python writes one: result.replay().to_html(path).");
+  const [first] = all;
+  if (!first.count) return fail(`No step was recorded. ${first.head.left_out}`);
+  const shell = [...document.body.children].filter((each) => !each.matches("script")).map((each) => [each, each.cloneNode(true)] as const);
+  const [asked, wrong] = runAsked(all, location.hash);
+  const now = all[asked].count ? asked : 0;
+  const session = mount(all, now, (made) => openHash(made, location.hash), shell);
+  showNotice([...wrong, ...session]);
+}
+
+type Shell = (readonly [Element, Node])[];
+
+/** Show one of the runs; what ``open`` finds wrong is returned. */
+function mount(all: readonly Recording[], now: number, open: (session: Session) => string[], shell: Shell): string[] {
   const shared = JSON.parse(byId("shared").textContent!) as Shared;
-  const session = new Session(new Recording(head, columns), new Values(shared.types), shared);
-  if (!session.run.count) return fail(`No step was recorded. ${head.left_out}`);
+  const show = (number: number) => void (number !== session.runs.now && change(session, number, shell));
+  const session = new Session(all[now], new Values(shared.types), shared, { all, now, show });
+  const { head } = session.run;
   showHead(session);
-  const wrong = openHash(session, location.hash);
+  const wrong = open(session);
   listenToHazards(session);
   const time = new Time(session);
   const source = new Source(session);
@@ -42,6 +54,7 @@ async function start(): Promise<void> {
       return session.theme;
     },
     update: () => {
+      if (session.closed) return;
       session.retheme();
       showLegend(session);
       session.changed();
@@ -49,11 +62,59 @@ async function start(): Promise<void> {
   };
   listenToTheme(themed);
   keepLink(session, showNotice);
-  showNotice(wrong);
   // For tests, and for whoever asks at the console.
   Object.assign(globalThis, { replay: session });
   session.listen(() => (document.documentElement.dataset.ready = "yes"));
   session.changed();
+  return wrong;
+}
+
+/** What is chosen in these stays when another run is shown. */
+const KEPT = ["by", "memory-colour", "memory-type", "registers-find"];
+
+/** Another run, at the place that was looked at; the page is made anew from its shell. */
+function change(from: Session, number: number, shell: Shell): void {
+  const { all } = from.runs;
+  if (!all[number].count) return toast(`Of the run ${runName(all[number].head)}, no step was recorded`);
+  from.closed = true;
+  const kept = KEPT.map((id) => [id, byId<HTMLInputElement>(id).value] as const);
+  const focused = document.activeElement?.closest("#runs, .elsewhere") ? "#runs" : "";
+  shell.forEach((pair, at) => {
+    const fresh = pair[1].cloneNode(true) as Element;
+    pair[0].replaceWith(fresh);
+    shell[at] = [fresh, pair[1]];
+  });
+  mount(all, number, (session) => (carry(from, session), []), shell);
+  for (const [id, value] of kept) {
+    const element = byId<HTMLInputElement>(id);
+    element.value = value;
+    if (element.value === value) element.dispatchEvent(new Event(element.matches("input") ? "input" : "change"));
+  }
+  const pane = document.querySelector<HTMLElement>(`#panes [data-pane="${document.body.dataset.pane}"]`);
+  pane?.click();
+  if (focused) document.querySelector<HTMLElement>("#runs [aria-pressed=true]")?.focus();
+  announce(`Run ${runName(all[number].head)}`);
+}
+
+/** Look at what was looked at in another run. */
+function carry(from: Session, to: Session): void {
+  const met = from.met?.step === from.step ? from.met : null;
+  const problem = from.problem ?? met?.problem;
+  const of = from.problem ? from.run : (met?.of ?? from.run);
+  const same = problem ? twin(of, problem, to.run) : -1;
+  const access = problem ? Math.max(0, of === from.run ? problem.steps.indexOf(from.step) : problem.steps.length - 1) : -1;
+  const there = same >= 0 ? to.run.head.problems[same].steps[access] : -1;
+  const step = there >= 0 ? there : (aligned(from.run, from.step, to.run) ?? 0);
+  to.go(step);
+  if (same >= 0) to.which = same;
+  else if (problem) to.met = { problem, of, step };
+  const { memory, at, line } = from;
+  const named = to.run.head.memories.findIndex(({ name }) => name === from.run.head.memories[memory]?.name);
+  to.lane = from.lane;
+  if (named >= 0) to.memory = named;
+  if (named >= 0 && at?.memory === memory && at.offset < to.run.head.memories[named].size) to.at = { memory: named, offset: at.offset };
+  to.line = line && lineIn(from.run.head, line, to.run.head);
+  to.breaks = from.breaks.flatMap((each) => lineIn(from.run.head, each, to.run.head) ?? []);
 }
 
 function fail(words: string): void {
@@ -76,12 +137,21 @@ function showHead(session: Session): void {
   byId("facts").replaceChildren(
     ...facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
   );
+  showRuns(session);
   byId("problems").hidden = !problems.length;
   byId("problem-count").textContent = `${problems.length} problem${problems.length === 1 ? "" : "s"}`;
   const counted = first > 0 ? `Step 0 of this page is step ${grouped(first)} of ${grouped(total)} of the run.` : "";
   byId("left-out").textContent = [sentence(left_out), counted].filter(Boolean).join(" ");
   byId("left-out").hidden = !byId("left-out").textContent;
   showLegend(session);
+}
+
+function showRuns({ runs }: Session): void {
+  byId("runs").hidden = runs.all.length < 2;
+  const buttons = runs.all.map(({ head }, number) =>
+    h("button", { type: "button", "aria-pressed": String(number === runs.now), onclick: () => runs.show(number) }, runName(head)),
+  );
+  byId("runs").replaceChildren(...buttons);
 }
 
 const sentence = (text: string): string =>

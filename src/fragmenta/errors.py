@@ -140,6 +140,23 @@ class LaunchResult(Protocol):
         """What was found to be wrong."""
 
 
+class RecordedRun(Protocol):
+    """A recorded run, as far as an error needs it; ``fragmenta.ptx.Replay``."""
+
+    @property
+    def left_out(self) -> str:
+        """What it does not have."""
+
+    def __len__(self) -> int:
+        """How many steps it has."""
+
+    def save(self, path: str) -> None:
+        """Keep it in a file."""
+
+    def to_html(self, path: str) -> None:
+        """Write it as a page."""
+
+
 class KernelError(Error):
     """Something is wrong with a kernel; the message says what, and where.
 
@@ -177,6 +194,27 @@ class KernelError(Error):
         """Which lines of the user's program launched the kernel."""
         self.order: Callable[[], dict[str, object]] = dict
         """Makes :attr:`schedule`."""
+        self.result: LaunchResult | None = None
+        """What the launch did: of a hazard, if it ran; of a fault, if it was recorded.
+
+        The result of a fault is not complete.
+        """
+
+    def replay(self, schedule: str | int | None = None) -> RecordedRun:
+        """The run up to here, step by step, if it was launched with ``replay=True``.
+
+        It is a :class:`fragmenta.ptx.Replay`, as ``result.replay()`` has.
+
+        >>> KernelFault("it stopped").replay()
+        Traceback (most recent call last):
+        fragmenta.errors.BadCall: nothing was recorded; launch it with replay=True
+        """
+        # The class that users have has it.
+        made = getattr(self.result, "replay", None)
+        if made is None:
+            raise BadCall("nothing was recorded; launch it with replay=True")
+        found: RecordedRun = made(schedule)
+        return found
 
     @property
     def schedule(self) -> dict[str, object]:
@@ -224,8 +262,6 @@ class KernelHazard(KernelError):
         super().__init__(message, kind)
         self.args = (message, kind, problems)
         self.problems = problems
-        self.result: LaunchResult | None = None
-        """What the launch did in spite of it; None if it did not run."""
 
 
 # ── what is missing or refuses to work ──────────────────────────────────────

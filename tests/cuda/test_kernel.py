@@ -1,8 +1,6 @@
 """PTX kernels are written in one place, which declares what they name."""
 
-import ast
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,24 +10,10 @@ from fragmenta.cuda.source import kernel, ptx, tiled
 from fragmenta.cuda.source.kernel import Entry, Parameter
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa.instruction import Operand
+from tests.own_code import strings
 
 SOURCE = Path(fm.__file__).parent
 X = Operand("x", ".b32", 2)
-
-
-@cache
-def strings():
-    """The texts that each module's code has; docstrings are not code."""
-    found = {}
-    for path in SOURCE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        found[path.relative_to(SOURCE).as_posix()] = [
-            str(node.value)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and id(node) not in said
-        ]
-    return found
 
 
 WRITTEN_ONCE = (
@@ -39,12 +23,14 @@ WRITTEN_ONCE = (
 )
 
 
+@pytest.mark.xdist_group("house")
 def test_only_one_module_writes_kernels():
+    texts = {path: "\n".join(strings(path)) for path in SOURCE.rglob("*.py")}
     for words in WRITTEN_ONCE:
         found = [
-            path
-            for path, texts in strings().items()
-            if any(words in text for text in texts)
+            path.relative_to(SOURCE).as_posix()
+            for path, text in texts.items()
+            if words in text
         ]
         # The room ptx reads such texts, coverage tries each opcode, and a pool warms up;
         # the kernel that fills memory is the same everywhere.

@@ -8,6 +8,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler, headers, host_code, sources
+from tests.thinning import some
 
 KERNEL = "__global__ void k(int *x) { *x = 7; }\n"
 
@@ -145,7 +146,7 @@ OF_CCCL = {
 }
 
 
-@pytest.mark.parametrize("header", [*INCLUDED, *OF_CCCL])
+@pytest.mark.parametrize("header", some([*INCLUDED, *OF_CCCL], 2))
 def test_headers_of_cuda(header):
     if not compiler.includes():
         pytest.skip("no headers of CUDA")

@@ -15,6 +15,7 @@ from fragmenta.shared.tiles import pair_halves
 from fragmenta.shared.tiles import tile as shared_tile
 from fragmenta.tensor_memory.copying import copies
 from tests.cuda.tensor_launches import launch, random_matrix
+from tests.thinning import some
 
 KERNELS = {
     "layout D": (fm.tcgen05("m128n16k16", a="f16", d="f16"), {"tiles": (2, 2)}),
@@ -51,7 +52,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", some(KERNELS, 2))
 def test_a_kernel_multiplies(name):
     op, options = KERNELS[name]
     found, right = launch(op, **options)

@@ -117,6 +117,13 @@ def race() -> Replay:
 
 
 @cache
+def met() -> Replay:
+    """The race behind a barrier: one warp runs while the other waits."""
+    text = RACE.replace("mov.u32 %r2, tile;", "bar.sync 0;\n    mov.u32 %r2, tile;")
+    return launched(text, 64, np.arange(64, dtype=np.float32))
+
+
+@cache
 def calls() -> Replay:
     return launched(CALLS, 32, np.zeros(32, np.float32))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from fragmenta.debugging.dap.showing import Showing
-from fragmenta.debugging.debugger import Debugger
+from fragmenta.debugging.debugger import Debugger, Stop
 from fragmenta.debugging.moments import Moments
 from fragmenta.debugging.terminal import Terminal
 from fragmenta.errors import BadCall, Error
@@ -14,12 +16,15 @@ from fragmenta.replay.recorded import Replay
 from tests.debugging import kernels
 
 
+def runs(at: Debugger, back: bool) -> Iterator[Stop]:
+    """Why it stops, up to the end."""
+    while (stop := at.run(back)).why not in ("start", "end"):
+        yield stop
+
+
 def moments(at: Debugger, back: bool) -> list[int]:
     """Where it stops up to the end."""
-    found = []
-    while at.run(back).why not in ("start", "end"):
-        found.append(at.moment)
-    return found
+    return [at.moment for _ in runs(at, back)]
 
 
 def test_every_value_is_that_of_the_recording() -> None:
@@ -67,6 +72,44 @@ def test_a_step_of_a_warp_lets_the_others_run() -> None:
     at.step("instruction")
     assert at.warp == 1
     assert at.moment == at.current() == replay.next_step(first, warp=1)
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(("by", "over"), [("instruction", False), ("line", True)])
+def test_a_step_stops_where_a_run_does(by: str, over: bool, back: bool) -> None:
+    """Breakpoints, writes and problems of every warp; steps pass none of them."""
+    at = Debugger(kernels.met())
+    at.break_at("add.f32")
+    at.break_at("st.shared", "%tid.x[0] == 32")
+    at.break_on_write("tile[8]")
+    start = len(at) if back else 0
+    at.goto(start)
+    wanted = [(stop, at.moment, at.warp) for stop in runs(at, back)]
+    assert {stop.why for stop, *_ in wanted} == {"breakpoint", "write", "problem"}
+    found = []
+    for warp in (0, 1):
+        at.goto(start)
+        at.look_at(warp)
+        while (stop := at.step(by, back, over)).why not in ("start", "end"):
+            if stop.why != "step":
+                found.append((stop.breakpoint, stop.problem, at.moment, at.warp))
+                at.look_at(warp)
+    assert {*found} == {(s.breakpoint, s.problem, *rest) for s, *rest in wanted}
+
+
+def test_a_stop_says_which_warp_it_is_of() -> None:
+    at = Debugger(kernels.met())
+    at.at_problems = False
+    at.break_at("mov.u32", "%tid.x[0] == 32")
+    assert at.finish().words.endswith("; block 0 warp 1 stopped")
+    assert at.warp == 1
+    assert at.step("instruction").words == ""
+    terminal = Terminal(Debugger(kernels.met()))
+    terminal.do("break add.f32")
+    terminal.do("continue")
+    said = terminal.do("step 99")
+    assert said[0] == "breakpoint 1, add.f32; block 0 warp 1 stopped"
+    assert terminal.debugger.moment < len(terminal.debugger)
 
 
 def test_next_goes_over_a_call_and_step_into_it() -> None:

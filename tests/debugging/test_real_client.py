@@ -58,7 +58,7 @@ def test_a_session(kernel: Path) -> None:
     assert [(told[name]["reason"], told[name]["line"]) for name in names] == [
         ("breakpoint", 17),
         ("step", 18),
-        ("step", 17),
+        ("breakpoint", 17),
         ("breakpoint", 17),
         ("exception", 19),
         ("breakpoint", 17),

@@ -53,14 +53,17 @@ def test_kernels_assemble(family):
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [
-        ("mma.m16n8k16.f32.f16", "HMMA"),
-        ("mma.m16n8k32.s32.s8.s8", "IMMA"),
-        ("mma.m16n8k16.f64", "DMMA"),
-        ("mma.sp::ordered_metadata.m16n8k32.f32.bf16", "HMMA"),
-        ("wgmma.m64n256k16.f32.f16", "HGMMA"),
-        ("wgmma.mma_async.sp.m64n256k64.f32.e4m3.e4m3", "QGMMA"),
-    ],
+    some(
+        [
+            ("mma.m16n8k16.f32.f16", "HMMA"),
+            ("mma.m16n8k32.s32.s8.s8", "IMMA"),
+            ("mma.m16n8k16.f64", "DMMA"),
+            ("mma.sp::ordered_metadata.m16n8k32.f32.bf16", "HMMA"),
+            ("wgmma.m64n256k16.f32.f16", "HGMMA"),
+            ("wgmma.mma_async.sp.m64n256k64.f32.e4m3.e4m3", "QGMMA"),
+        ],
+        2,
+    ),
 )
 def test_the_loop_is_the_instruction_and_nothing_is_spilled(text, name):
     op = fm.find(text)
@@ -74,12 +77,15 @@ def test_the_loop_is_the_instruction_and_nothing_is_spilled(text, name):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "mma.m16n8k64.s4.s4",
-        "mma.m16n8k32.f32.e4m3.e4m3",
-        "mma.sp::ordered_metadata.m16n8k64.f32.e4m3.e4m3",
-        "mma.sp::ordered_metadata.m16n8k128.s4.s4",
-    ],
+    some(
+        [
+            "mma.m16n8k64.s4.s4",
+            "mma.m16n8k32.f32.e4m3.e4m3",
+            "mma.sp::ordered_metadata.m16n8k64.f32.e4m3.e4m3",
+            "mma.sp::ordered_metadata.m16n8k128.s4.s4",
+        ],
+        2,
+    ),
 )
 def test_what_the_assembler_expands_stays_in_the_loop(text):
     """All of it: operands that change are converted in every round."""

@@ -16,6 +16,7 @@ from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp import warp_function
 from fragmenta.execution.warp_registers import items_of
 from fragmenta.isa.families import OF_WARPS
+from tests.thinning import some
 
 from .warps import columns, computed, differences, given, nibbles, turned
 
@@ -48,7 +49,7 @@ SOME = [
 KINDS = ("near", "special", "cut", "c", "registers")
 
 
-@pytest.mark.parametrize("text, target", SOME)
+@pytest.mark.parametrize("text, target", some(SOME, 2))
 def test_the_bits_of_execute(text, target):
     differ, compared = differences(
         fm.find(text), target, np.random.default_rng(3), 2, KINDS

@@ -228,6 +228,18 @@ def _sparse(add: Any, sp: fm.Instruction) -> None:
         op=sp,
         tile_k=128,
     )
+    add(
+        fm.sparse.compress_registers,
+        op="spcompress.b8.b4.sp::2:4.x1",
+        data=[0x03020100, 0x07060504],
+        spdesc=0,
+    )
+    add(
+        fm.sparse.decompress_registers,
+        op="spdecompress.b8.b4.sp::2:4.x2",
+        mdata=[0x3121],
+        cdata=[0x060503F9],
+    )
     add(fm.sparse.to_bitmask, sp=made)
     add(
         fm.sparse.from_bitmask,
@@ -389,8 +401,37 @@ def _launches(add: Any) -> None:
         schedule="eager",
         watch=False,
         limits=ptx.Limits(seconds=60, output=100, instructions=1000, stack=1024),
+        replay=False,
+        numerics=False,
+        nan="report",
     )
+    add(ptx.Window, blocks=(0,), first=0, most=100)
+    add(recorded, blocks=(0,), first=0, most=100)
+    _replays(add, recorded())
     add(ptx.Watch, problems="raise", strict=False)
+
+
+def recorded(
+    blocks: Any = (), first: Any = 0, most: Any = 100, schedule: Any = None
+) -> ptx.Replay:
+    """A launch with a window, which is checked when it is used."""
+    run = ptx.parse(WRITES).kernels["g"].launch
+    window = ptx.Window(blocks, first, most)
+    made = run(1, 1, [np.zeros(2, np.float32)], watch=False, replay=window)
+    return made.replay(schedule)
+
+
+def _replays(add: Any, replay: ptx.Replay) -> None:
+    add(replay.registers_at, step=0, warp=0)
+    add(replay.memory_at, step=0, memory=0)
+    for each in (replay.writer, replay.next_write, replay.readers):
+        add(each, step=0, memory=1, offset=0)
+    add(replay.next_step, step=0, warp=0, by="line", back=False)
+    add(replay.steps_of_line, file=replay.ptx_file, line=5)
+    add(replay.steps_of_warp, warp=0)
+    add(replay.aligned, step=0, other=replay)
+    add(replay.beside, other=replay, name="again")
+    add(replay.errors, memory=0)
 
 
 def _tensor_memory(add: Any) -> None:

@@ -116,6 +116,4 @@ def test_a_refused_instruction_is_named_when_it_is_reached(line: str) -> None:
 
 
 def test_tensor_core_opcodes() -> None:
-    said = {opcode: runs(opcode) for opcode in TENSOR}
-    nobody_has_seen = {"spcompress", "spdecompress"}
-    assert said == {opcode: opcode not in nobody_has_seen for opcode in TENSOR}
+    assert all(runs(opcode) for opcode in TENSOR)

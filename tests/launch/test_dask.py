@@ -11,6 +11,7 @@ from fragmenta import ptx
 from fragmenta.errors import Error, KernelFault, KernelHazard
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import FEW
+from tests.thinning import some
 
 pytestmark = pytest.mark.xdist_group("dask")
 
@@ -109,7 +110,7 @@ def test_a_race_between_workers_is_reported_as_on_one_machine(client: Any) -> No
         kernel.launch(20, 64, [*arrays(), 1], client=client)
 
 
-@pytest.mark.parametrize("watch", [False, True])
+@pytest.mark.parametrize("watch", some([False, True], 2))
 def test_a_gemm_with_clusters_gives_the_same_bits(client: Any, watch: bool) -> None:
     """Tensor maps, multicast, mbarriers and wgmma, on real workers."""
     found = next(each for each in FEW if each.kernel.tile.cluster == 2)

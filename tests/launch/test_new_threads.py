@@ -110,7 +110,9 @@ def cores() -> Iterator[None]:
     threads.use_cores(before)
 
 
-@pytest.mark.parametrize("name", ["scalar", "scalar with a race", "wgmma", "sparse"])
+@pytest.mark.parametrize(
+    "name", some(["scalar", "scalar with a race", "wgmma", "sparse"], 2)
+)
 def test_many_launches_on_several_threads(name: str) -> None:
     chosen = case(name)
     threads.use_cores(1)

@@ -28,6 +28,7 @@ from fragmenta.numerics.products import (
     statistics,
 )
 from fragmenta.planes.products import Matrices, Where, on_matrices, product_model
+from tests.thinning import some
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 STORED = {
@@ -118,7 +119,7 @@ class Case:
         )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, 2))
 def test_the_split_is_that_of_explain(name: str) -> None:
     case = Case(*CASES[name])
     made, found = case.run()

@@ -19,6 +19,7 @@ from fragmenta.pool import confining
 from fragmenta.pool.pool import Pool
 from tests.clock import HANG
 from tests.pool.texts import TEXT
+from tests.thinning import some
 
 #: What a worker does before it answers, if the target of a check is the name of it.
 DEEDS = {
@@ -105,7 +106,7 @@ SAID = {
 KINDS = {"killed": "memory", "processor": "seconds", "no memory": "memory"}
 
 
-@pytest.mark.parametrize("deed", SAID)
+@pytest.mark.parametrize("deed", some(SAID, 2))
 def test_a_worker_that_goes_wrong_is_an_error_in_words(
     wild: Wild, deed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Programs that the tests of this folder share, each built once."""
 
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,13 @@ from fragmenta.errors import MissingPackage
 from fragmenta.programs import building
 
 HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts():
+    """A shell makes what it runs in the background deaf to SIGINT, children included."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

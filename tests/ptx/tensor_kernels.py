@@ -172,22 +172,34 @@ def run(
     which: int,
     shared: NDArray[np.uint8],
     memory: NDArray[np.uint32],
+    **given: Any,
+) -> NDArray[np.uint32]:
+    """Tensor memory after one piece of work."""
+    after = memory.copy()
+    launch(work, which, shared, after, **given)
+    return after
+
+
+def launch(
+    work: Sequence[str],
+    which: int,
+    shared: NDArray[np.uint8],
+    memory: NDArray[np.uint32],
     *,
     group: int = 1,
     lanes: Sequence[int] = (),
     schedule: str | int = "eager",
     watch: bool = False,
+    replay: bool = False,
     **given: int,
-) -> NDArray[np.uint32]:
-    """Tensor memory after one piece of work."""
+) -> Any:
+    """Do one piece of work; ``memory`` is overwritten by what it leaves."""
     tile = np.zeros((group, BYTES), np.uint8)
     tile[:, : shared.shape[-1]] = shared
     words = dict.fromkeys(NAMES, 0) | given | {"which": which}
     words |= {f"lane{i}": word for i, word in enumerate(lanes)}
-    after = memory.copy()
-    arguments = [tile, np.array([words[n] for n in NAMES], np.uint64), after]
-    cluster = {"cluster": 2} if group == 2 else {}
-    kernel(tuple(work), group).launch(
-        group, 128, arguments, schedule=schedule, watch=watch, **cluster
+    arguments = [tile, np.array([words[n] for n in NAMES], np.uint64), memory]
+    options: dict[str, Any] = {"cluster": 2} if group == 2 else {}
+    return kernel(tuple(work), group).launch(
+        group, 128, arguments, schedule=schedule, watch=watch, replay=replay, **options
     )
-    return after

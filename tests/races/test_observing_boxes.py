@@ -17,6 +17,7 @@ from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt import layout
 from tests.races.test_observing import events, reports, same
 from tests.simt.kernels import kernel
+from tests.thinning import some
 from tests.units.test_fast_copies import CLUSTER
 
 SCHEDULES = ("eager", "lazy", 3)
@@ -108,7 +109,7 @@ WIDE = {"whole rows": 144, "what is inside": 128, "less": 96}
 PLACES = {"inside": (0, 0), "the lower edge": (0, 80), "the right edge": (64, 90)}
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", some(PARTS, 2))
 @pytest.mark.parametrize("wide", WIDE)
 def test_boxes(name: str, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A box of 72 columns; the tensor has 64, or 128, of which one box has a part."""

@@ -15,6 +15,7 @@ from fragmenta.errors import Error
 from fragmenta.races.mbarrier_clocks import ROOM
 from tests.races.test_observing import events, reports, same
 from tests.simt.kernels import kernel
+from tests.thinning import some
 
 BEGIN = """
     .shared .align 8 .b64 bars[{most}]; .shared .align 16 .b8 data[1024];
@@ -151,7 +152,7 @@ def _run(name: str, watch: str | bool, schedule: str | int) -> str:
     return reports(result)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", some(PROGRAMS, 2))
 def test_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, said = events(monkeypatch), []
 

@@ -11,6 +11,7 @@ from fragmenta.races import racy_reads, unused_reads
 from fragmenta.races.shadow import problem_table
 from tests.ptx.hazards import running
 from tests.simt.kernels import kernel
+from tests.thinning import some
 
 LOADS = {
     "word": "ld.shared.u32 %r1, [%s];",
@@ -76,7 +77,7 @@ def said(load: str, use: str, **options: Any) -> list[tuple[str, str]]:
     return [(e.rule, e.severity) for e in result.hazards if e.rule != "bank-conflict"]
 
 
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", some(LOADS, 3))
 def test_every_form_of_a_load_is_followed(load: str) -> None:
     assert said(load, "") == [("shared-race", "info")]
     assert said(load, HARM["memory"]) == [("shared-race", "error")]

@@ -86,8 +86,8 @@ def _memories(replay: Replay, ending: Ending, stepped: Any) -> Iterator[str]:
         else:
             place = ending.told.blocks.index(about.block)
             there = ending.memories[about.kind, place]
-        shown, state = replay.memory_at(len(replay) - 1, memory)
-        wrong = np.flatnonzero((shown != there) & (state != 2)) if there.size else []
+        shown, _ = replay.memory_at(len(replay) - 1, memory)
+        wrong = np.flatnonzero(shown != there) if there.size else []
         if len(wrong):
             first = int(wrong[0])
             yield f"{len(wrong)} bytes of {about.name}, the first {first:#x}"

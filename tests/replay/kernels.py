@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fragmenta import ptx
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -65,6 +67,94 @@ COUNTED = """
 }
 """
 """All lanes add to one word, and another has the greatest."""
+PAST = """
+.visible .entry past(.param .u64 x)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r1;
+    st.global.u32 [%rd3+1000000], %r1;
+    ret;
+}
+"""
+"""Stores far behind the end of an array."""
+LOSS = """
+.visible .entry loss(.param .u64 in, .param .u64 out)
+{
+    .reg .b32 %r<3>; .reg .b64 %rd<6>; .reg .f32 %f<6>; .reg .pred %p<2>;
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd4, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    add.s64 %rd5, %rd4, %rd2;
+    ld.global.f32 %f1, [%rd3];
+    mov.u32 %r2, 0;
+again:
+    mul.rn.f32 %f2, %f1, 0f3F8CCCCD;
+    add.rn.f32 %f3, %f2, 0f461C4000;
+    sub.rn.f32 %f3, %f3, 0f461C4000;
+    st.global.f32 [%rd5], %f3;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, 3;
+    @%p1 bra again;
+    sqrt.rn.f32 %f4, %f3;
+    st.global.f32 [%rd5], %f4;
+    ret;
+}
+"""
+"""Adds 10,000 and takes it away again, thrice; then the root, also of negative ones."""
+COPIED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry copied(.param .u64 in, .param .u64 out)
+{
+    .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<2>;
+    .shared .align 16 .f32 tile[64];
+    .shared .align 8 .b64 full;
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, tile;
+    mov.u32 %r3, full;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra issued;
+    mbarrier.init.shared::cta.b64 [%r3], 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 %rd3, [%r3], 256;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+        [%r2], [%rd1], 256, [%r3];
+issued:
+    bar.sync 0;
+    WAIT
+    shl.b32 %r4, %r1, 2;
+    add.u32 %r5, %r2, %r4;
+    ld.shared.f32 %f1, [%r5];
+    mul.wide.u32 %rd4, %r1, 4;
+    add.s64 %rd5, %rd2, %rd4;
+    st.global.f32 [%rd5], %f1;
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+    ret;
+}
+"""
+WAIT = """again:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+    @!%p2 bra again;"""
+"""A copy that two warps read; with WAIT, they wait for it."""
+
+
+def copied(waits: bool, schedule: object, **options: object) -> ptx.Result:
+    """A launch that reads before a copy has arrived; or one that waits for it."""
+    text = COPIED.replace("    WAIT\n", WAIT + "\n" if waits else "")
+    given, out = np.arange(64, dtype=np.float32) / 3, np.zeros(64, np.float32)
+    options = {"watch": "report", "replay": True, "schedule": schedule, **options}
+    return (
+        ptx.parse(text, "copied")
+        .kernels["copied"]
+        .launch(1, 64, [given, out], **options)
+    )
 
 
 def kernel(text: str, name: str, barrier: str = "bar.sync 0;") -> ptx.Kernel:

@@ -14,12 +14,12 @@ import pytest
 from fragmenta import ptx
 from fragmenta.debugging.debugger import Debugger
 from fragmenta.debugging.terminal import Terminal
-from fragmenta.errors import BadCall, Error, ValueRangeError
+from fragmenta.errors import BadCall, Error, KernelFault, ValueRangeError
 from fragmenta.replay.parts import COLUMNS
 from fragmenta.tracing import log
 from tests.ptx import recordings
 from tests.replay.ending import differences, endings
-from tests.replay.kernels import COUNTED, SUMS, TURNED, kernel
+from tests.replay.kernels import COUNTED, PAST, SUMS, TURNED, kernel
 from tests.thinning import some
 
 IN, OUT = "argument 0 (in)", "argument 1 (out)"
@@ -128,6 +128,9 @@ def test_steps_by_instruction_line_and_event() -> None:
     assert replay.next_step(len(replay) - 1) is None
     mine = replay.steps_of_warp(1)
     assert replay.next_step(int(mine[0]), 1) == mine[1]
+    # Without a source, lines are those of the PTX.
+    assert replay.next_step(int(mine[0]), 1, "line") == mine[1]
+    assert replay.next_step(int(mine[2]), 1, "line", back=True) == mine[1]
     line = replay.sites[replay.steps.site[barrier]].ptx_line
     found = replay.steps_of_line(replay.ptx_file, line)
     assert barrier in found.tolist()
@@ -367,3 +370,36 @@ def test_damaged_records_are_refused_in_words(tmp_path, seed):
         except Error:
             continue
     assert good
+
+
+# ── what stops, and what is left out ────────────────────────────────────────
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_a_fault_has_its_replay(watch: bool) -> None:
+    given = np.zeros(250, np.uint32)
+    with pytest.raises(KernelFault, match="out of bounds") as caught:
+        kernel(PAST, "past").launch(1, 64, [given], watch=watch, replay=True)
+    replay = caught.value.replay()
+    assert isinstance(replay, ptx.Replay)
+    last = len(replay) - 1
+    assert "%rd3+1000000" in replay.sites[replay.steps.site[last]].text
+    (problem,) = replay.problems
+    assert problem["steps"] == [-1, last]
+    seen = replay.memory_at(last, "argument 0 (x)")[0].view(np.uint32)
+    assert (seen == given).all()
+    assert given[31] == 31
+    assert not caught.value.result.complete
+    with pytest.raises(KernelFault) as caught:
+        kernel(PAST, "past").launch(1, 64, [given], watch=watch)
+    with pytest.raises(BadCall, match="launch it with replay=True"):
+        caught.value.replay()
+
+
+def test_arrays_that_are_too_large_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fragmenta.tracing.recorder.MOST_COPIED", 300)
+    run = kernel(TURNED, "turned").launch
+    given, out = np.zeros(100, np.uint32), np.zeros(64, np.uint32)
+    replay = run(1, 64, [given, out], replay=True).replay()
+    assert [each.name for each in replay.memories] == [SHARED, OUT]
+    assert "argument 0 (in), 0 MiB, is not kept" in replay.left_out

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.simt.kernels import kernel, launched, run
+from tests.thinning import some
 
 BYTES = np.random.default_rng(3).integers(0, 256, 4096).astype(np.uint8)
 REGISTERS = {8: "%h", 16: "%h", 32: "%r", 64: "%rd"}
@@ -16,7 +17,7 @@ def registers(bits: int, count: int) -> str:
     return "{" + ", ".join(names) + "}" if count > 1 else names[0]
 
 
-@pytest.mark.parametrize("space", ["global", "shared", "local", ""])
+@pytest.mark.parametrize("space", some(["global", "shared", "local", ""], 2))
 def test_vectors_of_every_size(space: str) -> None:
     # Each form copies its own 1,024 bytes, by way of the space.
     forms = [

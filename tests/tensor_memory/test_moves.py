@@ -243,12 +243,26 @@ def test_random_reductions() -> None:
 # ── refused ─────────────────────────────────────────────────────────────────
 
 
-def test_compressing_loads_are_refused() -> None:
-    op = "tcgen05.ld.spcompress.sync.aligned.32x32b.x4.max.sp::2:4.f32.b2"
-    with pytest.raises(fm.Error, match="known by its spelling only"):
-        load(op, NUMBERED, 0)
-    with pytest.raises(fm.Error, match="known by its spelling only"):
-        reduce(op.replace("ld.", "ld.red."), np.zeros((32, 2), np.uint32))
+def test_compressing_loads() -> None:
+    """Two of four columns; a reduction looks at all of them."""
+    op = "tcgen05.ld.red.spcompress.sync.aligned.32x32b.x8.min.sp::2:4.abs.f32.b2"
+    values = np.random.default_rng(0).normal(size=(128, 512)).astype(np.float32)
+    image = values.view(np.uint32)
+    words = load(op, image, 3)
+    groups = values[:, 3:11].reshape(128, 2, 4)
+    places = np.sort(np.argsort(np.abs(groups), axis=-1)[..., :2], axis=-1)
+    kept = np.take_along_axis(groups, places, axis=-1).reshape(128, 4)
+    assert words.shape == (128, 5)
+    assert np.array_equal(words[:, 1:].view(np.float32), kept)
+    shifts = np.arange(0, 8, 2)
+    assert np.array_equal(words[:, 0], (places.reshape(128, 4) << shifts).sum(-1))
+    every = load("tcgen05.ld.sync.aligned.32x32b.x8.b32", image, 3)
+    least = reduce(op, every).view(np.float32)
+    assert np.array_equal(least, np.abs(values[:, 3:11]).min(axis=1))
+    with pytest.raises(fm.Error, match="reduces nothing"):
+        reduce(op.replace(".red", ""), every)
+    with pytest.raises(fm.Error, match="PTX does not say which"):
+        load(op, np.zeros((128, 512), np.uint32), 0)
 
 
 def test_shift_is_refused() -> None:

@@ -5,13 +5,17 @@ import ctypes
 import inspect
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
-from fragmenta.kernels import Tile, launch, prepare, tuning
-from fragmenta.torch import operators, request, running
+from fragmenta import ptx
+from fragmenta.cuda.tools.compiler import find, to_ptx
+from fragmenta.kernels import Tile, kept, launch, prepare, tuning
+from fragmenta.kernels.source import TARGET
+from fragmenta.torch import operators, request, running, training
 from fragmenta.torch import tuning as searching
 
 
@@ -356,3 +360,96 @@ def test_bytes_elsewhere_in_a_unit_are_refused(driver, weight):
             False,
             [],
         )
+
+
+# ── weights that are trained ────────────────────────────────────────────────
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """A GPU for the kernels that move kept values: the engine.  What was launched."""
+    try:
+        find()
+    except fm.Error:
+        pytest.skip("no compiler of CUDA C++ here")
+    launched = []
+
+    def start_kept(name, element_type, values, codes, columns, other):
+        text = to_ptx(kept.kept_source(element_type), TARGET)
+        whole = [as_array(x) for x in (values, codes, other)]
+        pitches = [x.stride(0) * x.element_size() for x in (values, other)]
+        arguments = [whole[0], pitches[0], len(values), columns, *whole[1:]]
+        if not name.startswith("pack"):
+            arguments.append(pitches[1])
+        grid = kept.kept_grid(name, element_type, len(values), columns)
+        ptx.parse(text).kernels[name].launch(grid, 256, arguments)
+        launched.append(name)
+
+    def as_array(x):
+        """The memory of a tensor, with the room after its rows."""
+        count = x.stride(0) * x.element_size() * len(x)
+        return np.ctypeslib.as_array(
+            (ctypes.c_ubyte * count).from_address(x.data_ptr())
+        )
+
+    monkeypatch.setattr(training, "start_kept", start_kept)
+    return launched
+
+
+def test_kept_values_move_as_on_the_cpu(engine):
+    """Rows that begin anywhere, too: they are copied."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(42, 10).bfloat16()
+    layer = ft.SparseLinear.from_linear(
+        layer, prune=True, train=True, transposable=True
+    )
+    values, codes = layer.weight_values.detach(), layer.weight_codes
+    dense = torch.randn(10, 42).bfloat16()
+    for name, given in (
+        ("pack_kept", (values, codes, "bf16", 42, False)),
+        ("pack_kept", (values, codes, "bf16", 42, True)),
+        ("kept_to_dense", (values, codes, "bf16", 42)),
+        ("gather_kept", (dense, codes, "bf16")),
+    ):
+        each = operators._OPERATORS[name]
+        assert torch.equal(each.cuda(*given), each.cpu(*given)), name
+    assert engine == ["pack", "pack_transposed", "to_dense", "gather"]
+
+
+def test_a_thread_without_a_context_gets_one(monkeypatch):
+    """PyTorch's threads for gradients have none before their first allocation."""
+    asked = []
+    driver = SimpleNamespace(
+        cuCtxGetCurrent=lambda: (0, asked[-1] if asked else 0),
+        cuDeviceGet=lambda gpu: (0, f"device {gpu}"),
+        cuDevicePrimaryCtxRetain=lambda device: (0, 77 if "2" in device else 0),
+        cuCtxSetCurrent=lambda context: (asked.append(context), (0,))[1],
+    )
+    monkeypatch.setattr(launch, "_driver", lambda: driver)
+    for _ in range(2):
+        launch.adopt_context(2)
+    assert asked == [77]
+
+
+def test_what_a_kernel_of_kept_values_is_given(monkeypatch, driver):
+    seen = []
+
+    def start(handle, grid, threads, shared, stream, addresses):
+        sizes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int, ctypes.c_int]
+        sizes += [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_longlong]
+        values = (
+            kind.from_address(at).value
+            for kind, at in zip(sizes, addresses, strict=False)
+        )
+        seen.append((handle, grid, threads, list(values)))
+
+    monkeypatch.setattr(launch, "load", lambda code, name: name)
+    monkeypatch.setattr(launch, "start", start)
+    monkeypatch.setattr(kept, "kept_cubin", lambda element_type: b"")
+    layer = ft.SparseLinear(64, 300, train=True)
+    values, codes = layer.weight_values.detach(), layer.weight_codes
+    packed = operators._OPERATORS["pack_kept"].cuda(values, codes, "bf16", 64, False)
+    dense = operators._OPERATORS["kept_to_dense"].cuda(values, codes, "bf16", 64)
+    given = [values.data_ptr(), 64, 300, 64, codes.data_ptr()]
+    assert seen[0] == ("pack", (1, 8), 256, [*given, packed.data_ptr()])
+    assert seen[1] == ("to_dense", (1, 5), 256, [*given, dense.data_ptr(), 128])

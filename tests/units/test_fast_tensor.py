@@ -59,7 +59,7 @@ def both(run: Callable[[], Any]) -> tuple[Any, Any, Counter[tuple[str, ...]]]:
     return found[0], found[1], calls[0]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize("case", some(CASES, 2), ids=lambda case: case.name)
 def test_kernels_leave_the_same_without_a_watch(case: Case) -> None:
     for schedule in SCHEDULES:
 

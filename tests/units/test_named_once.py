@@ -6,8 +6,6 @@ Docstrings and messages do not count.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,9 @@ import pytest
 import fragmenta
 from fragmenta.ptx.effects import LINES, SYNCHRONOUS
 from fragmenta.races.shadow.layout import AGENT_KINDS
+from tests.own_code import strings
+
+pytestmark = pytest.mark.xdist_group("house")
 
 HERE = Path(fragmenta.__file__).parent
 ROOMS = ("ptx", "simt", "units", "races", "launch")
@@ -22,21 +23,6 @@ NAMES = sorted({each.instruction for each in LINES})
 MOST = 4
 #: The same copy is compiled code, too, if it need not wait for a schedule.
 ALSO_COMPILED = {"cp.async": 1}
-
-
-def strings(path: Path) -> Iterator[str]:
-    """The strings of a file that are not docstrings."""
-    tree = ast.parse(path.read_text("utf-8"))
-    told = {
-        id(each.value)
-        for node in ast.walk(tree)
-        if isinstance(body := getattr(node, "body", None), list)
-        for each in body
-        if isinstance(each, ast.Expr)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in told:
-            yield str(node.value)
 
 
 def first_words(path: Path) -> set[str]:

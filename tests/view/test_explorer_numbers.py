@@ -28,6 +28,7 @@ from fragmenta.isa.families import MULTIPLYING
 from fragmenta.registers.dtype import dtype, largest
 from fragmenta.view import explorer_data
 from fragmenta.view.explorer_numbers import model_record
+from tests.thinning import some
 from tests.view.test_explorer_page import EXPLORER, need
 
 ROWS, COLUMNS = 6, 7
@@ -174,7 +175,8 @@ def explained(op, target, model, arrays, at):
 
 @pytest.mark.xdist_group("explorer")
 @pytest.mark.parametrize(
-    ("form", "part"), [*product(["fused"], range(PARTS)), *((f, 0) for f in FORMS[1:])]
+    ("form", "part"),
+    some([*product(["fused"], range(PARTS)), *((f, 0) for f in FORMS[1:])], 2),
 )
 def test_every_model_bit_for_bit(form, part):
     chosen = [(n, *each) for n, each in enumerate(models()) if each[2].form == form]

@@ -32,6 +32,18 @@ export interface Columns {
   i_warp: Uint16Array;
   i_register: Uint32Array;
   i_at: Uint32Array;
+  /** Errors of elements: the exact value as f64, the others as f32. */
+  e_exact: Uint32Array;
+  e_error: Uint32Array;
+  e_ulp: Uint32Array;
+  e_lost: Uint32Array;
+  /** Registers that units wrote, before a step was done; ``u_step`` may be the number of
+   * steps: after the last one. */
+  u_step: Uint32Array;
+  u_warp: Uint16Array;
+  u_register: Uint32Array;
+  u_unit: Int32Array;
+  u_at: Uint32Array;
 }
 
 const VIEWS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array };
@@ -39,16 +51,22 @@ const VIEWS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Ar
 /** Where each column begins and ends, as bytes. */
 function places(columns: Head["columns"]): [string, ColumnType, number, number][] {
   let at = 0;
-  return Object.entries(columns).map(([name, { type, count }]) => {
+  return Object.entries(columns).map(([name, { type, count, same }]) => {
+    if (same) return [name, type, -1, count];
     const begin = at;
     at += Math.ceil((count * VIEWS[type].BYTES_PER_ELEMENT) / 4) * 4;
     return [name, type, begin, count];
   });
 }
 
-export function split(head: Head, buffer: ArrayBuffer): Columns {
+/** The columns of a run; those that are the same in the first run are taken from there. */
+export function split(head: Head, buffer: ArrayBuffer, first?: Columns): Columns {
   const found: Record<string, Whole> = {};
   for (const [name, type, begin, count] of places(head.columns)) {
+    if (begin < 0) {
+      found[name] = first![name as keyof Columns];
+      continue;
+    }
     if (begin + count * VIEWS[type].BYTES_PER_ELEMENT > buffer.byteLength) {
       throw new Error(`The column ${name} is cut off: the file is not complete.`);
     }

@@ -80,9 +80,33 @@ export interface Problem {
   missing: string;
 }
 
+/** Whether a problem is about one step, as a fault is, and not about two accesses. */
+export const isAlone = ({ steps, memory }: Problem): boolean => memory < 0 && steps[0] < 0;
+
+/** Lines of a file that are lines of a file of the first run: a line of each, how many. */
+export interface LinePair {
+  name: string;
+  first: string;
+  blocks: [mine: number, theirs: number, count: number][];
+}
+
+/** What numerics found: errors of arrays in columns, and what instructions lost. */
+export interface Numerics {
+  /** The bytes of an element, how many there are, where they begin in the columns, and the
+   * bits of the format. */
+  outputs: { memory: number; each: number; count: number; at: number; most: number }[];
+  sites: { site: number; bits: number; words: string }[];
+}
+
 export type ColumnType = "u8" | "u16" | "u32" | "i32";
 
 export interface Head {
+  /** If the launch had numerics, too.  Beside others: what the run is called, which lines the first run has, too, and the
+   * fields that are the same there. */
+  numerics?: Numerics;
+  name?: string;
+  lines?: LinePair[];
+  same?: string[];
   kernel: string;
   target: string;
   schedule: string;
@@ -101,7 +125,7 @@ export interface Head {
   units: Unit[];
   barriers: Barrier[];
   problems: Problem[];
-  columns: Record<string, { type: ColumnType; count: number }>;
+  columns: Record<string, { type: ColumnType; count: number; same?: boolean }>;
 }
 
 /** NumPy's names of types that PTX calls otherwise. */
@@ -116,8 +140,12 @@ function typeName(type: string): string {
   return TYPES[type] ?? type;
 }
 
-export function readHead(text: string): Head {
-  const head = JSON.parse(text) as Head;
+/** The head of a run; what is the same in the first run is taken from there. */
+export function readHead(text: string, first?: Head): Head {
+  const own = JSON.parse(text) as Head;
+  const taken = (own.same ?? []).map((name) => [name, first?.[name as keyof Head]]);
+  const head = { ...Object.fromEntries(taken), ...own } as Head;
+  if (own.same?.includes("memories")) return head;
   for (const { variables } of head.memories) {
     for (const variable of variables) variable[3] = typeName(variable[3]);
   }

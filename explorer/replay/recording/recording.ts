@@ -24,6 +24,9 @@ export interface Line {
   line: number;
 }
 
+/** Opcodes at which warps wait for each other. */
+const MEETS = /^(bar|barrier)\.(?!warp)/;
+
 export class Recording {
   readonly count: number;
   /** The file whose lines sites call ``ptx_line``: the first one. */
@@ -102,11 +105,11 @@ export class Recording {
   }
 
   private eventSteps(): Uint32Array {
-    const { units, barriers, problems } = this.head;
+    const { units, barriers, problems, sites } = this.head;
     const all = [
       ...units.flatMap(({ issued, done, waited }) => [issued, done, waited]),
       ...barriers.flatMap(({ phases }) => phases?.map(([step]) => step) ?? []),
-      ...barriers.flatMap(({ uses }) => uses?.map(([step]) => step) ?? []),
+      ...sites.flatMap(({ opcode }, site) => (MEETS.test(opcode) ? [...this.bySite.of(site)] : [])),
       ...problems.flatMap(({ steps }) => steps),
     ];
     return distinct(all.filter((step) => step >= 0 && step < this.count));
@@ -120,7 +123,8 @@ export class Recording {
     const sizes = registers.map(wordsOf);
     // What registers held before the first step comes first.
     const { i_warp, i_register, i_at } = this.columns;
-    let total = i_warp.length;
+    const { u_step, u_warp, u_register, u_at } = this.columns;
+    let total = i_warp.length + u_step.length;
     for (let step = 0; step < this.count; step++) total += sites[site[step]].writes.length;
     const [ats, keys] = [0, 1].map(() => new Uint32Array(total));
     const steps = new Int32Array(total);
@@ -129,7 +133,16 @@ export class Recording {
       keys[entry] = i_warp[entry] * registers.length + i_register[entry];
       [steps[entry], ats[entry]] = [-1, i_at[entry]];
     }
+    // What units write comes before what the step writes, or after the last one.
+    let late = 0;
+    const lateUpTo = (last: number, step: number) => {
+      for (; late < u_step.length && u_step[late] <= last; late++, entry++) {
+        keys[entry] = u_warp[late] * registers.length + u_register[late];
+        [steps[entry], ats[entry]] = [step, u_at[late]];
+      }
+    };
     for (let step = 0; step < this.count; step++) {
+      lateUpTo(step, step);
       let place = at[step];
       for (const register of sites[site[step]].writes) {
         keys[entry] = warp[step] * registers.length + register;
@@ -138,6 +151,7 @@ export class Recording {
         place += sizes[register];
       }
     }
+    lateUpTo(this.count, this.count - 1);
     const count = warps.length * registers.length;
     const lists = listed(count, total, (item, put) => put(keys[item]));
     return [lists, steps, ats];
@@ -195,13 +209,15 @@ export class Recording {
     lines.set(line, (lines.get(line) ?? 0) + 1);
   }
 
-  /** Whether a warp comes to a source line with this step, or comes to it again. */
+  /** Whether a warp comes to a line with this step, or comes to it again: of the source,
+   * and of the PTX where there is none. */
   enters(step: number): boolean {
     const { site } = this.columns;
     const before = this.before[step];
     if (before < 0) return true;
     const [now, then] = [this.site(step), this.site(before)];
-    return now.file !== then.file || now.line !== then.line || site[step] <= site[before];
+    if (site[step] <= site[before] || now.file !== then.file) return true;
+    return now.file ? now.line !== then.line : now.ptx_line !== then.ptx_line;
   }
 
   /** How often a line was run, by any warp. */

@@ -35,11 +35,10 @@ export function neighbour(sorted: Uint32Array, step: number, back: boolean): num
 
 /** Where the warp comes to another source line, or to the PTX line where there is none. */
 function nextLine(run: Recording, step: number, warp: number, back: boolean): number | null {
-  const here = run.lastOf(warp, step);
   let at = back ? run.lastOf(warp, step - 1) : run.nextOf(warp, step);
   // Backwards, first to the beginning of the line that one stands on.
   for (; at >= 0; at = back ? run.before[at] : run.nextOf(warp, at)) {
-    if (run.enters(at) && at !== here) return at;
+    if (run.enters(at)) return at;
   }
   return null;
 }

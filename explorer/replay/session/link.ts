@@ -1,15 +1,27 @@
 // The link holds the step, the warp, the lane, the byte and the line.
 
+import type { Recording } from "../recording/recording.js";
+import { runName } from "../recording/runs.js";
 import type { Session } from "./session.js";
 
-export function hashOf({ which, step, warp, lane, at, line, memory, run }: Session): string {
+export function hashOf({ which, step, warp, lane, at, line, memory, run, runs }: Session): string {
   const parts = [`step=${step}`, `warp=${warp}`];
+  if (runs.now) parts.unshift(`run=${encodeURIComponent(run.head.name ?? runs.now)}`);
   if (which >= 0 && run.head.problems[which].steps.includes(step)) parts.push(`problem=${run.head.problems[which].number}`);
   if (lane) parts.push(`lane=${lane}`);
   if (at) parts.push(`at=${at.memory}:0x${at.offset.toString(16)}`);
   else if (memory && run.head.memories.length > 1) parts.push(`memory=${memory}`);
   if (line) parts.push(`line=${encodeURIComponent(line.file)}:${line.line}`);
   return `#${parts.join("&")}`;
+}
+
+/** The run that a link asks for, and what is wrong with that. */
+export function runAsked(runs: readonly Recording[], hash: string): [number, string[]] {
+  const name = new URLSearchParams(hash.replace(/^#/, "")).get("run");
+  if (name === null) return [0, []];
+  const found = runs.findIndex(({ head }, at) => (head.name ?? String(at)) === name);
+  const named = runs.map(({ head }) => runName(head)).join(", ");
+  return found < 0 ? [0, [`run=${name}: the runs are ${named}.`]] : [found, []];
 }
 
 /** What a link says that is there is taken; the rest is told. */
@@ -53,6 +65,7 @@ export function keepLink(session: Session, complain: (wrong: string[]) => void):
   session.listen(() => {
     window.clearTimeout(timer);
     timer = window.setTimeout(() => {
+      if (session.closed) return;
       const hash = hashOf(session);
       if (hash === location.hash) return;
       try {
@@ -64,8 +77,10 @@ export function keepLink(session: Session, complain: (wrong: string[]) => void):
     }, 150);
   });
   window.addEventListener("hashchange", () => {
-    if (location.hash === last) return;
+    if (location.hash === last || session.closed) return;
     last = location.hash;
+    const [asked, wrong] = runAsked(session.runs.all, last);
+    if (!wrong.length && asked !== session.runs.now) return session.runs.show(asked);
     complain(openHash(session, last));
   });
 }

@@ -16,7 +16,25 @@ export interface Place {
 /** Colours and types that Python has in the page. */
 export type Shared = Pick<Catalogue, "inks" | "lanes" | "types">;
 
+/** The runs of the page, of which one is shown; another is shown by a new session. */
+export interface Runs {
+  all: readonly Recording[];
+  now: number;
+  show(number: number): void;
+}
+
+/** A problem of another run that one has come from, and the step that it would be at. */
+export interface Met {
+  problem: Problem;
+  /** The run that has it. */
+  of: Recording;
+  step: number;
+}
+
 export class Session {
+  /** Whether another run is shown. */
+  closed = false;
+  met: Met | null = null;
   step = 0;
   warp = 0;
   lane = 0;
@@ -40,6 +58,7 @@ export class Session {
     readonly run: Recording,
     readonly values: Values,
     private shared: Shared,
+    readonly runs: Runs = { all: [run], now: 0, show: () => undefined },
   ) {
     this.retheme();
     const byKind = run.head.memories.findIndex(({ kind }) => kind === "shared");
@@ -67,10 +86,11 @@ export class Session {
 
   /** Everything is drawn once, before the next frame. */
   changed(): void {
-    if (this.waiting) return;
+    if (this.waiting || this.closed) return;
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
+      if (this.closed) return;
       for (const view of this.views) view();
     });
   }

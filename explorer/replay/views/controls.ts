@@ -61,6 +61,7 @@ export class Controls {
       { keys: "Space", words: "play, and stop at a problem", run: () => this.play(), both: false },
       { keys: "Home End", words: "first step, last step", run: (back) => session.go(back ? session.run.count - 1 : 0), both: false },
       { keys: "g", words: "go to a step by its number", run: () => byId<HTMLInputElement>("step").select(), both: false },
+      { keys: "s", words: "the next run of the page, at this place", run: (back) => this.nextRun(back), both: true },
       { keys: "+ − 0", words: "time: nearer, farther, all of it", run: () => undefined, both: false },
       { keys: "?", words: "this sheet", run: () => this.help(), both: false },
     ];
@@ -68,6 +69,12 @@ export class Controls {
 
   private moved(went: boolean, what: string, back: boolean): void {
     if (!went) toast(`There is no ${what} ${back ? "before" : "after"} this step`);
+  }
+
+  private nextRun(back: boolean): void {
+    const { all, now, show } = this.session.runs;
+    if (all.length < 2) return toast("There is one run in this page");
+    show((now + (back ? all.length - 1 : 1)) % all.length);
   }
 
   private toWrite(back: boolean): void {
@@ -92,6 +99,7 @@ export class Controls {
     if (session.step >= session.run.count - 1) session.go(0);
     const by = () => byId<HTMLSelectElement>("by").value as By;
     this.playing = window.setInterval(() => {
+      if (session.closed) return this.pause();
       const went = session.move(by() === "problem" ? "step" : by());
       if (!went || session.stopped) this.pause();
     }, 250);
@@ -101,7 +109,7 @@ export class Controls {
   private pause(): void {
     window.clearInterval(this.playing);
     this.playing = 0;
-    this.draw();
+    if (!this.session.closed) this.draw();
   }
 
   // ── the document ──────────────────────────────────────────────────────────
@@ -131,7 +139,7 @@ export class Controls {
       action?.run(run.value.startsWith("-"));
       run.value = "";
     });
-    document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("keydown", (event) => session.closed || this.key(event));
   }
 
   private key(event: KeyboardEvent): void {

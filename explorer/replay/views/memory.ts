@@ -1,6 +1,7 @@
 // Memory at the moment: a map of named tiles, and all about the byte that is pointed at.
 
 import { byId, h } from "../../src/page/dom.js";
+import { ArrayErrors } from "../recording/errors.js";
 import { IN_FLIGHT, UNWRITTEN, type Access, type MemoryHistory } from "../recording/memory.js";
 import { hex, wordAt } from "../recording/values.js";
 import { Board, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
@@ -9,7 +10,7 @@ import type { Place, Session } from "../session/session.js";
 import { boxOf, cellAt, cellOf, elementName, GUTTER, LEVELS, tileOf, tilesOf, TITLE, type Tile } from "./map.js";
 import { shortened } from "./time.js";
 
-type Colouring = "state" | "values" | "writer";
+type Colouring = "state" | "values" | "writer" | "error";
 
 const TYPES = ["auto", "f32", "f16", "bf16", "e4m3", "e5m2", "tf32", "f64", "s32", "u32", "s8", "u8", "s64", "b8", "b16", "b32", "b64"];
 const READ = 8;
@@ -37,6 +38,7 @@ export class MemoryView {
       ...head.memories.map((_, number) => h("option", { value: number }, memoryName(head, number))),
     );
     byId("memory-type").replaceChildren(...TYPES.map((type) => h("option", { value: type }, type === "auto" ? "own type" : `as ${type}`)));
+    byId("memory-colour").querySelector<HTMLOptionElement>("[value=error]")!.hidden = !head.numerics?.outputs.length;
     this.listen();
     session.listen(() => this.draw());
     // For tests: where an element is drawn.
@@ -266,6 +268,7 @@ export class MemoryView {
     const empty = mixed(theme.band, theme.page, 0.55);
     if (this.colouring === "writer") return (at) => this.writerColour(at, empty);
     if (this.colouring === "values") return this.heat(tile, empty);
+    if (this.colouring === "error") return this.lostHeat(empty);
     const { soft, read, wrote } = signals;
     const early = mixed(theme.warning, theme.page, 0.2);
     return (at) => {
@@ -308,6 +311,38 @@ export class MemoryView {
     };
   }
 
+  private ofErrors = new Map<number, ArrayErrors | null>();
+
+  /** The errors of the memory that is shown, if the launch had numerics. */
+  private get errors(): ArrayErrors | null {
+    const { memory, run } = this.session;
+    if (!this.ofErrors.has(memory)) this.ofErrors.set(memory, ArrayErrors.of(run, memory));
+    return this.ofErrors.get(memory)!;
+  }
+
+  /** By bits that are lost; an element has an error from its last write on. */
+  private lostHeat(empty: string): (at: number) => string {
+    const { theme, step } = this.session;
+    const { errors } = this;
+    const scale = Array.from({ length: 17 }, (_, at) => mixed(theme.accent, theme.page, 0.06 + (0.94 * at) / 16));
+    return (at) => {
+      const found = errors?.isLast(at, step) ? errors.at(at) : null;
+      if (!found) return empty;
+      if (!Number.isFinite(found.error)) return mixed(theme.warning, theme.page, 0.6);
+      return scale[Math.min(16, Math.round((16 * found.lost) / errors!.most))];
+    };
+  }
+
+  private errorRows(offset: number, step: number): HTMLElement[][] {
+    const found = this.errors?.at(offset);
+    if (!found) return [];
+    if (!this.errors!.isLast(offset, step)) return [row("error", "known of its last value, which it does not have yet")];
+    if (!Number.isFinite(found.error)) return [row("error", h("b", { class: "wrong", id: "byte-error" }, "no number"))];
+    const { exact, error, ulp, lost } = found;
+    const bits = lost >= 0.05 ? `${lost.toFixed(1)} of ${this.errors!.most} bits lost` : "no bit lost";
+    return [row("exact", h("span", { id: "byte-exact" }, String(exact))), row("error", h("span", { id: "byte-error" }, `${Number(error.toPrecision(4))}`), ` (${Number(ulp.toPrecision(3))} ulp, ${bits})`)];
+  }
+
   private drawFrames(to: CanvasRenderingContext2D): void {
     const { theme, at, memory, problem } = this.session;
     const frame = (offset: number, size: number, colour: string, width: number) => {
@@ -329,6 +364,7 @@ export class MemoryView {
     const lists: Record<Colouring, HTMLElement[]> = {
       state: [key("empty", "unwritten"), key("hatch", "in flight"), key("written", "written"), key("read", "read now"), key("wrote", "written now"), key("early", "too early")],
       values: [key("below", "below 0"), key("above", "above 0"), key("wrong", "inf, nan"), key("hatch", "in flight")],
+      error: [key("empty", "no error known at this step"), key("exact", "rounded well"), key("lost", "all bits lost"), key("wrong", "inf, nan")],
       writer: [key("empty", "unwritten"), key("unit", "by a copy or unit"), key("warps", "by a warp; shades are lanes")],
     };
     const box = byId("memory-legend");
@@ -364,7 +400,7 @@ export class MemoryView {
     const raw = [...history.bytes.subarray(offset, offset + tile.each)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
     const value = !history.known(offset) ? "never written" : values.text(tile.type, ...words);
     const head = h("p", { class: "what" }, h("code", {}, elementName(tile, offset)), " = ", h("b", { id: "byte-value" }, value), h("span", { class: "hint" }, ` ${tile.type}, bytes ${raw} at 0x${offset.toString(16)}`));
-    const rows = [...this.barrierRows(offset), this.writerRow(offset), ...this.flyingRows(offset), ...this.readerRows(offset, step)];
+    const rows = [...this.errorRows(offset, step), ...this.barrierRows(offset), this.writerRow(offset), ...this.flyingRows(offset), ...this.readerRows(offset, step)];
     return [head, h("dl", { class: "who" }, ...rows.flat())];
   }
 
@@ -385,6 +421,8 @@ export class MemoryView {
     const access = this.history.wrote(offset);
     if (!access) return row("written by", this.history.known(offset) ? "nobody: it was there before the first step" : "nobody yet");
     const { unit } = access;
+    const { done } = run.head.units[unit] ?? { done: 0 };
+    if (done < 0 || done > access.step) return row("hidden by", ...this.told1(access), ": until it is done, reads see poison");
     const more = unit >= 0 ? `, issued at step ${grouped(run.head.units[unit].issued)}` : "";
     return row("written by", ...this.told1(access), more);
   }

@@ -1,6 +1,8 @@
 // The source and the PTX, at the line of the step; counts and problems in the margin.
 
 import { byId, h, toast } from "../../src/page/dom.js";
+import { lineIn } from "../recording/aligned.js";
+import { isAlone } from "../recording/head.js";
 import type { Line } from "../recording/recording.js";
 import { upTo } from "../recording/lists.js";
 import { grouped, warpName } from "../session/names.js";
@@ -84,11 +86,13 @@ class Pane {
     if (number === this.shown) classes.push("now");
     if (line && same(line)) classes.push("chosen");
     if (!runs) classes.push("idle");
+    if (this.apart(number)) classes.push("apart");
     const stop = breaks.some(same);
     if (stop) classes.push("stop");
     const wrong = run.problemsOfLine(this.file, number);
     const badges = wrong.map(([at, access]) => {
       const { number: which, code } = run.head.problems[at];
+      if (isAlone(run.head.problems[at])) return h("b", { class: problem === run.head.problems[at] ? "badge here" : "badge", title: `Problem ${which}, ${code}` }, String(which));
       const here = problem === run.head.problems[at];
       return h("b", { class: here ? "badge here" : "badge", title: `Problem ${which}, ${code}: the ${access ? "second" : "first"} access` }, `${which}${access ? "b" : "a"}`);
     });
@@ -100,8 +104,27 @@ class Pane {
       h("span", { class: "no" }, String(number)),
       h("span", { class: "runs", style: `--share:${share.toFixed(2)}` }, runs ? short(runs) : ""),
       h("span", { class: "text" }, ...coloured(this.lines[index], /\.py$/.test(this.file))),
+      ...this.lostOf(number),
       ...badges,
     );
+  }
+
+  /** The most bits that results of a line have lost, if the launch had numerics. */
+  private lostOf(number: number): HTMLElement[] {
+    const { run } = this.session;
+    const { numerics } = run.head;
+    if (!numerics?.sites.length) return [];
+    const sites = run.sitesOfLine(this.file, number);
+    const [worst] = numerics.sites.filter(({ site }) => sites.includes(site)).sort((a, b) => b.bits - a.bits);
+    return worst ? [h("span", { class: "lost", title: worst.words }, `−${Math.round(worst.bits)} bits`)] : [];
+  }
+
+  /** Whether a run beside this one does not have the line: the kernels differ there. */
+  private apart(number: number): boolean {
+    const { runs, run } = this.session;
+    if (!this.lines[number - 1].trim()) return false;
+    const line = { file: this.file, line: number };
+    return runs.all.some((each) => each !== run && (each.head.lines?.length || run.head.lines?.length) && !lineIn(run.head, line, each.head));
   }
 
   private click(event: Event): void {

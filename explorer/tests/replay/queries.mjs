@@ -19,26 +19,51 @@ const every = Array.from({ length: run.count }, (_, step) => step);
 for (const [name, array] of Object.entries(data)) assert.deepEqual(run.columns[name], array, name);
 
 /** Registers of both warps after a step, by doing all steps up to it. */
-function registersAfter(last) {
+function registersAfter(last, late = []) {
   const held = [new Map(), new Map()];
+  const units = (when, step) => {
+    for (const [then, warp, register, at] of late) if (then === when) held[warp].set(register, { at, step });
+  };
   for (let step = 0; step <= last; step += 1) {
+    units(step, step);
     let at = data.at[step];
     for (const register of head.sites[data.site[step]].writes) {
       held[data.warp[step]].set(register, { at, step });
       at += wordsOf(head.registers[register]);
     }
   }
+  if (last === run.count - 1) units(run.count, last);
   return held;
 }
 
-for (const step of every) {
-  const held = registersAfter(step);
-  for (const warp of [0, 1]) {
-    for (const register of head.registers.keys()) {
-      assert.deepEqual(run.held(warp, register, step), held[warp].get(register) ?? null);
+function sameRegisters(of, late) {
+  for (const step of every) {
+    const held = registersAfter(step, late);
+    for (const warp of [0, 1]) {
+      for (const register of head.registers.keys()) {
+        assert.deepEqual(of.held(warp, register, step), held[warp].get(register) ?? null);
+      }
     }
   }
 }
+sameRegisters(run);
+
+// Units write registers: before a step that writes the same one, at others, at the end.
+const writing = every.findLast((step) => run.site(step).writes.length);
+const own = run.site(writing).writes[0];
+const late = [[3, 0, 12, 0], [3, 1, 12, 32], [writing, run.columns.warp[writing], own, 64], [run.count, 1, own, 96]];
+const [u_step, u_warp, u_register, u_at] = [0, 1, 2, 3].map((at) => late.map((row) => row[at]));
+sameRegisters(
+  new Recording(head, {
+    ...run.columns,
+    u_step: Uint32Array.from(u_step),
+    u_warp: Uint16Array.from(u_warp),
+    u_register: Uint32Array.from(u_register),
+    u_unit: new Int32Array(late.length),
+    u_at: Uint32Array.from(u_at),
+  }),
+  late,
+);
 
 /** A memory after a step: bytes, states, last writes; by doing all writes up to it. */
 function memoryAfter(last, memory) {

@@ -60,4 +60,5 @@ def replay_of(result: Result, schedule: str | int | None) -> Replay:
     from fragmenta.replay.making import replay_of
 
     found = replay_of(result, schedule)
-    return Replay(found.head, found.columns)
+    others = [Replay(each.head, each.columns) for each in found.others]
+    return Replay(found.head, found.columns, others)

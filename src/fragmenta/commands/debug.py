@@ -27,7 +27,7 @@ from fragmenta.commands.launch_options import (
 )
 from fragmenta.commands.options import Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import width
-from fragmenta.commands.replays import ReplayFrom
+from fragmenta.commands.replays import Blocks, ReplayFrom
 from fragmenta.errors import BadCall
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 
@@ -62,16 +62,7 @@ def debug(
     target: Target = None,
     flags: Flags = None,
     schedule: ScheduleText = None,
-    blocks: Annotated[
-        str | None,
-        typer.Option(
-            "--blocks",
-            metavar="NUMBERS",
-            help="The blocks of the grid to record, such as 3 or 0,1; by default the "
-            "first cluster, or the first one with a problem.",
-            show_default=False,
-        ),
-    ] = None,
+    blocks: Blocks = None,
     replay_from: ReplayFrom = None,
     no_contract: NoContract = False,
     limit: Limit = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,15 +14,15 @@ from fragmenta.commands.launch_arguments import (
     read_files,
 )
 from fragmenta.commands.launch_options import schedule_options, sides, split_flags
+from fragmenta.commands.replays import window_of
 from fragmenta.commands.targets import target_of
-from fragmenta.errors import BadCall, nearest, one_of, shortened
+from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.evidence import launches
 from fragmenta.evidence.arguments import for_kernel
 from fragmenta.launch.options import Watch
 from fragmenta.launch.result import Result
 from fragmenta.replay.making import replay_of
 from fragmenta.replay.recorded import Replay
-from fragmenta.tracing.told import Window
 
 
 def recorded(how: How) -> Replay:
@@ -47,23 +46,11 @@ def recorded(how: How) -> Replay:
             cooperative=how.cooperative,
             cluster=None if how.cluster is None else sides(how.cluster, "--cluster"),
             limits=how.limits,
-            replay=_window(how),
+            replay=window_of(how.blocks, how.replay_from),
             progress=progress,
             **schedule_options(how.schedule, None),
         )
     return replay_of(result)
-
-
-def _window(how: How) -> Window:
-    """What of a launch is recorded."""
-    text = how.blocks or ""
-    if not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", text, re.ASCII):
-        raise BadCall(
-            "--blocks takes numbers with commas between them, such as 0,1; given "
-            f"{shortened(text)}"
-        )
-    blocks = tuple(int(each) for each in text.split(",") if each)
-    return Window(blocks, first=how.replay_from or 0)
 
 
 def _of_archive(words: Sequence[str], how: How) -> Replay:
@@ -105,7 +92,7 @@ def _launched(path: Path, name: Sequence[str], how: How) -> Result:
             target=target_of(how.target) or found.made["target"],
             watch=Watch("report"),
             limits=how.limits,
-            replay=_window(how),
+            replay=window_of(how.blocks, how.replay_from),
             progress=progress,
             **schedule_options(how.schedule, None),
         )

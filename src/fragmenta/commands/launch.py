@@ -79,10 +79,15 @@ from fragmenta.commands.problems import (
     write_sarif,
 )
 from fragmenta.commands.replays import (
+    Beside,
+    Blocks,
+    ReplayBeside,
     ReplayFile,
     ReplayFrom,
-    emit_left_out,
+    emit_replay,
+    replay_fields,
     replay_option,
+    write_fault,
     write_replay,
 )
 from fragmenta.commands.targets import target_of
@@ -103,6 +108,7 @@ from fragmenta.units.schedule import LAZY
 
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How
+    from fragmenta.replay.recorded import Replay
 
 MOST_OPCODES = 6
 """Opcodes in the table; JSON has all of them."""
@@ -220,6 +226,8 @@ def launch(
     ] = None,
     replay: ReplayFile = None,
     replay_from: ReplayFrom = None,
+    replay_beside: ReplayBeside = None,
+    blocks: Blocks = None,
     list_kernels: Annotated[
         bool, typer.Option("--list", help="List the kernels and their parameters.")
     ] = False,
@@ -260,6 +268,8 @@ def launch(
                 "--timeline": timeline,
                 "--replay": replay,
                 "--replay-from": replay_from,
+                "--blocks": blocks,
+                "--replay-beside": replay_beside,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
                 "--save-schedule": save_schedule,
@@ -285,7 +295,7 @@ def launch(
     _check_files(timeline, save_schedule, no_check, force)
     _check_isolated(isolated, {"--orders": orders, "--replay": replay is not None})
     check_card(card)
-    window = replay_option(replay, replay_from, force)
+    window, beside = replay_option(replay, blocks, replay_from, replay_beside, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     watch = Watch("report" if timeline or replay else problems, strict)
     options: LaunchOptions = {
@@ -331,7 +341,7 @@ def launch(
                     **options,
                 )
     except KernelError as fault:
-        _save_schedule(save_schedule, fault, force)
+        _keep_fault(save_schedule, replay, fault, force)
         report_fault(file, fault, sarif_file, force, as_json)
         raise typer.Exit(NOTHING) from None
     _save_schedule(save_schedule, result, force)
@@ -339,11 +349,12 @@ def launch(
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     write_sarif(sarif_file, ((file, each) for each in every_problem(result)), force)
-    left_out = _write(
+    recorded = _write(
         timeline,
         picture,
         replay,
         result,
+        beside,
         partial(_lazily, found, sizes, arg or (), options),
         force,
     )
@@ -354,7 +365,7 @@ def launch(
                 **done.to_json(),
                 **counter_fields(found, result, card),
                 **numerics_fields(result),
-                **({} if replay is None else {"left_out": left_out}),
+                **replay_fields(recorded),
             }
         )
     elif sarif_file != "-":
@@ -363,7 +374,7 @@ def launch(
         for each in numbered(file, result.problems, done.shown, bool(timeline)):
             show_problems(f"\n{each}", err=False)
         emit_numerics(result)
-        emit_left_out(replay, left_out)
+        emit_replay(replay, recorded)
     if any(each.severity == ERROR for each in (*done.shown, *born(result))):
         raise typer.Exit(NOTHING)
 
@@ -412,13 +423,14 @@ def _write(
     picture: str,
     replay: str | None,
     result: Result,
+    beside: Beside,
     again: Callable[[], Result | None],
     force: bool,
-) -> str:
-    """Write what shows the launch; what the record of its steps does not have."""
+) -> Replay | None:
+    """Write what shows the launch; the record of its steps."""
     if timeline is not None:
         _draw(timeline, picture, result, again, force)
-    return write_replay(replay, result, force)
+    return write_replay(replay, result, force, beside)
 
 
 def _lazily(
@@ -449,6 +461,14 @@ def _draw(
 
     drawn = picture or str(timeline(result, again=again))
     save_bytes(path, convert(drawn, picture_format(path)), force)
+
+
+def _keep_fault(
+    schedule: str | None, replay: str | None, fault: KernelError, force: bool
+) -> None:
+    """Write what shows a launch that was stopped."""
+    _save_schedule(schedule, fault, force)
+    write_fault(replay, fault, force)
 
 
 def _save_schedule(path: str | None, of: Result | KernelError, force: bool) -> None:

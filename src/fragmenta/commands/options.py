@@ -116,6 +116,7 @@ OPTIONS = {
     "--replay": Option(
         "PATH", "where launches of a program are recorded, or the steps of a launch"
     ),
+    "--replay-beside": Option("FILE[=NAME]", "a run to be put beside a replay"),
     "--replay-from": Option("STEP", "the first step of a launch that is kept"),
     "--report": Option("FILE", "where the report about a program is written"),
     "--row": Option("INTEGER", "a row of a matrix"),

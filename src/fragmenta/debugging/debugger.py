@@ -76,6 +76,14 @@ class Breakpoint:
         return None if found is None else found + 1
 
 
+class Met(NamedTuple):
+    """A place to stop that was met on the way."""
+
+    at: int
+    stop: Stop
+    which: Breakpoint | None = None
+
+
 def _at_problem(problem: Problem) -> tuple[int, Stop]:
     title = f"problem {problem.number}, {problem.code}"
     words = f"{title}: {problem.words}"
@@ -150,6 +158,11 @@ class Debugger:
         step = self.current(chosen)
         return [] if step is None else self.moments.frames(chosen, step)
 
+    def warp_name(self, number: int) -> str:
+        """A warp by its block and its place there."""
+        warp = self.replay.warps[number]
+        return f"block {warp.block} warp {warp.warp}"
+
     def look_at(self, warp: int) -> None:
         """Take another warp into view; the moment stays."""
         if not 0 <= warp < len(self.replay.warps):
@@ -178,6 +191,8 @@ class Debugger:
         """Let the warp in view run an instruction, or up to another line.
 
         ``over`` stops neither in functions that are called nor in inlined ones.
+        What other warps run meanwhile may meet a breakpoint or a problem: then the
+        step ends there, with that warp in view.
         """
         here = self.current()
         if here is None and not back:
@@ -191,7 +206,14 @@ class Debugger:
         found = before(steps, self.moment) if back else after(steps, (here or 0) + 1)
         if found is None:
             return self._edge(back)
-        return self._go(found, Stop("step"), level)
+        return self._towards(found, Stop("step"), back, level)
+
+    def _towards(
+        self, moment: int, stop: Stop, back: bool, level: int | None = None
+    ) -> Stop:
+        """Go to a moment, or to the first place to stop on the way there."""
+        met = self._met(self.moment, back, moment)
+        return self._go(moment, stop, level) if met is None else self._take(met)
 
     def _stops(self, by: str, here: int | None, level: int | None) -> Steps:
         """The steps of a warp that are not in what the function in view calls."""
@@ -210,9 +232,10 @@ class Debugger:
         if not len(every):
             return self._end(back)
         if back:
-            words = f"warp {self.warp} begins here"
-            return self._go(int(every[0]), Stop("start", words))
-        return self._go(int(every[-1]) + 1, Stop("end", f"warp {self.warp} ends here"))
+            stop = Stop("start", f"warp {self.warp} begins here")
+            return self._towards(int(every[0]), stop, back)
+        stop = Stop("end", f"warp {self.warp} ends here")
+        return self._towards(int(every[-1]) + 1, stop, back)
 
     @cached_property
     def _entries(self) -> NDArray[np.bool_]:
@@ -249,7 +272,9 @@ class Debugger:
         if here is None:
             return self._end(back)
         found = self.moments.outside(self.warp, here, back)
-        return self._edge(back) if found is None else self._go(found, Stop("step"))
+        if found is None:
+            return self._edge(back)
+        return self._towards(found, Stop("step"), back)
 
     def goto(self, moment: int) -> Stop:
         """Go to a moment; the warp that is next comes into view."""
@@ -261,26 +286,36 @@ class Debugger:
 
     def run(self, back: bool = False, first: bool = False) -> Stop:
         """Run to the next place to stop; ``first`` also stops where it stands."""
-        start = self.moment - 1 if first else self.moment
-        found: list[tuple[int, Stop, Breakpoint | None]] = []
+        met = self._met(self.moment - 1 if first else self.moment, back)
+        return self._end(back) if met is None else self._take(met)
+
+    def _met(self, start: int, back: bool, until: int | None = None) -> Met | None:
+        """The next place to stop, if it is not farther away than a moment."""
+        last = until if until is not None else 0 if back else len(self)
+        found: list[Met] = []
         for each in self.breakpoints.values():
-            at = self._hit(each, start, back)
+            at = self._hit(each, start, back, last)
             if at is not None:
                 why: Why = "write" if each.kind == "write" else "breakpoint"
                 words = f"breakpoint {each.number}, {each.text}"
-                found.append((at, Stop(why, words, breakpoint=each.number), each))
+                found.append(Met(at, Stop(why, words, breakpoint=each.number), each))
         if self.at_problems:
-            found += [(at, stop, None) for at, stop in self._problem(start, back)]
+            found += [Met(*each) for each in self._problem(start, back)]
         if self.at_nan:
-            found += [(at, stop, None) for at, stop in self._nan(start, back)]
-        if not found:
-            return self._end(back)
-        at, stop, which = (max if back else min)(found, key=lambda each: each[0])
+            found += [Met(*each) for each in self._nan(start, back)]
+        found = [
+            each for each in found if (last <= each.at if back else each.at <= last)
+        ]
+        return (max if back else min)(found, key=lambda met: met.at, default=None)
+
+    def _take(self, met: Met) -> Stop:
+        """Stop at a place."""
+        which = met.which
         if which is not None:
             which.hits += 1
             if which.once:
                 del self.breakpoints[which.number]
-        self._arrive(at, stop)
+        stop = self._arrive(met.at, met.stop)
         if which is not None and which.kind == "line":
             self._show(which.place)
         return stop
@@ -295,18 +330,25 @@ class Debugger:
     def _arrive(self, at: int, stop: Stop) -> Stop:
         """Stand at a moment, with the warp in view that the stop is about."""
         step = at - 1 if stop.why == "write" and self.moment < at else at
-        if 0 <= step < len(self):
-            self.warp = int(self.moments.warps[step])
+        warp = self._warp_of(step) if 0 <= step < len(self) else self.warp
+        if warp != self.warp:
+            self.warp = warp
+            stop = stop._replace(words=f"{stop.words}; {self.warp_name(warp)} stopped")
         return self._go(at, stop)
 
     def _warp_of(self, step: int) -> int:
         """The warp of a step; units write after the last step, too."""
         return int(self.moments.warps[min(step, len(self) - 1)])
 
-    def _hit(self, each: Breakpoint, moment: int, back: bool) -> int | None:
-        """Where a breakpoint stops next, if its condition is true."""
+    def _hit(self, each: Breakpoint, moment: int, back: bool, last: int) -> int | None:
+        """Where a breakpoint stops next, if its condition is true.
+
+        Conditions behind the last moment are not looked at.
+        """
         at = each.next(moment, back)
         while at is not None and each.condition is not None:
+            if at < last if back else at > last:
+                return None
             step = at - 1 if each.kind == "write" and not back else at
             names = self.names_at(min(at, len(self)), self._warp_of(step))
             value = evaluate(each.condition, names)

@@ -1,7 +1,8 @@
 """Fragments of the last product of a warp: which elements its registers hold.
 
 The instruction is read again from the recorded PTX, and its fragments are those of the
-catalogue: nothing about a layout is written down here.
+catalogue: nothing about a layout is written down here.  Operands that are in memory are
+those of :mod:`fragmenta.debugging.matrices`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.debugging.matrices import matrix, matrix_lines, with_shape
 from fragmenta.debugging.moments import before
 from fragmenta.debugging.printing import grid
 from fragmenta.debugging.values import text as value_text
@@ -35,20 +37,33 @@ class Product(NamedTuple):
     op: Op
     operands: dict[str, tuple[Operand, ...]]
     """The registers of each operand that is in registers."""
+    given: Instruction
+    in_memory: tuple[str, ...]
+    """Operands in shared memory or in tensor memory."""
 
 
 def last_product(at: Debugger) -> Product:
-    """The last product that the warp in view has run."""
-    sites = [
-        number for number, each in enumerate(at.replay.sites) if multiplies(each.opcode)
-    ]
-    if not sites:
-        raise BadCall("the kernel has no mma, wmma or wgmma among its steps")
-    steps = at.moments.of_sites(sites)
+    """The last product that the warp in view has run.
+
+    If it has run none, the last ``tcgen05.mma`` of its block: any warp may read D.
+    """
+    found = {n: e.opcode for n, e in enumerate(at.replay.sites) if multiplies(e.opcode)}
+    if not found:
+        raise BadCall("the kernel has no mma, wmma, wgmma or tcgen05.mma in its steps")
+    steps = at.moments.of_sites([*found])
     step = before(steps[at.moments.warps[steps] == at.warp], at.moment)
     if step is None:
+        tensor = [
+            each for each, opcode in found.items() if opcode.startswith("tcgen05")
+        ]
+        steps = at.moments.of_sites(tensor)
+        blocks = np.array([each.block for each in at.replay.warps])
+        mine = blocks[at.moments.warps[steps]] == blocks[at.warp]
+        step = before(steps[mine], at.moment)
+    if step is None:
         raise BadCall(
-            "this warp has run no mma, wmma or wgmma yet; break mma stops at the first"
+            "this warp has run no mma, wmma, wgmma or tcgen05.mma yet; break mma stops "
+            "at the first"
         )
     return product(at, step)
 
@@ -62,17 +77,22 @@ def multiplies(opcode: str) -> bool:
     False
     """
     first, *rest = opcode.split(".")
-    inner = {"wmma": "mma", "wgmma": "mma_async"}.get(first)
+    inner = {"wmma": "mma", "wgmma": "mma_async", "tcgen05": "mma"}.get(first)
     return first == "mma" or inner in rest
 
 
 def product(at: Debugger, step: int) -> Product:
-    """The product of a step, with its operands in registers."""
+    """The product of a step, with its operands."""
     found = at.lines.instruction(at.moments.site(step))
     op = named(found.mnemonic)
     if isinstance(op, Remark):
         raise Error(op.message)
-    return Product(step, op, _operands(op, found))
+    if op.tensor_memory:
+        op = with_shape(at, step, op, found)
+        return Product(step, op, {}, found, ("D", "A", "B"))
+    registers = _operands(op, found)
+    places = [each for each in "AB" if op.warpgroup and each not in registers]
+    return Product(step, op, registers, found, tuple(places))
 
 
 def _operands(op: Op, found: Instruction) -> dict[str, tuple[Operand, ...]]:
@@ -158,28 +178,40 @@ def values(part: Fragment, held: NDArray[np.generic], warp: int) -> list[Element
 
 
 def fragment_lines(at: Debugger, rest: list[str], width: int) -> list[str]:
-    """An operand of the last product: the elements of each lane, or of one lane."""
+    """An operand of the last product: its elements by lane, or by row if in memory."""
     found = last_product(at)
     name = rest[0].upper() if rest and not rest[0].isdecimal() else "D"
-    lane = rest[-1] if rest and rest[-1].isdecimal() else None
-    if name not in found.operands:
-        have = one_of(found.operands, "and")
-        raise BadCall(
-            f"{found.op} has {have} in registers; given {shortened(name, 20)}"
-        )
-    if len(rest) > 2 or (lane is not None and int(lane[:4]) > 31):
+    which = int(rest[-1][:6]) if rest and rest[-1].isdecimal() else None
+    every = (*found.operands, *found.in_memory)
+    if name not in every:
+        have = one_of(every, "and")
+        raise BadCall(f"{found.op} has {have}; given {shortened(name, 20)}")
+    inside = name in found.operands
+    if len(rest) > 2 or (inside and which is not None and which > 31):
         raise BadCall("fragment [A|B|C|D] [LANE], with a lane from 0 to 31")
+    warp = at.replay.warps[int(at.moments.warps[found.step])].warp
+    if not inside:
+        held = matrix(at, found.step, found.op, found.given, name)
+        rows, columns = held.values.shape
+        of = found.op.types[name.lower()]
+        head = f"{name}: {rows} x {columns} {of}, step {found.step:,}, warp {warp}"
+        body = matrix_lines(held, name, which, width)
+        return [str(found.op), f"{head}, {held.words}", *body]
     part = found.op.fragments[name]
-    warp = at.replay.warps[at.warp].warp % 4
-    every = values(part, words(at, found, name), warp)
+    elements = values(part, words(at, found, name), warp % 4)
     shape = " x ".join(map(str, part.shape))
-    number = at.replay.warps[at.warp].warp
-    head = f"{name}: {shape} {part.dtype}, step {found.step:,}, warp {number}"
+    head = f"{name}: {shape} {part.dtype}, step {found.step:,}, warp {warp}"
     lines = [str(found.op), head]
-    if lane is not None:
-        return lines + _one_lane(found, name, part, every[int(lane)])
+    if which is not None:
+        return lines + _one_lane(found, name, part, elements[which])
+    return lines + _every_lane(elements, width)
+
+
+def _every_lane(every: list[Elements], width: int) -> list[str]:
+    """The elements of all lanes."""
     cells = [[f"{_index(place)}={shown}" for place, shown in row] for row in every]
     widest = max(len(text) for row in cells for text in row)
+    lines = []
     for number, row in enumerate(cells):
         label = f"lane {number:>2}"
         rows = grid([label] * len(row), [f"{text:<{widest}}" for text in row], width)

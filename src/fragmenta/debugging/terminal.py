@@ -81,11 +81,11 @@ class Terminal:
     def _moved(self, stop: Stop) -> Lines:
         return [*told.stopped(stop), *self._where()]
 
-    def _times(self, rest: str, move: Callable[[], Stop]) -> Lines:
-        """Move so often, or up to an end."""
+    def _times(self, rest: str, move: Callable[[], Stop], moves: str = "step") -> Lines:
+        """Move so often, or up to an end; a step that is stopped is the last."""
         for _ in range(count(rest)):
             stop = move()
-            if stop.why in ("start", "end"):
+            if stop.why in ("start", "end") or (moves == "step" and stop.why != moves):
                 break
         return self._moved(stop)
 
@@ -114,10 +114,10 @@ class Terminal:
         return self._times(rest, lambda: at.step("line", back=True, over=True))
 
     def _go_on(self, rest: str) -> Lines:
-        return self._times(rest, self.debugger.run)
+        return self._times(rest, self.debugger.run, "run")
 
     def _reverse(self, rest: str) -> Lines:
-        return self._times(rest, lambda: self.debugger.run(back=True))
+        return self._times(rest, lambda: self.debugger.run(back=True), "run")
 
     def _finish(self, rest: str) -> Lines:
         nothing(rest, "finish")
@@ -176,6 +176,9 @@ class Terminal:
     def _print(self, rest: str) -> Lines:
         form = re.match(r"/(\w+)\s*", rest)
         text = rest[form.end() :] if form else rest
+        word, _, more = text.partition(" ")
+        if word == "fragment":
+            return self._fragment(more)
         if not text:
             raise BadCall("print EXPRESSION, such as print %r5[3] or print %f1 * 2")
         value = self.debugger.evaluate(text)
@@ -351,7 +354,7 @@ COMMANDS = {
     "undisplay": Command("undisplay [EXPR]", "no more", Terminal._undisplay),
     "fragment": Command(
         "fragment [A|B|C|D] [LANE]",
-        "operands of the last mma, wgmma",
+        "operands of the last product, or a row",
         Terminal._fragment,
     ),
     "who": Command("who PLACE", "who wrote and read a byte", Terminal._who),

@@ -16,7 +16,6 @@ from fragmenta.errors import BadCall
 
 if TYPE_CHECKING:
     from fragmenta.replay.parts import Access
-    from fragmenta.replay.recorded import Replay
 
 AROUND = 5
 """Lines of source before and after the line in view."""
@@ -68,12 +67,6 @@ def most(lines: list[str]) -> list[str]:
 # ── where it stands ─────────────────────────────────────────────────────────
 
 
-def warp_name(replay: Replay, number: int) -> str:
-    """A warp by its block and its place there."""
-    warp = replay.warps[number]
-    return f"block {warp.block} warp {warp.warp}"
-
-
 def summary(at: Debugger) -> list[str]:
     """The launch that is recorded."""
     of = at.replay
@@ -111,7 +104,7 @@ def spot(at: Debugger, step: int) -> str:
 def where(at: Debugger) -> list[str]:
     """The instruction that is next, and its line."""
     step = at.current()
-    head = f"step {at.moment:,} of {len(at):,}  {warp_name(at.replay, at.warp)}"
+    head = f"step {at.moment:,} of {len(at):,}  {at.warp_name(at.warp)}"
     if step is None:
         return [f"{head}  ended"]
     site = at.moments.site(step)
@@ -130,7 +123,7 @@ def backtrace(at: Debugger) -> list[str]:
     """The functions that are under way, innermost first; also those inlined."""
     found = at.frames()
     if not found:
-        return [f"{warp_name(at.replay, at.warp)} has ended"]
+        return [f"{at.warp_name(at.warp)} has ended"]
     texts = []
     for frame in found:
         *inner, own = at.lines.frames[int(at.moments.sites[frame.step])][::-1]
@@ -205,9 +198,17 @@ def _access(at: Debugger, access: Access, verb: str) -> str:
     lane = "" if access.lane is None else f" lane {access.lane}"
     site = at.moments.site(access.step)
     return (
-        f"{when} {warp_name(at.replay, number)}{lane}, {spot(at, access.step)}: "
+        f"{when} {at.warp_name(number)}{lane}, {spot(at, access.step)}: "
         f"{short(site.text, 60)}"
     )
+
+
+def _wrote(at: Debugger, access: Access) -> str:
+    """Who wrote a byte; a unit that is in flight has filled it with poison."""
+    unit = None if access.unit is None else at.units[access.unit]
+    hides = unit is not None and not 0 <= unit.done <= access.step
+    found = _access(at, access, "hidden" if hides else "written")
+    return f"{found}: reads see poison" if hides else found
 
 
 def who(at: Debugger, text: str) -> list[str]:
@@ -217,7 +218,7 @@ def who(at: Debugger, text: str) -> list[str]:
     wrote = at.replay.writer(before, *place)
     lines = [
         f"{span.text}, before step {at.moment:,}",
-        _unwritten(at, span) if wrote is None else f"  {_access(at, wrote, 'written')}",
+        _unwritten(at, span) if wrote is None else f"  {_wrote(at, wrote)}",
     ]
     read = [e for e in at.replay.readers(before, *place) if e.step < at.moment]
     lines += [f"  {_access(at, each, 'read')}" for each in read[-MOST_READS:]]
@@ -248,7 +249,7 @@ def _unwritten(at: Debugger, span: Span) -> str:
 
 
 def _unit_name(at: Debugger, unit: Unit) -> str:
-    warp = f" of {warp_name(at.replay, unit.warp)}" if unit.warp >= 0 else ""
+    warp = f" of {at.warp_name(unit.warp)}" if unit.warp >= 0 else ""
     return f"unit {unit.number}, {unit.kind}{warp}, issued at step {unit.issued:,}"
 
 
@@ -277,7 +278,7 @@ def _warps(at: Debugger, rest: str) -> list[str]:
     for number in range(len(at.replay.warps)):
         step = at.current(number)
         mark = ">" if number == at.warp else " "
-        name = f"{mark} {number:<3} {warp_name(at.replay, number)}"
+        name = f"{mark} {number:<3} {at.warp_name(number)}"
         if step is None:
             lines.append(f"{name}  ended")
             continue

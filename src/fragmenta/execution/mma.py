@@ -37,6 +37,10 @@ _INSTEAD = {
     "tcgen05.ld": "fm.tensor_memory.load(op, image, address) returns the registers",
     "tcgen05.st": "fm.tensor_memory.store(op, image, address, registers) returns "
     "tensor memory",
+    "spcompress": "fm.sparse.compress_registers(op, data, spdesc) returns its "
+    "registers",
+    "spdecompress": "fm.sparse.decompress_registers(op, mdata, cdata) returns its "
+    "registers",
     "tcgen05.cp": "fm.tensor_memory.copy(op, image, smem, address, descriptor) returns "
     "tensor memory",
 }
@@ -171,12 +175,9 @@ def why_not(op: Instruction) -> str:
     wgmma.wait_group.sync.aligned has no result of its own; what it does is seen in a \
 kernel: fm.ptx.parse
     >>> print(why_not(fm.find("spdecompress.b8.b4.sp::2:4.x2")))
-    spdecompress.b8.b4.sp::2:4.x2 cannot be executed here: one simulator, after the \
-manual's figures, says where elements go; no sm_107 has run it
+    spdecompress.b8.b4.sp::2:4.x2 has no execute; \
+fm.sparse.decompress_registers(op, mdata, cdata) returns its registers
     """
-    unsure = op.certainty.get("elements")
-    if unsure is not None:
-        return f"{op} cannot be executed here: {unsure.because}"
     kernel = "what it does is seen in a kernel: fm.ptx.parse"
     other = _INSTEAD.get(op.family)
     if other is None:

@@ -48,6 +48,7 @@ scale_B    |         | agreed     | CUTLASS, JAX, Triton and a simulator
 metadata   | E G     | one source | CUTLASS repeats it for each part of N
 metadata   | C F     | open       | only figures of the manual show it
 metadata   |         | agreed     | CUTLASS, JAX and a simulator
+ld         | spcompress | manual  | as spcompress of f32; no sm_107 has run it, and which of equal elements remains is refused
 ld         | red     | assumed    | as max and redux: NaN counts only with .NaN; results that depend on more are refused
 ld         |         | agreed     | the manual and all 74 of CuTe's copies
 st         |         | agreed     | the manual and all 74 of CuTe's copies
@@ -58,8 +59,8 @@ shift      |         | open       | the manual does not pin down the direction
 swizzle    |         | agreed     | the manual, CUTLASS, CuTe's Python compiler, TVM and PTX.jl
 masks      | 2       | one source | a simulator: the second four words are those of the odd CTA
 masks      |         | manual     | bit b of word w is lane 32 w + b
-elements   | spcompress   | open  | one simulator, after the manual's figures: no source says which of equal elements remains, and no sm_107 has run it
-elements   | spdecompress | open  | one simulator, after the manual's figures, says where elements go; no sm_107 has run it
+elements   | spcompress   | agreed | the manual's text and example, and two simulators; no sm_107 has run it, and which of equal elements remains is refused
+elements   | spdecompress | agreed | the manual's text and example, and two simulators; no sm_107 has run it
 """
 
 
@@ -86,12 +87,19 @@ def certainty(what: str, *of: str) -> Certainty:
     raise KeyError(what)
 
 
+def _form_of_load(op: Instruction) -> str:
+    """What a load does besides; ``.spcompress`` has the word of a reduction, too."""
+    if ".spcompress" in op.mnemonic:
+        return "spcompress"
+    return "red" if op.values.get("red") else ""
+
+
 def of_instruction(op: Instruction) -> Mapping[str, Certainty]:
     """How certain each part of an instruction is; empty where a GPU was measured.
 
     >>> import fragmenta as fm
     >>> print(fm.find("spcompress.b8.b4.x1").certainty["elements"].word)
-    open
+    agreed
     """
     found = {"spelling": certainty("spelling")}
     if op.unit == "sparsity":
@@ -104,7 +112,7 @@ def of_instruction(op: Instruction) -> Mapping[str, Certainty]:
     name = op.family.removeprefix("tcgen05").removeprefix(".") or op.mnemonic
     for move in ("ld", "st", "cp"):
         if name == move:
-            found[move] = certainty(move, group, "red" if op.values.get("red") else "")
+            found[move] = certainty(move, group, _form_of_load(op))
     if op.mnemonic.startswith("tcgen05.shift"):
         found["shift"] = certainty("shift")
     if op.idesc is not None:

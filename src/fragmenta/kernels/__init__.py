@@ -5,6 +5,7 @@
     four_bits the same for 4-bit integers with scales
     source    the CUDA C++ that is compiled
     prepare   compresses a weight on the GPU
+    kept      moves the kept values of a matrix that is trained
     quantize  turns rows of numbers into 8-bit elements and scales
     tuning    measures tiles, and remembers the fastest on a GPU
     arguments the sizes and arguments of a launch

@@ -42,6 +42,9 @@ It also stores whole units of this size.  If a row of D ends within a unit, the 
 after it are overwritten, and the buffer must have room for them.
 """
 
+MOST_EXPERTS = 512
+"""A grouped product has at most so many experts."""
+
 _SHARED = 232_448  # most bytes of shared memory in a block
 _BARRIERS = 1024 + 1024  # aligning the ring to 1024, and the barriers
 _STAGING = (24_576, 16_384, 8192)  # possible sizes of a consumer's buffer for results
@@ -144,6 +147,8 @@ class Kernel:
     """Whether D is stored as n x m."""
     xor: bool = False
     """Count the bits that differ, not those set in both (b1 only)."""
+    grouped: bool = False
+    """Whether each expert has its own A, and multiplies its own rows of B."""
     group: int = 0
     """Columns of A that share a scale (s4 only); 0: none, scale_m can scale rows."""
     scales: str = "f16"
@@ -181,6 +186,13 @@ class Kernel:
         if self.xor and self.a != "b1":
             raise BadCall(f"xor is for b1; given {self.a}")
         self._check_groups()
+        if self.grouped and not (self.sparse and self.transposed):
+            raise BadCall(
+                "a grouped product has sparse weights, and D is stored transposed; "
+                f"given sparse={self.sparse}, transposed={self.transposed}"
+            )
+        if self.grouped and self.tile.turns:
+            raise ShapeError(f"a grouped product takes no turns; given {self.tile}")
         self._check_tile()
 
     def _check_groups(self) -> None:
@@ -188,6 +200,8 @@ class Kernel:
             if self.group:
                 raise BadCall(f"groups with a scale are for s4; given {self.a}")
             return
+        if self.grouped:
+            raise BadCall("grouped products have no weights of s4; use e4m3 or s8")
         if self.b not in FOUR_BITS or not self.sparse:
             raise BadCall(
                 f"a sparse A of s4 is multiplied with {one_of(FOUR_BITS)}; given "
@@ -371,7 +385,8 @@ class Kernel:
 
     def _free(self, room: int) -> int:
         """Bytes left for the ring, if ``room`` bytes are set aside for results."""
-        return _SHARED - _BARRIERS - self._storing * self._staged(room)
+        experts = 8 * (MOST_EXPERTS + 1) if self.grouped else 0
+        return _SHARED - _BARRIERS - experts - self._storing * self._staged(room)
 
     def _stages(self, room: int) -> int:
         return min(_STAGES[self.slabs], self._free(room) // self.stage_bytes)
@@ -437,6 +452,8 @@ class Kernel:
             "TRANSPOSED": int(self.transposed),
             "XOR": int(self.xor),
             **(self._four_bit_macros if self.four_bits else {"FOUR_BITS": 0}),
+            "GROUPED": int(self.grouped),
+            "MOST_EXPERTS": MOST_EXPERTS,
         }
 
     @property
@@ -473,15 +490,44 @@ class Kernel:
 
     def tiles(self, m: int, n: int) -> int:
         """Number of tiles of D; the tiles of a cluster count as one."""
-        rows = self.tile.m * self.tile.cluster
-        return -(-m // rows) * -(-n // self.tile.n)
+        return self.rows_of_tiles(m) * -(-n // self.tile.n)
 
-    def grid(self, m: int, n: int, processors: int = _PROCESSORS) -> int:
-        """Blocks to launch; each computes one tile after the other."""
-        tile, tiles = self.tile, self.tiles(m, n)
+    def rows_of_tiles(self, m: int) -> int:
+        """Rows of tiles of D; those of a cluster count as one."""
+        return -(-m // (self.tile.m * self.tile.cluster))
+
+    def most_tiles(self, m: int, n: int, experts: int) -> int:
+        """Tiles of D if ``experts`` share n rows of B in the worst way.
+
+        >>> kernel = Kernel("bf16", tile=Tile(64, 8), transposed=True, grouped=True)
+        >>> kernel.most_tiles(64, 5, 128), kernel.most_tiles(64, 20, 4)
+        (5, 6)
+        """
+        columns = n if n <= experts else experts + (n - experts) // self.tile.n
+        return self.rows_of_tiles(m) * columns
+
+    def grid(
+        self, m: int, n: int, processors: int = _PROCESSORS, experts: int = 0
+    ) -> int:
+        """Blocks to launch; each computes one tile after the other.
+
+        The shares of the ``experts`` of a grouped product are not known before the
+        launch, so that some blocks may have no tile.
+        """
+        tile = self.tile
+        tiles = self.most_tiles(m, n, experts) if self.grouped else self.tiles(m, n)
         if tile.split == 1:
             tiles = min(tiles, processors // tile.cluster)
         return tiles * tile.cluster * tile.split
+
+    @property
+    def at_once(self) -> int:
+        """Tiles that an H200 computes at the same time; those of a cluster are one.
+
+        >>> Kernel("bf16").at_once, Kernel("bf16", tile=Tile(64, 64, split=4)).at_once
+        (132, 30)
+        """
+        return _CLUSTERS[self.tile.cluster * self.tile.split]
 
     @property
     def kind(self) -> str:
@@ -493,7 +539,7 @@ class Kernel:
         words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
         words.append("sparse" if self.sparse else "dense")
         words += [f"{self.group} {self.scales}"] if self.group else []
-        for name in ("promote", "scaled", "transposed", "xor"):
+        for name in ("promote", "scaled", "transposed", "xor", "grouped"):
             words += [name] if getattr(self, name) else []
         return " ".join(words)
 

@@ -267,9 +267,8 @@ __device__ __forceinline__ void consume(
     previous_wait();
     for (int tile = tiles.first + turn * tiles.pace; tile < tiles.count;
          tile += CONSUMERS / TEAM * tiles.pace) {
-        int tm, tn;
-        tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
-        int row = (tm * CLUSTER + place.rank) * TILE_M + member * BLOCKS * 64;
+        Spot spot = spot_at(tiles, tile, place.rank, n);
+        int row = spot.row + member * BLOCKS * 64;
         // Wait for our turn.  Without it, a stage of the other consumer's tile could be
         // taken for one of this tile: the parity of a barrier only tells one round of
         // the ring from the next.
@@ -318,10 +317,11 @@ __device__ __forceinline__ void consume(
             at.pass(stages_k);
         }
         // Load what the epilogue needs while the last products still run.
-        Columns columns = columns_of(e, tn * TILE_N, n);
+        Columns columns = columns_of(e, spot.col, n);
         Rows rows[BLOCKS];
 #pragma unroll
-        for (int i = 0; i < BLOCKS; i++) rows[i] = rows_of(e, row + i * 64, m);
+        for (int i = 0; i < BLOCKS; i++)
+            rows[i] = rows_of(e, row + i * 64, m, spot.expert);
 #if !FOUR_BITS && !PROMOTE
         wgmma_wait<0>();
         release(room, place, last);
@@ -332,10 +332,15 @@ __device__ __forceinline__ void consume(
             barrier_wait(room.stores + 8 * turn, parity);
             parity ^= 1;
         }
+#if GROUPED
+        Edge edge{tiles.d, tiles.pitch, m * ITEM, spot.end};
+#else
+        Edge edge{};
+#endif
 #pragma unroll
         for (int i = 0; i < BLOCKS; i++)
             store_block(total[i], rows[i], columns, map_d, staging, slot, consumer,
-                        row + i * 64, tn * TILE_N, member * BLOCKS + i, place.part);
+                        row + i * 64, spot.col, member * BLOCKS + i, place.part, edge);
         if constexpr (TURNS) {  // every thread wrote there, so every thread signals
             if (threadIdx.x % 128 == 0)
                 asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

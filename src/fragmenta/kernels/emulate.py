@@ -4,7 +4,8 @@ A kernel adds along k in ascending order.  So its result is that of
 :func:`fragmenta.matmul` with the kernel's instruction.  If its tile is split along k,
 each part of k is summed in this way, and then the parts are added in f32, in ascending
 order.  Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after
-every step, and once more to the output type.
+every step, and once more to the output type.  A grouped kernel does this for each
+expert.
 
 If A has 4-bit integers, the sums of each group of columns are those of the integers.
 They leave the tensor core and are added in f32 to the groups before, with the scale, in
@@ -14,6 +15,8 @@ groups, this is done for each 128 columns, and the scale is 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 import ml_dtypes
@@ -84,6 +87,69 @@ def emulate(
     """
     counts = bits(A, B) if kernel.xor else None
     return finish(kernel, accumulate(kernel, A, B), epilogue, counts)
+
+
+def emulate_grouped(
+    kernel: Kernel,
+    A: Sequence[ArrayLike | Compressed | Packed],
+    B: ArrayLike,
+    ends: ArrayLike,
+    epilogue: Epilogue | None = None,
+) -> Array:
+    """D of a grouped kernel: the rows of B of each expert, multiplied with its A.
+
+    ``ends`` has the number of rows of B up to and with each expert.  ``scale_m`` and
+    ``bias`` have one row for each expert.  Rows of B after the last end belong to no
+    expert, and their results are zeros here; the kernel leaves them as they were.
+
+    >>> from fragmenta.kernels.config import Tile
+    >>> kernel = Kernel("s8", tile=Tile(64, 8), transposed=True, grouped=True)
+    >>> A = [[[1, 0, 0, 1]], [[0, 2, 2, 0]]]
+    >>> emulate_grouped(kernel, A, np.ones((3, 4), np.int8), [1, 2])
+    array([[2],
+           [4],
+           [0]], dtype=int32)
+    """
+    b, single = as_array(B), replace(kernel, grouped=False)
+    given, first = epilogue or Epilogue(), 0
+    found: Array | None = None
+    for number, (a, end) in enumerate(zip(A, bounded(ends, len(b)), strict=True)):
+        rows = slice(first, max(first, end))
+        own = _of_expert(given, number, rows)
+        # An expert without rows tells the shape of the others' results.
+        d = emulate(single, a, b[rows] if end > first else b[:1], own)
+        if found is None:
+            found = np.zeros((len(b), d.shape[1]), d.dtype)
+        if end > first:
+            found[rows] = d
+        first = end
+    if found is None:
+        raise ShapeError("a grouped product needs at least one expert; given none")
+    return found
+
+
+def bounded(ends: ArrayLike, rows: int) -> list[int]:
+    """The ends of the experts' rows, each of them inside of B.
+
+    >>> bounded([-1, 2, 9], 4)
+    [0, 2, 4]
+    """
+    found: list[int] = np.clip(as_array(ends), 0, rows).tolist()
+    return found
+
+
+def _of_expert(epilogue: Epilogue, number: int, rows: slice) -> Epilogue:
+    """What one expert has of an epilogue."""
+
+    def part(values: ArrayLike | None, which: int | slice) -> ArrayLike | None:
+        return None if values is None else as_array(values)[which]
+
+    return Epilogue(
+        epilogue.scale,
+        part(epilogue.scale_m, number),
+        part(epilogue.scale_n, rows),
+        part(epilogue.bias, number),
+    )
 
 
 def accumulate(

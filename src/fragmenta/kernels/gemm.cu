@@ -19,11 +19,14 @@
 // The weights of a layer do not depend on the kernel that ran before.  If the launcher
 // says so, a kernel starts before that one has ended, and copies the first stages of A.
 //
+// GROUPED, the product has an A for each expert; see experts.cuh.
+//
 // The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER SPLIT CONSUMERS
 // TURNS BLOCKS; SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
 // instructions share a word); ACCUMULATOR OUTPUT, BOX_WIDE and BOX_HIGH (bytes and rows of
-// D that a copy stores); PROMOTE SCALED TRANSPOSED XOR; FOUR_BITS, and with it GROUPS
-// GROUP_SCALES SETS (four_bits.cuh); and the function `multiply` around one wgmma.
+// D that a copy stores); PROMOTE SCALED TRANSPOSED XOR; GROUPED and MOST_EXPERTS;
+// FOUR_BITS, and with it GROUPS GROUP_SCALES SETS (four_bits.cuh); and the function
+// `multiply` around one wgmma.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -68,11 +71,13 @@ static_assert(TILE_M == 64 * TEAM * BLOCKS, "consumers share a tile by rows");
 static_assert(!TURNS || CONSUMERS == 2, "two take turns");
 static_assert(!PROMOTE || SLABS == 1, "what a slab gives is added outside");
 static_assert(TILE_N % (8 * CLUSTER) == 0, "a block brings whole swizzle patterns");
+static_assert(!GROUPED || (SPARSE && TRANSPOSED && !TURNS), "columns are tokens");
 static_assert(SPLIT == 1 || !TURNS, "blocks that share a tile compute no other one");
 
 struct alignas(64) TensorMap { char opaque[128]; };
 
 #include "copies.cuh"
+#include "experts.cuh"
 #include "ring.cuh"
 #include "result.cuh"
 #include "producer.cuh"
@@ -82,7 +87,11 @@ extern "C" __global__ void __cluster_dims__(CLUSTER * SPLIT, 1, 1)
 __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
     const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
-    const __grid_constant__ Epilogue e, int m, int n, int slabs_k) {
+    const __grid_constant__ Epilogue e, int m, int n, int slabs_k
+#if GROUPED
+    , const int* ends, int experts, char* d, int pitch, int settled
+#endif
+) {
     extern __shared__ __align__(1024) char memory[];
     __shared__ alignas(8) u64 bars[2 * STAGES + 4];
     Room room;
@@ -103,16 +112,28 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
+#if GROUPED
+    __shared__ int bounds[MOST_EXPERTS + 1], columns[MOST_EXPERTS + 1];
+    if (warp == 1) {
+        if (!settled) previous_wait();
+        list_experts(bounds, columns, ends, experts, n);
+    }
+#endif
     if (CLUSTER * SPLIT > 1) cluster_sync(); else __syncthreads();
 
     Tiles tiles(m, n);
+#if GROUPED
+    tiles.experts = {bounds, columns, experts}, tiles.d = d, tiles.pitch = pitch;
+    tiles.count = columns[experts] * tiles.tall, tiles.settled = settled;
+#endif
     if (warp >= WARPS) {
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (warp == WARPS && elected())
             produce(room, tiles, place, &map_a, &map_b, packed, m, slabs_k);
         __syncwarp();
-        if constexpr (SPLIT > 1) cluster_sync(), cluster_sync();  // see add_parts
+        if (!GROUPED || tiles.first < tiles.count)
+            if constexpr (SPLIT > 1) cluster_sync(), cluster_sync();  // see add_parts
     } else {
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");

@@ -59,14 +59,19 @@ class LaunchPlan(NamedTuple):
 
 
 def plan(
-    kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None
+    kernel: Kernel,
+    m: int,
+    n: int,
+    k: int,
+    blocks: int | None = None,
+    experts: int = 0,
 ) -> LaunchPlan:
     """The plan of an m x n x k product on the current device.
 
     ``blocks`` is the number of thread blocks that share the tiles; by default, that
-    of the multiprocessors.
+    of the multiprocessors.  A grouped product has ``experts``.
     """
-    made = geometry(kernel, m, n, k, blocks or processors())
+    made = geometry(kernel, m, n, k, blocks or processors(), experts)
     return _planned(made, _function(kernel, _context()))
 
 
@@ -89,16 +94,21 @@ def launch(
     stream: int = 0,
     epilogue: dict[str, int] | None = None,
     early: bool = False,
+    ends: int | None = None,
+    settled: bool = False,
 ) -> None:
     """Start D = A B; ``a`` is a dense matrix, or the address of a packed A.
 
     ``epilogue`` has addresses by name: of the f32 numbers scale, scale_m, scale_n
     and bias, and for xor of the s32 numbers count_m and count_n.  An ``early`` launch
     may read a packed A before the previous kernel of the stream has ended, so that
-    kernel must not write it.
+    kernel must not write it.  A grouped product needs the address of ``ends``, where
+    the rows of B of each expert end, int32.  It reads them and A early if they are
+    ``settled``.
     """
     made = planned.geometry
-    given = arguments(made, a, b, d, _tensor_map, epilogue)
+    given = arguments(made, a, b, d, _tensor_map, epilogue, ends, settled)
+    group = [ctypes.c_int64(each) for each in given.group]  # of an int: its low half
     packed, parts = ctypes.c_void_p(given.packed), _Epilogue(*given.epilogue)
     addresses = (
         given.map_a.address,
@@ -107,6 +117,7 @@ def launch(
         ctypes.addressof(packed),
         ctypes.addressof(parts),
         *planned.addresses,
+        *map(ctypes.addressof, group),
     )
     start(
         planned.function,
@@ -269,6 +280,19 @@ def _context() -> int:
             + _WHERE
         )
     return current
+
+
+def adopt_context(gpu: int) -> None:
+    """Make the primary context of a GPU current in a thread that has none.
+
+    PyTorch computes gradients in threads of its own.  What a thread needs of a context,
+    it makes current at its first allocation or launch, which may be ours.
+    """
+    driver = _driver()
+    if not int(_check(driver.cuCtxGetCurrent())):
+        device = _check(driver.cuDeviceGet(gpu))
+        context = _check(driver.cuDevicePrimaryCtxRetain(device))
+        _check(driver.cuCtxSetCurrent(context))
 
 
 def _check(result: Sequence[Any]) -> Any:

@@ -62,6 +62,17 @@ def code_places(element_type: str) -> NDArray[np.int64]:
     return first
 
 
+def places_macro(element_type: str) -> str:
+    """Where each unit of values and its codes go in a block, for a source.
+
+    >>> places_macro("bf16")[:16]
+    '{0, 0}, {1, 4}, '
+    """
+    units, codes = places(element_type).tolist(), code_places(element_type).tolist()
+    where = zip(units, codes, strict=True)
+    return ", ".join(f"{{{unit}, {byte}}}" for unit, byte in where)
+
+
 @lru_cache(maxsize=16)
 def prepare_source(element_type: str) -> str:
     """The CUDA C++ source of the kernels in ``prepare.cu``, for one type.
@@ -71,9 +82,6 @@ def prepare_source(element_type: str) -> str:
     """
     kernel = Kernel(element_type, tile=Tile(64, 8))
     of = kernel.instruction.types["a"]
-    where = zip(
-        places(element_type).tolist(), code_places(element_type).tolist(), strict=True
-    )
     macros = {
         "ELEMENT": {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}[of.bits],
         "BITS": of.bits,
@@ -82,7 +90,7 @@ def prepare_source(element_type: str) -> str:
         "INFINITY_KEY": hex(_infinity_key(of)),
         "ONE_OF_TWO": int(element_type == "tf32"),
         "BLOCK_BYTES": kernel.block_bytes,
-        "PLACES": ", ".join(f"{{{unit}, {byte}}}" for unit, byte in where),
+        "PLACES": places_macro(element_type),
     }
     lines = (f"#define {name} {value}\n" for name, value in macros.items())
     return "".join(lines) + text("prepare.cu")

@@ -42,24 +42,27 @@ struct Source {
     const TensorMap *map_a, *map_b;
     const char* packed;
     int row, col, k;
-    u64 policy_a, policy_b;
+    u64 policy_a, policy_b, policy_once;
     long long apart;  // bytes from one m64 block of integers to the next
 
     // Go to the first slab of a tile.
     __device__ __forceinline__ void take(
         const Tiles& tiles, const Place& place, const char* all, int tile, int m,
         int slabs_k) {
-        int tm, tn;
-        tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
-        row = (tm * CLUSTER + place.rank) * TILE_M, col = tn * TILE_N, k = place.first;
+        if (GROUPED && tile >= tiles.count) return;
+        Spot spot = spot_at(tiles, tile, place.rank, 0);
+        row = spot.row, col = spot.col, k = place.first;
         // A tile entirely below A has no data and no result, so it may read any rows.
         if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
+        int group = spot.expert * ((m + PACKED_M - 1) / PACKED_M) + row / PACKED_M;
+        int block = row % PACKED_M / 64;
+        if constexpr (GROUPED) policy_a = spot.wide > 1 ? policy_b : policy_once;
         apart = (long long)slabs_k * BLOCK_A;
         if constexpr (FOUR_BITS)
-            packed = all + row / 64 * apart + k * BLOCK_A;
+            packed = all + (group * (PACKED_M / 64) + block) * apart + k * BLOCK_A;
         else
-            packed = all + ((long long)(row / PACKED_M) * slabs_k + k) * PACKED_SLAB
-                     + row % PACKED_M / 64 * BLOCK_A;
+            packed = all + ((long long)group * slabs_k + k) * PACKED_SLAB
+                     + block * BLOCK_A;
     }
 
     // Copy `count` slabs of each m64 block of integers.
@@ -111,12 +114,15 @@ __device__ __forceinline__ void produce(
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
     from.policy_a = tiles.wide > 1 ? keep : once;  // is A read again?
-    from.policy_b = keep;
+    from.policy_b = keep, from.policy_once = once;
     Position at{0, 1};
     from.take(tiles, place, packed, tiles.first, m, slabs_k);
     if constexpr (SPARSE) {
         Source early = from;
         int whole = (place.last - place.first) / SLABS;
+#if GROUPED
+        if (!tiles.settled || tiles.first >= tiles.count) whole = 0;
+#endif
 #pragma unroll 1
         for (int s = 0; s < min(min(EARLY, STAGES), whole); s++)
             early.copy<true, false>(

@@ -11,6 +11,13 @@ struct Epilogue {
     const int* count_n;
 };
 
+// Where columns of D that a tensor map cannot end at are stored.
+struct Edge {
+    char* d;
+    int pitch, width;  // bytes from one column to the next, and of a column
+    int end;           // columns from here on are not stored
+};
+
 #if OUTPUT == 1 || OUTPUT == 2  // bf16, f16
 #define OUTPUT_BYTES 2
 typedef float result_t;
@@ -53,18 +60,20 @@ struct Rows {
     int count[2];
 };
 
-__device__ __forceinline__ Rows rows_of(const Epilogue& e, int block, int m) {
+__device__ __forceinline__ Rows rows_of(
+    const Epilogue& e, int block, int m, int expert) {
     Rows rows{};
     int row = block + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int at = row + 8 * h;
         bool inside = at < m;
+        [[maybe_unused]] long long weight = GROUPED ? (long long)expert * m + at : at;
         if constexpr (SCALED) {
             float factor = e.scale ? *e.scale : 1.0f;
-            if (e.scale_m && inside) factor = __fmul_rn(factor, e.scale_m[at]);
+            if (e.scale_m && inside) factor = __fmul_rn(factor, e.scale_m[weight]);
             rows.factor[h] = factor;
-            rows.bias[h] = e.bias && inside ? e.bias[at] : -0.0f;  // x + -0.0 is x
+            rows.bias[h] = e.bias && inside ? e.bias[weight] : -0.0f;  // x + -0.0 is x
         }
         if constexpr (XOR) rows.count[h] = inside ? e.count_m[at] : 0;
     }
@@ -179,6 +188,26 @@ __device__ __forceinline__ void store_slice(
 #endif
 }
 
+#if GROUPED
+// Store what of one slice is before the end of its expert, in units of 16 bytes.  A
+// copy by a tensor map would go on into the rows of the next expert.
+__device__ __forceinline__ void store_rows(
+    const Edge& edge, u32 slice, int row, int col) {
+    constexpr int UNITS = 64 * ITEM / 16;  // of one column of D
+    for (int x = threadIdx.x % 128; x < COLUMNS * UNITS; x += 128) {
+        int c = x / UNITS, unit = x % UNITS, first = row * ITEM + unit * 16;
+        if (col + c >= edge.end || first >= edge.width) continue;
+        u32 from = slice + unit / 8 * BOX + swizzled<128>(c * 128 + unit % 8 * 16);
+        u32 v[4];
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from));
+        char* to = edge.d + (long long)(col + c) * edge.pitch + first;
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                     ::"l"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+    }
+}
+#endif
+
 // The slices of a tile are numbered, and the parts of k take them in turn.
 __device__ __forceinline__ int slice_number(int block, int slice) {
     return block * SLICES + slice;
@@ -193,10 +222,16 @@ __device__ __forceinline__ int owner(int block, int slice) {
 __device__ __forceinline__ void store_block(
     const ACCUMULATOR (&acc)[ACCUMULATORS], const Rows& rows, const Columns& columns,
     const TensorMap* map, u32 staging, int& slot, int consumer, int row, int col,
-    int block, int part) {
+    int block, int part, [[maybe_unused]] const Edge& edge) {
 #pragma unroll
     for (int s = 0; s < SLICES; s++) {
         if (SPLIT > 1 && owner(block, s) != part) continue;
+#if GROUPED
+        if (col + s * COLUMNS >= edge.end) continue;
+        bool whole = col + (s + 1) * COLUMNS <= edge.end;
+#else
+        constexpr bool whole = true;
+#endif
         u32 slice = staging + slot * SLICE;
 #pragma unroll
         for (int i = 0; i < COLUMNS / 8; i++) {
@@ -213,8 +248,12 @@ __device__ __forceinline__ void store_block(
             asm volatile("cp.async.bulk.wait_group.read %0;"
                          ::"n"(TOGETHER > 1 ? TOGETHER - 2 : 0) : "memory");
         group_sync(consumer);
-        if (threadIdx.x % 128 == 0) {
-            store_slice(map, slice, row, col + s * COLUMNS);
+#if GROUPED
+        if (!whole) store_rows(edge, slice, row, col + s * COLUMNS);
+#endif
+        if (threadIdx.x % 128 == 0) {  // a group that stores nothing counts, too
+            if (whole)
+                store_slice(map, slice, row, col + s * COLUMNS);
             asm volatile("cp.async.bulk.commit_group;" ::: "memory");
             if (TOGETHER == 1)
                 asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

@@ -40,6 +40,12 @@ struct Position {
 // at a time, one below the other: they share B.
 struct Tiles {
     int tall, wide, count, first, pace;
+#if GROUPED
+    Experts experts;
+    char* d;
+    int pitch;  // bytes from one row of tokens to the next
+    int settled;  // whether the previous kernel writes neither A nor the experts' ends
+#endif
     __device__ __forceinline__ Tiles(int m, int n) {
         tall = (m + TILE_M * CLUSTER - 1) / (TILE_M * CLUSTER);
         wide = (n + TILE_N - 1) / TILE_N;
@@ -47,6 +53,34 @@ struct Tiles {
         first = blockIdx.x / (CLUSTER * SPLIT), pace = gridDim.x / (CLUSTER * SPLIT);
     }
 };
+
+// A tile: its first row and column, and whose they are.
+struct Spot {
+    int row, col;
+    int expert;  // whose weight it is
+    int end;     // columns from here on belong to others
+    int wide;    // tiles beside it that read the same A
+};
+
+// The tile of this block.  A grouped one must be there.
+__device__ __forceinline__ Spot spot_at(
+    const Tiles& tiles, int index, int rank, int n) {
+    Spot spot{0, 0, 0, n, tiles.wide};
+    int tm, tn;
+#if GROUPED
+    const Experts& all = tiles.experts;
+    spot.expert = expert_at(all, index / tiles.tall);
+    int before = all.columns[spot.expert];
+    spot.wide = all.columns[spot.expert + 1] - before;
+    spot.end = all.bounds[spot.expert + 1];
+    index -= before * tiles.tall;
+    spot.col = all.bounds[spot.expert];
+#endif
+    tile_at(index, tiles.tall, spot.wide, &tm, &tn);
+    spot.row = (tm * CLUSTER + rank) * TILE_M;
+    spot.col += tn * TILE_N;
+    return spot;
+}
 
 // Where this block stands in its cluster: which of the tiles one below the other, which
 // part of k, and the slabs of that part.

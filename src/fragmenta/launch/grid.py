@@ -89,14 +89,34 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     """Run some blocks of the grid, or clusters."""
     if first >= last:
         return
+    launch.counts = np.zeros_like(launch.counts)
     if _together(launch) or launch.compiled.prints:
         _in_turns(launch, limit, first, last)
         return
-    workers = _Workers(launch, limit, first, last)
-    if workers.most == 1:
-        workers.alone()
-    else:
-        _in_parallel(workers)
+    for start, end, recorded in _parts(launch, first, last):
+        launch.hear(recorded)
+        workers = _Workers(launch, limit, (start, end), (first, last), recorded)
+        if workers.most == 1:
+            workers.alone()
+        else:
+            _in_parallel(workers)
+
+
+def _parts(launch: Launch, first: int, last: int) -> Iterator[tuple[int, int, bool]]:
+    """Clusters that run with one another: from, to, and whether they are recorded.
+
+    One that is recorded runs alone, in one order of steps; the others are as fast as
+    those of any launch.
+    """
+    chosen = launch.recorder.clusters if launch.recorder is not None else []
+    following = first
+    for each in (number for number in chosen if first <= number < last):
+        if following < each:
+            yield following, each, False
+        yield each, each + 1, True
+        following = each + 1
+    if following < last:
+        yield following, last, False
 
 
 def _together(launch: Launch) -> bool:
@@ -222,14 +242,19 @@ class _Workers:
     """The threads of a launch, and what they share."""
 
     def __init__(
-        self, launch: Launch, limit: int | None, first: int, last: int
+        self,
+        launch: Launch,
+        limit: int | None,
+        part: tuple[int, int],
+        whole: tuple[int, int],
+        recorded: bool = False,
     ) -> None:
         self.launch, self.limit = launch, limit
         self.lock = threading.Lock()
-        self.first, self.count = first, last - first
-        # What is recorded has one order of steps.
-        self.most = 1 if launch.recorder is not None else min(cores(), self.count)
-        self.queue = Queue(first, last)
+        self._whole = whole
+        self.last = part[1]
+        self.most = 1 if recorded else min(cores(), part[1] - part[0])
+        self.queue = Queue(*part)
         self._clones = Clones(launch, self.queue)
         self.contexts: list[Runner] = []
         self.errors: list[tuple[int, Exception]] = []
@@ -247,9 +272,10 @@ class _Workers:
         """Raise what has to end the launch, and tell how far it is."""
         self.launch.interrupts.check()
         self.launch.meter.check()
-        begun = min(self.queue.following, self.first + self.count) - self.first
+        first, last = self._whole
+        begun = min(self.queue.following, self.last) - first
         running = sum(not each.finished for each in self.contexts)
-        self.launch.progress(max(0, begun - running) / self.count)
+        self.launch.progress(max(0, begun - running) / (last - first))
 
     def stop(self, index: int = -1) -> None:
         """Let no block after this one begin.
@@ -268,7 +294,7 @@ class _Workers:
             each.close()
         if self.contexts:
             counts = [each.counts for each in self.contexts]
-            self.launch.counts = np.sum(counts, axis=0)
+            self.launch.counts = self.launch.counts + np.sum(counts, axis=0)
         self.contexts.clear()
 
     def raise_first(self) -> None:

@@ -21,6 +21,7 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.target import check_target, check_target_name
+from fragmenta.launch.joining import with_both
 from fragmenta.launch.limits import (
     Limits,
     Meter,
@@ -106,6 +107,7 @@ class Kernel:
         return (*named, "")[0] or self.parameters[index].name
 
     @told
+    @with_both
     def launch(
         self,
         grid: Any,
@@ -172,7 +174,8 @@ class Kernel:
         instruction counts what it loses.  NaN and infinities are followed from where
         they are born to the arrays that they reach; with ``nan="raise"``, a birth stops
         the launch.  The results keep their bits.  Such a launch is not watched for
-        races.
+        races, unless it is recorded, too: then it is run twice, and both runs must
+        leave the same bits.
 
         With ``replay=True``, the steps of the first cluster are recorded, or those of
         the first one with a problem: ``result.replay()`` has them.  A :class:`Window`
@@ -277,6 +280,7 @@ class Kernel:
             return _run(launch, most, spread)
 
         runs = _runs(prepared, run_one, several, reports)
+        result = partial(self._result, runs, explored, how, where, start, watched)
         try:
             if explored is not None:
                 explored.explore(run_one, progress)
@@ -284,34 +288,47 @@ class Kernel:
         except MemoryError as why:
             raise no_memory(why) from why
         except KernelFault as fault:
+            if runs.steps:
+                fault.result = result(fault.output)
             if explored is None or not explored.hangs:
                 raise
             raise hazard(explored.with_earlier(fault)) from fault
-        found = runs.found if explored is None else explored.added_to(runs.found)
-        counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
-        find = list if how is None else partial(self._static, where, watched)
-        made = self.results(
-            counts,
-            fidelity,
+        made = replace(
+            result(printed),
+            counters=_counted(runs.launch),
+            numerics=_lost(repeats, algebra, runs.launch, self.function.shown),
+        )
+        if not reports:
+            made.raise_errors()
+        return made
+
+    def _result(
+        self,
+        runs: ScheduledRuns,
+        explored: Explored | None,
+        how: Watch | None,
+        target: str,
+        start: float,
+        watched: bool,
+        printed: str,
+    ) -> Result:
+        """What runs show, as far as they came."""
+        return self.results(
+            *counted(runs.launch.compiled, runs.launch.counts),
             printed,
             time.perf_counter() - start,
-            where,
+            target,
             self.loaded.module.target,
             watched,
-            find,
-            found,
+            list if how is None else partial(self._static, target, watched),
+            runs.found if explored is None else explored.added_to(runs.found),
             runs.recorded,
             runs.launch.recording.to_json,
             None if explored is None else explored.orders,
             complete=runs.complete,
             fault=runs.fault,
-            counters=_counted(runs.launch, counts),
-            numerics=_lost(repeats, algebra, runs.launch, self.function.shown),
             steps=runs.steps,
         )
-        if not reports:
-            made.raise_errors()
-        return made
 
     def _algebra(
         self,
@@ -384,7 +401,7 @@ class Kernel:
         return f"Kernel({self.function.shown}({given}))"
 
 
-def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
+def _counted(launch: Launch) -> Counters | None:
     """What a launch counted, if it did."""
     if launch.tally is None:
         return None
@@ -393,7 +410,7 @@ def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
     return counters(
         launch.module(),
         launch.compiled,
-        counts,
+        counted(launch.compiled, launch.counts)[0],
         launch.tally.sums(),
         launch.shape,
         launch.dynamic,

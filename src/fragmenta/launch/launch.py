@@ -114,6 +114,11 @@ class Launch:
         assert self.machine is not None
         self.recorder = self.machine.tracer = Recorder(self.machine, window)
 
+    def hear(self, recorded: bool) -> None:
+        """Let the recorder hear of the clusters that are run next, or not."""
+        if self.machine is not None:
+            self.machine.tracer = self.recorder if recorded else None
+
     def attach_machine(self, schedule: Given, strict: bool, seed: int = 0) -> None:
         """Attach what carries out events, and the observer that the code was made for.
 
@@ -193,7 +198,7 @@ class Launch:
         if self.machine.schedule.plan.stepped:
             return StepRunner(self)
         alone = self.shape.cluster_blocks == 1 and not self.machine.asynchronous
-        alone = alone and self.recorder is None
+        alone = alone and self.machine.tracer is None
         return BlockRunner(self) if alone else ClusterRunner(self)
 
     def run(self, runner: Runner) -> None:

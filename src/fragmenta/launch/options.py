@@ -229,7 +229,7 @@ def check_nan(nan: object, numerics: object) -> None:
 
     >>> check_nan("report", False)
     """
-    if nan not in ("report", "raise"):
+    if not is_among(nan, ("report", "raise")):
         raise BadCall(f'nan is "report" or "raise"; given {shortened(str(nan))}')
     if nan == "raise" and not numerics:
         raise BadCall('nan="raise" needs numerics=True')
@@ -316,7 +316,9 @@ def check_replay(
     if client is not None:
         raise BadCall("a launch on a Dask cluster is not recorded; leave client= out")
     if algebra is not None:
-        raise BadCall("a launch with second values is not recorded: no numerics=True")
+        raise BadCall("a launch with second values is not recorded: no algebra=")
+    if not isinstance(window.blocks, list | tuple | range):
+        raise BadCall(f"blocks are several numbers; given {window.blocks!r}")
     wrong = [each for each in window.blocks if not _is_block(each, shape)]
     if wrong:
         raise BadCall(

@@ -83,6 +83,8 @@ class Result:
     """Where bits were lost, if the launch was asked."""
     steps: list[Stepped] = field(default_factory=list, repr=False, compare=False)
     """What each instruction wrote, run by run, if the launch was asked."""
+    differs: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """Arrays that the run with numerics left otherwise than the recorded one."""
 
     @once_property
     def schedule(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ read unwritten memory or registers is repeated: see :mod:`fragmenta.races.suspic
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -17,7 +18,7 @@ from fragmenta.errors import KernelFault, LimitReached
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import first_errors, total
 from fragmenta.ptx import rules
-from fragmenta.ptx.rules import ERROR
+from fragmenta.ptx.rules import ERROR, SEVERITIES
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Arguments, Passed, segments_of
 from fragmenta.simt.naming import element
@@ -106,6 +107,8 @@ class ScheduledRuns:
         before: Images = []
         if several:
             before = copies(self.launch)
+        elif self.launch.recorder is not None and self.launch.cluster_count > 1:
+            before = copies(self.launch, changed(self.launch))
         elif _may_doubt(self.launch):
             before = copies(self.launch, reread(self.launch))
         output = self._one(self.launch, self._schedules[0], before)
@@ -127,32 +130,85 @@ class ScheduledRuns:
         finally:
             launch.close()
 
-    def _record(self, launch: Launch, schedule: Given) -> None:
-        """Keep the steps that were recorded."""
-        if launch.recorder is not None:
-            from fragmenta.tracing.told import Stepped
+    def _record(
+        self,
+        launch: Launch,
+        schedule: Given,
+        before: Images,
+        fault: KernelFault | None = None,
+    ) -> None:
+        """Keep the steps that were recorded; if a problem is elsewhere, those there."""
+        if launch.recorder is None:
+            return
+        from fragmenta.tracing.told import Stepped
 
-            told, name = launch.recorder.result(), str(read_schedule(schedule).name)
-            self.steps.append(Stepped(name, launch.target, told, launch.kept))
+        told, name = launch.recorder.result(), str(read_schedule(schedule).name)
+        found = Stepped(name, launch.target, told, launch.kept, [])
+        cluster = _wrong_cluster(launch, fault)
+        if cluster is not None:
+            told.wrong = True
+            asked, known = told.window.blocks, launch.recorder.clusters
+            if before and not asked and cluster not in known:
+                found = self._recorded_there(launch, schedule, before, cluster, found)
+        self.steps.append(found)
+
+    def _recorded_there(
+        self,
+        launch: Launch,
+        schedule: Given,
+        before: Images,
+        cluster: int,
+        found: Stepped,
+    ) -> Stepped:
+        """Run a launch again up to a cluster, and record that one."""
+        if launch.recording.plan.chooser is not None:  # it is asked once
+            schedule = launch.recording.to_json()
+        slots = {
+            e.slot
+            for e, data in zip(launch.places, before, strict=True)
+            if data is not None
+        }
+        after = copies(launch, slots)
+        restore(launch, before)
+        again = self._prepare(schedule)
+        assert again.recorder is not None
+        assert again.machine is not None
+        again.recorder.choose(cluster)
+        again.part = 0, cluster + 1
+        try:
+            with suppress(KernelFault):  # the first run reported it
+                self._run(again)
+            told, kept = again.recorder.result(), again.kept
+            told.wrong = True
+            own = [(kept, each) for each in again.machine.problems]
+            return found._replace(told=told, of=kept, found=own)
+        finally:
+            restore(launch, after)
+            again.close()
 
     def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
-        output = ""
+        output, stopped = "", None
         try:
-            try:
-                output = self._run(launch)
-            finally:
-                self._record(launch, schedule)
-        except LimitReached as fault:
-            self._found_before(launch, fault)
-            raise
+            output = self._run(launch)
         except KernelFault as fault:
-            if not self._reports or launch.machine is None:
+            if (
+                isinstance(fault, LimitReached)
+                or not self._reports
+                or launch.machine is None
+            ):
+                self._record(launch, schedule, before, fault)
                 self._found_before(launch, fault)
+                if launch.recorder is not None:
+                    self._fatal(launch, fault)
+                    self._gather(launch, [])
                 raise
-            self._fatal(launch, fault)
+            stopped = fault
         hidden = self._follow_races(launch, schedule, before)
         more = hidden + self._follow(launch, schedule, before)
-        self._gather(launch)
+        self._record(launch, schedule, before, stopped)
+        if stopped is not None:
+            self._fatal(launch, stopped)
+        self._gather(launch, more)
         self.found += more
         return output
 
@@ -277,9 +333,13 @@ class ScheduledRuns:
         assert launch.machine is not None
         launch.machine.problems.put(made)
 
-    def _gather(self, launch: Launch) -> None:
+    def _gather(self, launch: Launch, more: list[tuple[Launched, Finding]]) -> None:
+        """Collect what was found; ``more`` was found when it was run again."""
         if launch.machine is None:
             return
+        if launch.recorder is not None:
+            own = [(launch.kept, each) for each in launch.machine.problems]
+            self.steps[-1].found.extend([*own, *more])
         watching = launch.machine.watching
         if watching is not None:
             from fragmenta.races.launch_watch import LaunchWatch
@@ -323,6 +383,21 @@ def _may_doubt(launch: Launch) -> bool:
     return may_doubt(launch)
 
 
+def _wrong_cluster(launch: Launch, fault: KernelFault | None) -> int | None:
+    """The cluster to look at: that of a fault, or the first with the worst problem."""
+    shape = launch.shape
+    if fault is not None and fault.block is not None:
+        x, y, z = fault.block
+        return shape.cluster_of(x + shape.grid[0] * (y + shape.grid[1] * z))
+    every = () if launch.machine is None else (*launch.machine.problems,)
+    found = [
+        (SEVERITIES.index(each.severity), shape.cluster_of(each.block))
+        for each in every
+        if 0 <= each.block < shape.blocks
+    ]
+    return min(found)[1] if found else None
+
+
 def copies(launch: Launch, slots: set[int] | None = None) -> Images:
     """A copy of the memory that a launch may write; if slots are given, of theirs."""
     return [
@@ -339,21 +414,32 @@ def reread(launch: Launch) -> set[int]:
     A second run needs only what these held before: other memory is not changed, or is
     not read.
     """
+    loaded, stored = _reached(launch)
+    return loaded & stored
+
+
+def changed(launch: Launch) -> set[int]:
+    """The slots of memory that the kernel may store to."""
+    return _reached(launch)[1]
+
+
+def _reached(launch: Launch) -> tuple[set[int], set[int]]:
+    """The slots of memory that the kernel may load from, and may store to."""
     every = {each.slot for each in launch.places}
     function = launch.module().functions[launch.compiled.kernel]
     found, given = _touched(launch.compiled, function), launch.arguments
     if found is None or not isinstance(given, Arguments):
-        return every
+        return every, every
     slots = {
         each.name: _slots(passed, every)
         for each, passed in zip(function.parameters, given.passed, strict=True)
     }
+    others = every - {each.slot for each in given.segments}
     loaded, stored = (
-        {slot for name in names for slot in slots.get(name, every)}
+        {slot for name in names for slot in slots.get(name, every)} | others
         for names in (found.loaded, found.stored)
     )
-    arguments = {each.slot for each in given.segments}
-    return (loaded & stored) | (every - arguments)
+    return loaded, stored
 
 
 def _touched(compiled: Compiled, function: Function) -> Touched | None:

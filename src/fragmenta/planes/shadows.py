@@ -370,8 +370,11 @@ class Follower(Port):
         self, task: Load, warp: Warp, cells: NDArray[np.uint32], plane: int
     ) -> None:
         words = task.words_of(cells.reshape(-1).take(task.way.numbers))
-        for place, row in zip(task.results.offsets, words, strict=True):
+        kept = task.remaining(words)
+        for place, row in zip(task.results.offsets, kept, strict=True):
             self._put(warp, place, plane, row)
+        for each in task.indices.items if task.indices else ():
+            self._put(warp, each.place, plane, np.zeros(LANES, np.uint32))
         if task.reduced is not None:
             self._put(warp, task.reduced.place, plane, self.reduced(words))
 

@@ -91,7 +91,6 @@ tensormap       | swizzle_atomicity  |                              | tensormap.
 tcgen05.shift   |                    |                              | the direction in which rows move is not known
 tcgen05.alloc   | exclusive          |                              | what .exclusive does is not known
 tcgen05.dealloc | exclusive          |                              | what .exclusive does is not known
-tcgen05.ld      | spcompress         |                              | what .spcompress does is not known
 tcgen05.mma     | ashift             |                              | what .ashift does is not known
 tcgen05.mma     | decompress::lut::b |                              | what .decompress::lut::b does is not known
 """  # noqa: E501

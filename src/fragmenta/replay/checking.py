@@ -13,6 +13,8 @@ import numpy as np
 from fragmenta.errors import BadFile
 from fragmenta.replay.parts import (
     COLUMNS,
+    LATER,
+    MOST_NAME,
     NOBODY,
     Array,
     Columns,
@@ -34,6 +36,10 @@ def _text(value: Value) -> bool:
 
 def _flag(value: Value) -> bool:
     return isinstance(value, bool)
+
+
+def _number(value: Value) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1 << 16
 
 
 def _from(least: int, end: int = _MOST) -> Check:
@@ -62,6 +68,22 @@ def checked(head: Head, columns: Columns, path: object) -> None:
     try:
         _head(head, len(columns["site"]))
         _columns(head, columns)
+    except _Wrong as why:
+        raise BadFile(f"{path} is no record of a launch: {why}") from None
+
+
+def checked_beside(head: Head, first: Head, path: object) -> None:
+    """Refuse what a run beside another one says of it, if that is not right."""
+    try:
+        _fields("a run", head, {"name": lambda each: _text(each) and len(each) > 0})
+        if len(head["name"]) > MOST_NAME:
+            raise _Wrong("the name of a run is too long")
+        block = _tuple(_from(1), _from(1), _from(1))
+        kinds = {"name": _text, "first": _text, "blocks": _several(block)}
+        for row in _rows(head, "lines", kinds):
+            for of, which in ((head, "name"), (first, "first")):
+                if row[which] not in [each["name"] for each in of["files"]]:
+                    raise _Wrong("lines of a file that is not there are compared")
     except _Wrong as why:
         raise BadFile(f"{path} is no record of a launch: {why}") from None
 
@@ -103,6 +125,8 @@ def _head(head: Head, steps: int) -> None:
     _memories(head)
     _units(head, steps)
     _problems(head, steps)
+    if "numerics" in head:
+        _numerics(head)
 
 
 def _program(head: Head) -> None:
@@ -154,6 +178,18 @@ def _problems(head: Head, steps: int) -> None:
     _rows(head, "problems", kinds)
 
 
+def _numerics(head: Head) -> None:
+    of = head["numerics"]
+    _fields("numerics", of, {})
+    counts: dict[str, Check] = dict.fromkeys(("count", "at"), _COUNT)
+    counts |= {"each": _from(1, 9), "most": _from(1, 64)}
+    memory, site = _from(0, len(head["memories"])), _from(0, len(head["sites"]))
+    for each in _rows(of, "outputs", {**counts, "memory": memory}):
+        if each["each"] * each["count"] > head["memories"][each["memory"]]["size"]:
+            raise _Wrong("an array has more errors than elements")
+    _rows(of, "sites", {"site": site, "bits": _number, "words": _text})
+
+
 # ── what is large ───────────────────────────────────────────────────────────
 
 
@@ -166,20 +202,20 @@ def _columns(head: Head, columns: Columns) -> None:
         if len({len(columns[each]) for each in names}) > 1:
             raise _Wrong(f"the columns {', '.join(names)} have different lengths")
     _below(columns, len(head["sites"]), "site")
-    _below(columns, len(head["warps"]), "warp", "i_warp")
-    _below(columns, len(head["registers"]), "i_register")
-    _below(columns, len(columns["site"]) + 1, "w_step", "r_step")
+    _below(columns, len(head["warps"]), "warp", "i_warp", "u_warp")
+    _below(columns, len(head["registers"]), "i_register", "u_register")
+    _below(columns, len(columns["site"]) + 1, "w_step", "r_step", "u_step")
     _below(columns, len(head["memories"]), "w_memory", "r_memory")
-    _below(columns, len(head["units"]), "w_unit", "r_unit")
-    for begin in "wr":
-        lane = columns[f"{begin}_lane"]
+    _below(columns, len(head["units"]), "w_unit", "r_unit", "u_unit")
+    for begin in "wru":
+        lane = columns[f"{begin}_lane"] if begin != "u" else np.empty(0, np.uint16)
         _below({"lanes of accesses": lane[lane != NOBODY]}, LANES, "lanes of accesses")
         if (np.diff(columns[f"{begin}_step"].astype(np.int64)) < 0).any():
             raise _Wrong(f"the column {begin}_step is not sorted")
     _contents(head, columns)
 
 
-_BEGINS = ("w_", "r_", "i_")
+_BEGINS = ("w_", "r_", "i_", "u_")
 
 
 def _below(columns: Columns, end: int, *names: str) -> None:
@@ -196,7 +232,13 @@ def _contents(head: Head, columns: Columns) -> None:
     of_sites = np.array(sites or [0], np.int64)
     _there("at", columns, of_sites[columns["site"]], "words")
     _there("i_at", columns, words[columns["i_register"]], "words")
+    _there("u_at", columns, words[columns["u_register"]], "words")
     _there("w_at", columns, columns["w_size"].astype(np.int64), "bytes")
+    outputs = head.get("numerics", {}).get("outputs", [])
+    errors = max((each["at"] + each["count"] for each in outputs), default=0)
+    for name in LATER:
+        if len(columns[name]) < errors * (2 if name == "e_exact" else 1):
+            raise _Wrong(f"the column {name} is cut off")
     total = sum(each["size"] for each in head["memories"])
     if len(columns["initial"]) != total or len(columns["defined"]) * 8 < total:
         raise _Wrong("the bytes of memory before the first step are not whole")

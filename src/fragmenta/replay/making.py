@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fragmenta.errors import BadCall, one_of
 from fragmenta.launch.result import Result
+from fragmenta.replay.left_out import joined
+from fragmenta.replay.parts import MOST_RUNS, Head, Row
 from fragmenta.replay.problems import problems_of
 from fragmenta.replay.reading import made
 from fragmenta.replay.recorded import Replay
@@ -17,13 +19,57 @@ BEHIND = 20
 def replay_of(result: Result, schedule: str | int | None = None) -> Replay:
     """The record of a launch, of the run with a schedule.
 
-    Without one, it is the first run with a problem, or else the first.
+    Without one, it is the first run with a problem, or else the first, and those with
+    the other schedules are beside it.
     """
     chosen = _chosen(result.steps, schedule)
+    made = _made(result, chosen)
+    if schedule is not None:
+        return made
+    for each in result.steps:
+        if each.schedule in [run.name for run in made.runs]:
+            continue
+        if len(made.runs) == MOST_RUNS:
+            left = f"only {MOST_RUNS} of {len(result.steps)} schedules are here"
+            made.left_out = made.head["left_out"] = joined(made.left_out, left)
+            break
+        made = made.beside(_made(result, each))
+    return made
+
+
+def _made(result: Result, chosen: Stepped) -> Replay:
+    """The record of one run."""
     found = Replay(*made(chosen))
-    problems = problems_of(found, chosen, result.problems, result.found)
+    others = [each for of in result.steps if of is not chosen for each in of.found]
+    problems = problems_of(found, chosen, result.problems, result.found, others)
     found.problems[:] = problems
+    if result.numerics is not None and chosen is result.steps[0]:
+        found = _with_errors(found, result)
     return _in_window(found, chosen.told.window)
+
+
+def _with_errors(found: Replay, result: Result) -> Replay:
+    """A record with what numerics found."""
+    # A launch without numerics does not load it.
+    from fragmenta.replay.lost import errors_of, lost_problems
+
+    assert result.numerics is not None
+    if result.differs:
+        said = (
+            "errors are not shown: the run with numerics left other bits in "
+            f"{one_of(result.differs, 'and')}"
+        )
+        return Replay({**found.head, **_left_out(found.head, said)}, found.columns)
+    head, columns, left_out = errors_of(found, result.numerics)
+    numbers = len(result.problems) + 1
+    found.problems.extend(lost_problems(found, result.numerics, numbers))
+    more = {"numerics": head, **_left_out(found.head, left_out)}
+    return Replay({**found.head, **more}, {**found.columns, **columns})
+
+
+def _left_out(head: Head, words: str) -> Row:
+    """What is left out, with more of it."""
+    return {name: joined(head[name], words) for name in ("others", "left_out")}
 
 
 def _in_window(found: Replay, window: Window) -> Replay:

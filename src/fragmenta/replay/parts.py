@@ -19,6 +19,10 @@ Columns: TypeAlias = dict[str, Array]
 
 NOBODY = 65535
 """The lane of an access that has none."""
+MOST_RUNS = 16
+"""Runs that are beside one another."""
+MOST_NAME = 40
+"""Letters of the name of a run."""
 UNWRITTEN, WRITTEN, IN_FLIGHT = 0, 1, 2
 """States of a byte."""
 
@@ -47,12 +51,28 @@ COLUMNS: dict[str, str] = {
     "i_warp": "u2",
     "i_register": "u4",
     "i_at": "u4",
+    "e_exact": "u4",
+    "e_error": "u4",
+    "e_ulp": "u4",
+    "e_lost": "u4",
+    "u_step": "u4",
+    "u_warp": "u2",
+    "u_register": "u4",
+    "u_unit": "i4",
+    "u_at": "u4",
 }
 """The columns of a record, in their order, and the type of each.
 
 ``i_warp``, ``i_register`` and ``i_at`` are registers before the first step, if that is
-not the first step of the run.
+not the first step of the run.  Those with ``u_`` are registers that units wrote,
+before a step is done; the number of all steps is after the last one.
+
+``e_exact`` and the like are about the elements of arrays that a launch with numerics
+wrote: the exact value as f64, two words; the error, the same in units of the last place
+and the bits that are lost as f32.
 """
+LATER = tuple(each for each in COLUMNS if each[:2] == "e_")
+"""Columns that records of earlier versions do not have."""
 
 
 class Site(NamedTuple):

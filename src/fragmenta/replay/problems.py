@@ -41,12 +41,20 @@ def problems_of(
     stepped: Stepped,
     problems: Sequence[Problem],
     found: Sequence[tuple[Launched, Finding]],
+    others: Sequence[tuple[Launched, Finding]],
 ) -> list[Row]:
-    """The problems of a launch, with the steps of a record that they are about."""
+    """The problems of a run, with the steps of its record that they are about.
+
+    ``problems`` and ``found`` are those of all runs.  Those that only other runs have
+    found, which are ``others``, are left out; numbers stay.
+    """
     steps = _Steps(replay, stepped)
     made = []
     for number, each in enumerate(problems, 1):
-        finding = _finding(each, found)
+        finding = _finding(each, stepped.found)
+        if finding is None and _finding(each, others) is not None:
+            continue
+        finding = finding or _finding(each, found)
         about = steps.stopped() if finding is None else steps.about(finding)
         source = each.source
         made.append(

@@ -6,16 +6,23 @@ a GPU may choose; they are no nanoseconds.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import BadCall, ValueRangeError, one_of
+from fragmenta.arrays.checks import check_flags, is_among, is_whole
+from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
+from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
     IN_FLIGHT,
+    LATER,
+    MOST_NAME,
+    MOST_RUNS,
     NOBODY,
     WRITTEN,
     Access,
@@ -34,18 +41,10 @@ KEYFRAME = 1 << 12
 """Writes after which the bytes of a memory are kept, so that looking back is fast."""
 MOST_KEYFRAMES = 64
 WAYS = ("instruction", "line", "event")
-EVENTS = (
-    "bar",
-    "barrier",
-    "mbarrier",
-    "cp",
-    "wgmma",
-    "tcgen05",
-    "fence",
-    "tensormap",
-    "clusterlaunchcontrol",
-)
-"""Opcodes of instructions that synchronise, or that use another unit."""
+EVENTS = ("issued", "done", "waited")
+"""What happens to asynchronous work."""
+MEETS = re.compile(r"(bar|barrier)\.(?!warp)")
+"""Opcodes at which warps wait for each other."""
 
 
 class Steps(NamedTuple):
@@ -56,14 +55,28 @@ class Steps(NamedTuple):
     lanes: Array
 
 
+class Errors(NamedTuple):
+    """The errors of the elements of an array, in the order of memory."""
+
+    exact: NDArray[np.float64]
+    error: NDArray[np.float32]
+    ulp: NDArray[np.float32]
+    """In units of the last place."""
+    lost_bits: NDArray[np.float32]
+
+
 class Replay:
     """A recorded run of a kernel.
 
     ``result.replay()`` returns it, after ``launch(..., replay=True)``.
     """
 
-    def __init__(self, head: Head, columns: Columns) -> None:
+    def __init__(
+        self, head: Head, columns: Columns, others: Sequence[Replay] = ()
+    ) -> None:
         self.head, self.columns = head, columns
+        self.others = tuple(others)
+        """Runs beside it: of other schedules, or of a kernel that was repaired."""
         self.kernel: str = head["kernel"]
         self.target: str = head["target"]
         self.schedule: str = head["schedule"]
@@ -96,14 +109,62 @@ class Replay:
         return len(self.steps.site)
 
     def __repr__(self) -> str:
+        beside = one_of([each.name for each in self.others], "and")
         return (
             f"<Replay: {len(self):,} steps of {self.kernel}, {len(self.warps)} warps, "
-            f"{len(self.problems)} problems>"
+            f"{len(self.problems)} problems{beside and f'; beside it {beside}'}>"
         )
 
+    # ── runs ────────────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> str:
+        """What the run is called beside others; its schedule if it has no name."""
+        return str(self.head.get("name") or self.schedule)
+
+    @property
+    def runs(self) -> tuple[Replay, ...]:
+        """This run, and those beside it."""
+        return (self, *self.others)
+
+    def beside(self, other: Replay, name: str = "") -> Self:
+        """This run with another one beside it, in one file and in one page.
+
+        The other is called by its schedule, unless it has another name.  Runs that were
+        beside the other one are not taken along.
+        """
+        check_beside(self, other, name)
+        if len(self.runs) >= MOST_RUNS:
+            raise BadCall(f"at most {MOST_RUNS} runs are beside one another")
+        named = name or other.name
+        taken = [each.name for each in self.runs]
+        if named in taken:
+            raise BadCall(
+                f"the runs {one_of(taken, 'and')} are there; name the other run, as in "
+                f'beside(other, "repaired"); given {named!r}'
+            )
+        lines = line_pairs(other.head, self.head)
+        head = {**other.head, "name": named, "lines": lines}
+        more = type(self)(head, other.columns)
+        return type(self)(self.head, self.columns, (*self.others, more))
+
+    def aligned(self, step: int, other: Replay) -> int | None:
+        """The step of another run at which the same warp is where it is at a step.
+
+        It is the same execution of the same line.  If the other kernel does not have
+        the line, it is one before.  None: the other run does not have the warp.
+        """
+        check_beside(self, other)
+        return aligned(self, self._step(step), other)
+
+    @property
+    def lines_of_first(self) -> list[Row]:
+        """Which of its lines are lines of the run that it is beside."""
+        found: list[Row] = self.head.get("lines", [])
+        return found
+
     def _step(self, step: int, least: int = 0) -> int:
-        if isinstance(step, bool) or not isinstance(step, int | np.integer):
-            raise BadCall(f"a step is a whole number; given {step!r}")
+        check_whole("a step", step)
         if not least <= step < len(self):
             raise ValueRangeError(
                 f"the steps are {least} to {len(self) - 1}; given {step}"
@@ -116,6 +177,7 @@ class Replay:
             if memory in names:
                 return names.index(memory)
             raise BadCall(f"the memories are {one_of(names)}; given {memory!r}")
+        check_whole("a memory", memory)
         if not 0 <= memory < len(names):
             raise ValueRangeError(
                 f"the memories are 0 to {len(names) - 1}; given {memory}"
@@ -133,7 +195,13 @@ class Replay:
         site, warp, at = (
             self.columns[name].astype(np.int64) for name in ("site", "warp", "at")
         )
-        keys, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        late = (self.columns[f"u_{name}"].astype(np.int64) for name in _LATE)
+        late_warp, late_register, late_at, late_step = late
+        # Of what is written at one step, the step itself comes last; then the end.
+        times = np.minimum(late_step + 1, len(self))
+        every = self._key(late_warp, late_register, times)
+        ended = late_step >= len(self)
+        keys, places = [every[~ended]], [late_at[~ended]]
         order = np.argsort(site, kind="stable")
         numbers, starts = np.unique(site[order], return_index=True)
         ends = np.append(starts[1:], len(order))
@@ -143,13 +211,15 @@ class Replay:
                 keys.append(self._key(warp[chosen], register, chosen + 1))
                 places.append(at[chosen] + offset)
                 offset += self.registers[register].words
+        keys.append(every[ended])
+        places.append(late_at[ended])
         begun = (self.columns[f"i_{name}"].astype(np.int64) for name in _BEGUN)
         first_warp, first_register, first_at = begun
         keys.append(self._key(first_warp, first_register, 0))
         places.append(first_at)
-        every, where = np.concatenate(keys), np.concatenate(places)
-        sorted_ = np.argsort(every, kind="stable")
-        return every[sorted_], where[sorted_]
+        whole, where = np.concatenate(keys), np.concatenate(places)
+        sorted_ = np.argsort(whole, kind="stable")
+        return whole[sorted_], where[sorted_]
 
     def _key(self, warp: Value, register: Value, step: Value) -> Value:
         return (warp * len(self.registers) + register) * (len(self) + 1) + step
@@ -201,6 +271,7 @@ class Replay:
         return found
 
     def _warp(self, warp: int) -> None:
+        check_whole("a warp", warp)
         if not 0 <= warp < len(self.warps):
             raise ValueRangeError(
                 f"the warps are 0 to {len(self.warps) - 1}; given {warp}"
@@ -283,6 +354,28 @@ class Replay:
         data[goal[inside]] = self.columns["bytes"][(of + within)[inside]]
         state[goal[inside]] = WRITTEN
 
+    # ── errors ──────────────────────────────────────────────────────────────
+
+    def errors(self, memory: int | str) -> Errors | None:
+        """The errors of the elements of an array, as it is after the last write.
+
+        They are there if the launch had ``numerics=True``, too.  None: the array was
+        not written, has no floats, or is too large.
+        """
+        number = self._memory(memory)
+        for each in self.head.get("numerics", {}).get("outputs", ()):
+            if each["memory"] == number:
+                chosen = slice(each["at"], each["at"] + each["count"])
+                wide = slice(2 * chosen.start, 2 * chosen.stop)
+                return Errors(
+                    self.columns["e_exact"][wide].view(np.float64),
+                    *(
+                        self.columns[name][chosen].view(np.float32)
+                        for name in LATER[1:]
+                    ),
+                )
+        return None
+
     # ── who ─────────────────────────────────────────────────────────────────
 
     def _touching(self, begin: str, memory: int, offset: int) -> Array:
@@ -334,6 +427,7 @@ class Replay:
 
     def _byte(self, memory: int | str, offset: int) -> int:
         number = self._memory(memory)
+        check_whole("an offset", offset)
         size = self.memories[number].size
         if not 0 <= offset < size:
             name = self.memories[number].name
@@ -365,6 +459,9 @@ class Replay:
 
     def steps_of_line(self, file: str, line: int) -> Array:
         """The steps of all instructions of a line, of the source or of the PTX."""
+        check_whole("a line", line)
+        if not isinstance(file, str):
+            raise BadCall(f"a file is named by a text; given {file!r}")
         ptx = file == self.ptx_file
         wanted = [
             number
@@ -376,25 +473,45 @@ class Replay:
         return np.flatnonzero(np.isin(self.steps.site, wanted))
 
     @cached_property
-    def _lines(self) -> Array:
-        """For each instruction, a number that those of one line have in common."""
+    def _numbered(self) -> dict[tuple[str, int], int]:
+        """The lines that have instructions, numbered."""
         known: dict[tuple[str, int], int] = {}
-        return np.array(
-            [
-                known.setdefault(self.place(each), len(known))
-                for each in range(len(self.sites))
-            ]
-        )
+        for each in range(len(self.sites)):
+            known.setdefault(self.place(each), len(known))
+        return known
+
+    def line_number(self, place: tuple[str, int]) -> int:
+        """The number of a line among those that have instructions; else -1."""
+        return self._numbered.get(place, -1)
 
     @cached_property
-    def _is_event(self) -> Array:
-        """For each instruction, whether it synchronises or uses another unit."""
-        return np.array(
-            [
-                each.opcode.split(".")[0] in EVENTS or ".async" in each.opcode
-                for each in self.sites
-            ]
-        )
+    def line_numbers(self) -> Array:
+        """For each instruction, a number that those of one line have in common."""
+        every = range(len(self.sites))
+        return np.array([self._numbered[self.place(each)] for each in every], np.int64)
+
+    @cached_property
+    def _enters(self) -> Array:
+        """Whether a warp comes to a line with a step, or with a loop to it again."""
+        line = self.line_numbers
+        found = np.ones(len(self), bool)
+        for mine in self._by_warp:
+            site = np.asarray(self.steps.site[mine], np.int64)
+            again = site[1:] <= site[:-1]
+            found[mine[1:]] = again | (line[site[1:]] != line[site[:-1]])
+        return found
+
+    @cached_property
+    def _events(self) -> Array:
+        """The steps at which something happens besides computing."""
+        found = {
+            *(each[name] for each in self.units for name in EVENTS),
+            *(at for each in self.barriers for at, *_ in each.get("phases", ())),
+            *(step for each in self.problems for step in each["steps"]),
+        }
+        meets = [n for n, each in enumerate(self.sites) if MEETS.match(each.opcode)]
+        found.update(np.flatnonzero(np.isin(self.steps.site, meets)).tolist())
+        return np.array(sorted(e for e in found if 0 <= e < len(self)), np.int64)
 
     def next_step(
         self,
@@ -405,26 +522,25 @@ class Replay:
     ) -> int | None:
         """The next step, or the one before; None if there is none.
 
-        With ``by="line"``, it is the first one in another line of the source, of the
-        warp that is given, or of that of the step.  With ``by="event"``, it is the next
-        one that synchronises, uses another unit or takes part in a problem.
+        With ``by="line"``, it is the next one at which the warp that is given, or that
+        of the step, comes to another line of the source, or with a loop to the same;
+        without a source, of the PTX.  Backwards, the beginning of a line comes first.
+        With ``by="event"``, it is the next one at which asynchronous work is issued,
+        done or waited for, a warp comes to a barrier, an mbarrier changes, or a problem
+        shows.
         """
         step = self._step(step, -1)
-        if by not in WAYS:
+        check_flags(back=back)
+        if not is_among(by, WAYS):
             raise BadCall(f"by is {one_of(WAYS)}; given {by!r}")
         if by == "line" and warp is None and step >= 0:
             warp = int(self.steps.warp[step])
         mine = np.arange(len(self)) if warp is None else self.steps_of_warp(warp)
         chosen = mine[mine < step][::-1] if back else mine[mine > step]
         if by == "event":
-            wrong = {step for each in self.problems for step in each["steps"]}
-            events = self._is_event[self.steps.site[chosen]]
-            chosen = chosen[events | np.isin(chosen, list(wrong))]
-        elif by == "line" and chosen.size:
-            lines = self._lines[self.steps.site[chosen]]
-            here = mine[mine <= step]
-            own = self._lines[self.steps.site[here[-1]]] if here.size else -1
-            chosen = chosen[lines != own]
+            chosen = chosen[np.isin(chosen, self._events)]
+        elif by == "line":
+            chosen = chosen[self._enters[chosen]]
         return int(chosen[0]) if chosen.size else None
 
     def lines(self, file: str) -> list[str]:
@@ -437,7 +553,7 @@ class Replay:
     # ── files ───────────────────────────────────────────────────────────────
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Keep it in a file, ``.npz``."""
+        """Keep it in a file, ``.npz``, with the runs beside it."""
         from fragmenta.replay.files import save
 
         save(self, path)
@@ -447,10 +563,29 @@ class Replay:
         """Read what :meth:`save` has written."""
         from fragmenta.replay.files import load
 
-        return cls(*load(path))
+        first, *others = load(path)
+        return cls(*first, [cls(*each) for each in others])
+
+
+def check_whole(what: str, value: object) -> None:
+    """Refuse what is no whole number."""
+    if not is_whole(value):
+        raise BadCall(f"{what} is a whole number; given {value!r}")
+
+
+def check_beside(replay: Replay, other: object, name: object = "") -> None:
+    """Refuse what is no other run, and what is no name."""
+    if not isinstance(other, Replay):
+        raise BadCall(f"a run beside this one is a Replay; given {other!r}")
+    if not isinstance(name, str) or len(name) > MOST_NAME or "\n" in name:
+        raise BadCall(
+            f"the name of a run is a text of at most {MOST_NAME} letters; given "
+            f"{shortened(str(name))}"
+        )
 
 
 _BEGUN = ("warp", "register", "at")
+_LATE = (*_BEGUN, "step")
 
 
 def _plain(given: Value) -> Value:

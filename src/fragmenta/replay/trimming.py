@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Row
-from fragmenta.replay.reading import kept_steps
+from fragmenta.replay.left_out import joined, kept_steps
+from fragmenta.replay.parts import COLUMNS, LATER, Array, Columns, Head, Row
 from fragmenta.replay.recorded import Replay
 
 
@@ -17,11 +17,15 @@ def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
     last = min(len(replay), first + most)
     part = _Part(replay, first, last)
     columns = part.steps() | part.accesses() | part.memories()
+    columns |= {name: replay.columns[name] for name in LATER}
     typed = {
         name: np.ascontiguousarray(columns[name], kind)
         for name, kind in COLUMNS.items()
     }
     return part.head(), typed
+
+
+_LATE = ("warp", "register", "unit", "at")
 
 
 class _Part:
@@ -34,6 +38,14 @@ class _Part:
             number for number, each in enumerate(replay.units) if self._is_there(each)
         ]
         """The units that are kept."""
+        self.numbers = np.full(len(replay.units) + 1, -1)
+        """The new number of each unit; -1 if it is not kept."""
+        self.numbers[self.units] = np.arange(len(self.units))
+
+    @property
+    def _end(self) -> int:
+        """Before which writes are: after the last step, units may write."""
+        return self.last + (self.last == len(self.replay))
 
     def _is_there(self, unit: Row) -> bool:
         over = unit["done"] >= 0 and max(unit["done"], unit["waited"]) < self.first
@@ -54,14 +66,19 @@ class _Part:
 
     def _words_end(self) -> int:
         """Where the words of the last step end: those before the first step follow."""
-        begun = self.columns["i_at"]
-        return int(begun[0]) if begun.size else len(self.columns["words"])
+        others = np.concatenate([self.columns["i_at"], self.columns["u_at"]])
+        return int(others.min()) if others.size else len(self.columns["words"])
 
     def _registers(self, words: Array) -> Columns:
-        """What registers held before the first step of the part."""
+        """What registers held before the first step, and what units wrote later."""
         warps, ids, places = self.replay.before(self.first)
+        step = self.columns["u_step"].astype(np.int64)
+        late = np.flatnonzero((step >= self.first) & (step < self._end))
+        by_units = {name: self.columns[f"u_{name}"][late] for name in _LATE}
+        every = np.concatenate([ids, by_units["register"]])
+        of = np.concatenate([places, by_units["at"]])
         more, at, where = [words], words.size, []
-        for register, place in zip(ids.tolist(), places.tolist(), strict=True):
+        for register, place in zip(every.tolist(), of.tolist(), strict=True):
             size = self.replay.registers[register].words
             more.append(self.columns["words"][place : place + size])
             where.append(at)
@@ -70,7 +87,12 @@ class _Part:
             "words": np.concatenate(more),
             "i_warp": warps,
             "i_register": ids,
-            "i_at": np.array(where, np.int64),
+            "i_at": np.array(where[: len(ids)], np.int64),
+            "u_step": step[late] - self.first,
+            "u_warp": by_units["warp"],
+            "u_register": by_units["register"],
+            "u_unit": self.numbers[by_units["unit"]],
+            "u_at": np.array(where[len(ids) :], np.int64),
         }
 
     # ── memory ──────────────────────────────────────────────────────────────
@@ -78,16 +100,13 @@ class _Part:
     def accesses(self) -> Columns:
         """Writes and reads, and the bytes that are written."""
         found: Columns = {}
-        numbers = np.full(len(self.replay.units) + 1, -1)
-        numbers[self.units] = np.arange(len(self.units))
         for begin in "wr":
             step = self.columns[f"{begin}_step"].astype(np.int64)
-            end = len(self.replay) + 1 if self.last == len(self.replay) else self.last
-            chosen = np.flatnonzero((step >= self.first) & (step < end))
+            chosen = np.flatnonzero((step >= self.first) & (step < self._end))
             for name in ("memory", "offset", "size", "lane"):
                 found[f"{begin}_{name}"] = self.columns[f"{begin}_{name}"][chosen]
             found[f"{begin}_step"] = step[chosen] - self.first
-            found[f"{begin}_unit"] = numbers[self.columns[f"{begin}_unit"][chosen]]
+            found[f"{begin}_unit"] = self.numbers[self.columns[f"{begin}_unit"][chosen]]
             if begin == "w":
                 found |= self._bytes(chosen)
         return found
@@ -121,7 +140,7 @@ class _Part:
         head["problems"] = [self._problem(each) for each in replay.problems]
         count = self.last - self.first
         kept = kept_steps(head["first"], count, head["total"], head["cut"])
-        head["left_out"] = "; ".join(each for each in (kept, head["others"]) if each)
+        head["left_out"] = joined(kept, head["others"])
         return head
 
     def _step(self, step: int) -> int:

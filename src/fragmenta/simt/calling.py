@@ -52,11 +52,13 @@ def call(writer: Writer, instruction: Instruction) -> None:
     after = writer.block.number + 1
     if isinstance(goal, Register):
         _indirect(writer, goal, given, operands)
+        writer.probes.entered(writer, instruction)
     else:
         name = module.aliases.get(name_of(goal), name_of(goal))
         function = _called(module, name, given, operands)
         if function.declared_only:
             _host(writer, function, given, operands)
+            writer.probes.entered(writer, instruction)
             writer.goto(after)
             return
         unit = writer.program.units[name]
@@ -65,6 +67,7 @@ def call(writer: Writer, instruction: Instruction) -> None:
             raise BadOperands(why)
         skip_excluded(writer, instruction)
         _enter(writer, unit, operands, writer.lanes())
+        writer.probes.entered(writer, instruction)
     writer.line("br label %dispatch")
 
 

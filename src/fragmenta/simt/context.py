@@ -120,6 +120,16 @@ class Shape(NamedTuple):
             found.append(x + self.grid[0] * (y + self.grid[1] * z))
         return found
 
+    def cluster_of(self, block: int) -> int:
+        """The number of the cluster of a block.
+
+        >>> Shape((4, 2, 1), (32, 1, 1), (2, 1, 1)).cluster_of(6)
+        3
+        """
+        at = zip(self.block_at(block), self.cluster, strict=True)
+        (x, y, z), (wide, high, _) = (a // b for a, b in at), self.clusters
+        return x + wide * (y + high * z)
+
     def block_at(self, index: int) -> tuple[int, int, int]:
         """Where block number ``index`` is in the grid."""
         x, y, _ = self.grid

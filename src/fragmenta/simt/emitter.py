@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fragmenta.errors import BadOperands, Error
-from fragmenta.isa.certainty import certainty
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.module import (
     Address,
@@ -836,20 +835,14 @@ def _plain(slot: Slot) -> bool:
 
 def _way(instruction: Instruction) -> tuple[str, Handler]:
     """Why an instruction cannot be written, or the function that writes it."""
-    refused = bool(_unknown(instruction))
+    refused = bool(not_covered(instruction.mnemonic))
     handler = HANDLERS.get(instruction.opcode, _by_table)
     return unknown(instruction), _refused if refused else handler
 
 
-def _unknown(instruction: Instruction) -> str:
-    """Why an existing form is not run; empty for most."""
-    if instruction.opcode in ("spcompress", "spdecompress"):
-        return certainty("elements", instruction.opcode).because
-    return not_covered(instruction.mnemonic)
-
-
 def _refused(writer: Writer, instruction: Instruction) -> None:
-    raise Error(f"{instruction.mnemonic} is not supported: {_unknown(instruction)}")
+    why = not_covered(instruction.mnemonic)
+    raise Error(f"{instruction.mnemonic} is not supported: {why}")
 
 
 def _by_table(writer: Writer, instruction: Instruction) -> None:

@@ -49,7 +49,7 @@ from fragmenta.simt.wgmma_operands import describe as form
 from fragmenta.simt.wgmma_operands import is_wgmma
 
 
-@handles("mbarrier", "tensormap")
+@handles("mbarrier", "tensormap", "spcompress", "spdecompress")
 def event(writer: Writer, instruction: Instruction) -> None:
     """An instruction that is carried out in Python."""
     lanes = writer.lanes()
@@ -125,6 +125,8 @@ def _fidelity(instruction: Instruction) -> str:
     given = instruction.operands
     if instruction.opcode == "tcgen05":
         return _of_tensor_memory(instruction.qualifiers)
+    if instruction.opcode in ("spcompress", "spdecompress"):
+        return "modelled"
     if instruction.opcode == "mbarrier" and given and isinstance(given[0], Sink):
         return "ieee"
     match = TABLE.find(instruction.mnemonic, len(given))

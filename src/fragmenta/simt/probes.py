@@ -34,6 +34,9 @@ class Probes:
     def after(self, writer: Writer, instruction: Instruction) -> None:
         """After any instruction that does not jump."""
 
+    def entered(self, writer: Writer, instruction: Instruction) -> None:
+        """A call has passed its arguments, and lanes go into the function."""
+
     def returned(self, writer: Writer, instruction: Instruction) -> None:
         """After lanes returned from a call."""
 

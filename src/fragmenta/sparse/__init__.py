@@ -5,6 +5,7 @@ compress(...)             a sparse matrix -> Compressed: stored values and codes
 decompress(...)           the inverse
 check(...), report(...)   whether a matrix is sparse; how it fails to be
 read_words(...)           what words of metadata mean
+compress_registers(...)   what spcompress computes, and decompress_registers(...)
 to_torch, from_torch      and others: what PyTorch, CUTLASS, Sparse-Marlin and
                           checkpoints store
 
@@ -31,6 +32,8 @@ _HOME = homes(
         "to_marlin from_marlin "
         "to_cutlass_sm90 from_cutlass_sm90",
         "sparse.checkpoint": "to_bitmask from_bitmask",
+        "sparse.in_registers": "compress_registers decompress_registers "
+        "SparseDescriptor",
         "registers.granularity": "Granularity",
         "registers.metadata": "Metadata",
     }
@@ -58,6 +61,11 @@ if TYPE_CHECKING:
     from fragmenta.sparse.exchange import to_marlin as to_marlin
     from fragmenta.sparse.exchange import to_nibbles as to_nibbles
     from fragmenta.sparse.exchange import to_torch as to_torch
+    from fragmenta.sparse.in_registers import SparseDescriptor as SparseDescriptor
+    from fragmenta.sparse.in_registers import compress_registers as compress_registers
+    from fragmenta.sparse.in_registers import (
+        decompress_registers as decompress_registers,
+    )
     from fragmenta.sparse.pruning import prune as prune
 else:
     __getattr__ = opener(__name__, _HOME)

@@ -7,7 +7,7 @@ An image of tensor memory is uint32 (…, 128 lanes, 512 columns).  Registers ar
 from __future__ import annotations
 
 from math import prod
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from fragmenta.errors import BadCall, Error, ShapeError, ValueRangeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
 from fragmenta.registers.tensor_fragment import COLUMNS, LANES, Image, TensorAddress
+from fragmenta.sparse.in_registers import GROUP, keys, packed_indices, remaining
 from fragmenta.tensor_memory.reaching import (
     QUARTER,
     as_tensor_memory,
@@ -41,7 +42,8 @@ def load(
     ``warp`` is the number of the warp in its CTA.  Without it, four warps load, each
     from its quarter of the lanes; ``address`` is then what warp 0 gives.  ``imm`` is
     the immediate of ``.16x32bx2``.  The one more register of ``ld.red`` is
-    :func:`reduce` of these.
+    :func:`reduce` of these.  ``ld.spcompress`` returns its metadata first, and then the
+    values that remain.
 
     >>> import numpy as np, fragmenta as fm
     >>> image = np.arange(128 * 512, dtype=np.uint32).reshape(128, 512)
@@ -54,6 +56,9 @@ def load(
     ((32, 2), True)
     """
     found = _family(op, "tcgen05.ld")
+    if ".spcompress" in found.mnemonic:
+        every = load(uncompressed(found), image, address, warp=warp, imm=imm)
+        return np.concatenate(compressed(found, every)[:2], axis=-1)
     memory = as_tensor_memory(image)
     index = reached(found, address, warp=warp, imm=imm).flat
     flat = memory.reshape(*memory.shape[:-2], LANES * COLUMNS)
@@ -131,13 +136,61 @@ def _registers(
     return np.ascontiguousarray(words).view(np.uint32)
 
 
+# ── ld.spcompress ───────────────────────────────────────────────────────────
+
+
+def uncompressed(op: Instruction) -> Instruction:
+    """The load of everything that a ``tcgen05.ld.spcompress`` looks at.
+
+    >>> import fragmenta as fm
+    >>> text = "tcgen05.ld.spcompress.sync.aligned.32x32b.x4.max.sp::2:4.f32.b2"
+    >>> print(uncompressed(fm.instruction(text)))
+    tcgen05.ld.sync.aligned.32x32b.x4.b32
+    """
+    tile, num = op.values["tile"], op.values["num"]
+    return instruction(f"tcgen05.ld.sync.aligned.{tile}.{num}.b32")
+
+
+class CompressedLoad(NamedTuple):
+    """What ``tcgen05.ld.spcompress`` makes of the registers that it looks at."""
+
+    mdata: Registers
+    """2 bits for each value that remains: its place among four columns."""
+    cdata: Registers
+    places: NDArray[np.intp]
+    """The register of each of them among all."""
+
+
+def compressed(op: Instruction, every: Registers) -> CompressedLoad:
+    """Two of each four neighbouring columns, as ``spcompress`` chooses them.
+
+    ``every`` are the registers of :func:`uncompressed`: (…, lanes, n).
+
+    >>> import fragmenta as fm
+    >>> text = "tcgen05.ld.spcompress.sync.aligned.32x32b.x4.max.sp::2:4.abs.f32.b2"
+    >>> values = np.float32([[1, -5, 3, 0.5]]).view(np.uint32)
+    >>> mdata, cdata, _ = compressed(fm.instruction(text), values)
+    >>> cdata.view(np.float32), mdata
+    (array([[-5.,  3.]], dtype=float32), array([[9]], dtype=uint32))
+    """
+    selection = op.values["red"].upper() + ("ABS" if op.values.get("abs") else "")
+    groups = every.reshape(*every.shape[:-1], -1, GROUP)
+    within = remaining(keys(groups, "f32", selection), str(op))
+    first = GROUP * np.arange(groups.shape[-2])[:, None]
+    places = (first + within).reshape(*every.shape[:-1], -1)
+    cdata = np.take_along_axis(every, places, axis=-1)
+    chosen = within.reshape(*every.shape[:-1], -1)
+    return CompressedLoad(packed_indices(chosen, 2), cdata, places)
+
+
 # ── ld.red ──────────────────────────────────────────────────────────────────
 
 
 def reduce(op: Instruction | str, registers: ArrayLike) -> Registers:
     """The one more register of ``tcgen05.ld.red``: (…, lanes).
 
-    Each thread reduces the registers that it loads.  With ``.16x32bx2``, the two
+    Each thread reduces the registers that it loads; with ``.spcompress``, all that it
+    looks at (:func:`uncompressed`).  With ``.16x32bx2``, the two
     threads of a lane have their own results: the assembler makes two loads of it, and
     nothing that joins them.
 
@@ -153,16 +206,17 @@ def reduce(op: Instruction | str, registers: ArrayLike) -> Registers:
     """
     found = _family(op, "tcgen05.ld")
     way = found.values.get("red", "")
-    if not way:
+    if not way or ".red" not in found.mnemonic:
         raise BadCall(f"{found} reduces nothing; ld.red does")
     given = as_array(registers)
     lanes = given.shape[-2] if given.ndim > 1 else 0
-    tail = (lanes if lanes == LANES else QUARTER, registers_of(found).registers)
+    whole = uncompressed(found) if ".spcompress" in found.mnemonic else found
+    tail = (lanes if lanes == LANES else QUARTER, registers_of(whole).registers)
     words = _registers(found, given, tail)
     if not prod(words.shape):
         return np.zeros(words.shape[:-1], np.uint32)
     least = way.endswith("min")
-    if found.values["type"] == "f32":
+    if found.values["type"].startswith("f32"):
         return _reduce_floats(found, words, least)
     signed = words.view(np.int32) if found.values["type"] == "s32" else words
     best = signed.min(axis=-1) if least else signed.max(axis=-1)

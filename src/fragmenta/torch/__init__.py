@@ -4,10 +4,14 @@
     sparse_mm       D = A B, with a sparse A
     sparse_linear   y = x W^T + bias, with a sparse W
     dense_mm        the same with a dense A
+    grouped_linear  the same for experts: a W for each, and its own rows of x
     binary_mm       how many bits two rows have in common, or differ in
     autotune        measure the tiles for every product in a call, keep the fastest
     SparseLinear    torch.nn.Linear with a sparse weight
     linears         every torch.nn.Linear of a model -> SparseLinear
+    SparseExperts   the gated feed-forward blocks of experts, with sparse weights
+    experts         the stacked experts of a model -> SparseExperts
+    freeze          layers that were trained -> layers for inference
     pruning_report  what pruning took, or would take, from each layer of a model
     quantize_rows   x -> 8-bit elements, and a scale for each row
     calibrate       some batches -> a scale for the activations of each layer
@@ -20,15 +24,19 @@ emulation computes the same bits, slowly.  All are ``torch.library`` operators, 
 they work with ``torch.compile`` and in CUDA graphs.
 
     matrix      SparseMatrix: packed bytes, element type and shape
+    stack       SparseStack: the sparse weights of experts
     running     runs a product: one launch, or the emulation
     quantizing  tensors -> 8-bit elements and scales
+    training    the kept values of weights that are trained
     request     a call of an operator -> a record, and the kernel for it
+    grouping    the same for a product of experts
     operators   the products as operators of PyTorch
     products    the functions that users call
     pruning     what pruning took from the layers of a model
     weights     elements and scales of a quantised weight
     calibration scales for the activations of a model
     modules     SparseLinear, and the conversion of models
+    mixture     SparseExperts, and the conversion of models
     reporting   time, speed and error of each layer
     tuning      measures tiles for the products of a call
     safetensors files of the safetensors format
@@ -51,11 +59,14 @@ from fragmenta.torch.calibration import calibrate
 from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
-from fragmenta.torch.modules import SparseLinear, linears, pruning_report
+from fragmenta.torch.mixture import SparseExperts, experts, sort_by_expert
+from fragmenta.torch.modules import SparseLinear, freeze, linears, pruning_report
 from fragmenta.torch.products import (
     binary_mm,
     compress,
+    compress_experts,
     dense_mm,
+    grouped_linear,
     quantize_rows,
     sparse_linear,
     sparse_mm,
@@ -64,6 +75,7 @@ from fragmenta.torch.pruning import LayerPruning, PruningReport, PruningWarning
 from fragmenta.torch.reporting import LayerReport, ModelReport, report
 from fragmenta.torch.running import run
 from fragmenta.torch.saving import save_sparse
+from fragmenta.torch.stack import SparseStack
 from fragmenta.torch.tuning import autotune
 
 __all__ = [
@@ -75,14 +87,20 @@ __all__ = [
     "ModelReport",
     "PruningReport",
     "PruningWarning",
+    "SparseExperts",
     "SparseLinear",
     "SparseMatrix",
+    "SparseStack",
     "autotune",
     "binary_mm",
     "calibrate",
     "compress",
+    "compress_experts",
     "dense_mm",
+    "experts",
+    "freeze",
     "from_bitmask",
+    "grouped_linear",
     "linears",
     "load_sparse",
     "pruning_report",
@@ -90,6 +108,7 @@ __all__ = [
     "report",
     "run",
     "save_sparse",
+    "sort_by_expert",
     "sparse_linear",
     "sparse_mm",
     "to_bitmask",

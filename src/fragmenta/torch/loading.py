@@ -280,6 +280,7 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
     ):
         if scale is not None:
             getattr(made, name).copy_(scale)
+    assert made.weight_packed is not None
     made.weight_packed.copy_(weight.matrix.data.flatten(1))
     if made.bias is not None:
         given = bias

@@ -350,8 +350,7 @@ def dense_of(data: Tensor, element_type: str, m: int, k: int) -> Tensor:
         DTYPES[element_type].itemsize
     ]
     values = _by_rows(data, 0, UNIT * places(element_type), UNIT).view(kind)
-    size = (data.shape[-1] - VALUE_BYTES) // len(places(element_type))
-    pairs = _by_rows(data, VALUE_BYTES, code_places(element_type), size).long()
+    pairs = codes_of(data, element_type).long()
     codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(1)
     granularity = granularity_of(element_type)
     first = granularity.chunk * torch.arange(codes.shape[1], device=data.device)
@@ -383,12 +382,31 @@ def _dense_integers(data: Tensor, integers: Integers, m: int, k: int) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(dense[:, :k])).to(data.device)
 
 
+def codes_of(data: Tensor, element_type: str) -> Tensor:
+    """The codes of packed bytes, row by row, two in each uint8.
+
+    >>> codes_of(empty_packed("bf16", 2, 4), "bf16")[0, :2]
+    tensor([238, 238], dtype=torch.uint8)
+    """
+    size = (data.shape[-1] - VALUE_BYTES) // len(places(element_type))
+    return _by_rows(data, VALUE_BYTES, code_places(element_type), size)
+
+
+def column_table(granularity: Granularity, device: torch.device) -> Tensor:
+    """The columns that each of the 16 codes names; -1 for a code that is illegal.
+
+    >>> column_table(Granularity(2, 4), torch.device("cpu"))[9]
+    tensor([1, 2])
+    """
+    table = np.full((16, granularity.kept), -1)
+    for code in granularity.codes():
+        table[code] = granularity.positions(code)
+    return torch.from_numpy(table).to(device)
+
+
 def _columns(codes: Tensor, granularity: Granularity) -> Tensor:
     """The column of every stored value within its chunk."""
-    table = torch.full((16, granularity.kept), -1, device=codes.device)
-    for code in granularity.codes():
-        table[code] = torch.tensor(granularity.positions(code), device=codes.device)
-    found = table[codes]
+    found = column_table(granularity, codes.device)[codes]
     if wrong := int((found[..., 0] < 0).sum()):
         raise BadMetadata(f"{wrong} of {codes.numel()} chunks have illegal codes")
     return found

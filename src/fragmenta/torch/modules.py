@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,9 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fragmenta.errors import BadCall, Error, one_of
+from fragmenta.errors import (
+    BadCall,
+    BadMetadata,
+    Error,
+    NotSparse,
+    ValueRangeError,
+    one_of,
+)
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.four_bits import Integers
+from fragmenta.kernels.kept import TRAINED
 from fragmenta.torch.calibration import (
     check_model,
     check_replaceable,
@@ -27,6 +34,9 @@ from fragmenta.torch.matrix import (
     TYPES,
     SparseMatrix,
     empty_packed,
+    granularity_of,
+    is_semi_structured,
+    listed,
     type_name,
     whole_sizes,
 )
@@ -41,6 +51,14 @@ from fragmenta.torch.pruning import (
     without_skipped,
 )
 from fragmenta.torch.quantizing import FOUR_BITS, LAYERS, checked_scale, layer_type
+from fragmenta.torch.training import (
+    check_codes,
+    check_trained,
+    gather_kept_on_cpu,
+    kept_codes,
+    kept_width,
+    row_codes,
+)
 from fragmenta.torch.weights import (
     QuantizedWeight,
     integer_weight,
@@ -58,6 +76,7 @@ def layer(
     promote: bool,
     weight_scale: Tensor | None = None,
     input_scale: Tensor | None = None,
+    rounds: bool = False,
 ) -> Tensor:
     """The result of a layer; with ``weight_scale``, x is quantised first.
 
@@ -99,14 +118,57 @@ def layer(
             promote=promote,
         )
         return y.reshape(*x.shape[:-1], shape[0])
+    x, kind = _rounded(x, element_type, out_dtype, rounds)
+    return linear(x, packed, element_type, shape, bias, out_dtype=kind, promote=promote)
+
+
+def trained_layer(
+    x: Tensor,
+    values: Tensor,
+    codes: Tensor,
+    element_type: str,
+    shape: tuple[int, int],
+    bias: Tensor | None,
+    out_dtype: torch.dtype | None,
+    transposable: bool,
+    rounds: bool,
+) -> Tensor:
+    """The result of a layer whose kept values are trained.
+
+    >>> made = SparseLinear(8, 4, train=True)
+    >>> x = torch.ones(1, 8, dtype=torch.bfloat16)
+    >>> y = made(x)
+    >>> y.requires_grad, y.shape
+    (True, torch.Size([1, 4]))
+    """
+    check_input(x, shape)
+    x, kind = _rounded(x, element_type, out_dtype, rounds)
+    if bias is not None and bias.dtype != torch.float32:
+        bias = bias.float()
+    out = kind or x.dtype
+    return call(
+        "kept_linear", x, values, codes, bias, element_type, out, transposable, ()
+    )
+
+
+def _rounded(
+    x: Tensor, element_type: str, out_dtype: torch.dtype | None, rounds: bool
+) -> tuple[Tensor, torch.dtype | None]:
+    """x in the type of the weight if it is to be rounded, and the type of the result.
+
+    Autocast does so, and layers that were made with ``dtype``; these return the type
+    that x had.
+    """
     kind = DTYPES[element_type]
     # Rounding to 8 bits needs scales, which the caller must choose.
     wide = kind.itemsize > 1 and isinstance(x, Tensor) and x.is_floating_point()
-    if wide and x.dtype != kind and _autocasts(x.device.type):
-        x = x.to(kind)
-    return linear(
-        x, packed, element_type, shape, bias, out_dtype=out_dtype, promote=promote
-    )
+    if not wide or x.dtype == kind:
+        return x, out_dtype
+    if _autocasts(x.device.type):
+        return x.to(kind), out_dtype
+    if rounds and x.dtype in OUTPUTS:
+        return x.to(kind), out_dtype or x.dtype
+    return x, out_dtype
 
 
 _HALVES = (torch.bfloat16, torch.float16)
@@ -130,10 +192,11 @@ def _autocast_type(x: Tensor) -> torch.dtype:
 
 
 torch.fx.wrap("layer")  # symbolic tracing records it as one call
+torch.fx.wrap("trained_layer")
 
 
 class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
-    """``torch.nn.Linear`` with a sparse weight, for inference.
+    """``torch.nn.Linear`` with a sparse weight, for inference or for training.
 
     The state dict holds ``weight_packed``, ``bias`` if there is one, and the type
     and shape of the weight.  ``out_dtype`` is the type of the result; without it
@@ -150,13 +213,27 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     ``weight_scale``.  x is bfloat16 or float16 (float32 becomes bfloat16).  With
     ``"int4-fp8"`` the layer quantises the rows of x to e4m3.
 
+    With ``train`` the places of the kept values are fixed, and the parameter
+    ``weight_values`` has the values; the bias is a parameter, too.  ``transposable``
+    says that the places are sparse along rows and along columns.  See
+    :func:`~fragmenta.torch.linears` and :func:`~fragmenta.torch.freeze`.
+
+    ``model_dtype`` is the type of the model around the layer, if it is not ``dtype``.
+    Then x is rounded to ``dtype``, the result has the type of x, and values that are
+    trained have the type of the model.
+
     >>> linear = torch.nn.Linear(8, 4).bfloat16()
     >>> layer = SparseLinear.from_linear(linear, prune=True)
     >>> layer(torch.ones(2, 8, dtype=torch.bfloat16)).shape
     torch.Size([2, 4])
     """
 
-    weight_packed: Tensor
+    weight_packed: Tensor | None
+    """The bytes that the kernels read; None if the layer is trained."""
+    weight_values: torch.nn.Parameter | None
+    """The kept values, row by row; None if the layer is not trained."""
+    weight_codes: Tensor | None
+    """Their places, 4 bits for each chunk; None if the layer is not trained."""
     bias: Tensor | None
     weight_scale: Tensor | None
     """A float32 for each output; None if the layer is not quantised."""
@@ -178,6 +255,9 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         quantize: str | None = None,
         static: bool = False,
         group: int | None = None,
+        train: bool = False,
+        transposable: bool = False,
+        model_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = whole_sizes((out_features, in_features))
@@ -188,17 +268,39 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.out_dtype = out_dtype
         self.promote = promote
         self.pruning = None
+        _check_training(self.weight_type, train, transposable, quantize)
+        self.trained, self.transposable = train, transposable
+        own = DTYPES.get(self.weight_type)  # integers have none
+        self.rounds = own is not None and model_dtype not in (None, own)
         empty = empty_packed(self.weight_type, out_features, in_features, device)
         self._packed_shape = tuple(empty.shape)
         # Two axes: with four, a change to channels_last would reorder the bytes.
-        self.register_buffer("weight_packed", empty.flatten(1))
+        self.register_buffer("weight_packed", None if train else empty.flatten(1))
+        self._register_kept(empty, model_dtype if self.rounds else None)
         values = torch.zeros(out_features, dtype=torch.float32, device=device)
-        self.register_buffer("bias", values if bias else None)
+        if train:
+            self.register_parameter(
+                "bias", torch.nn.Parameter(values) if bias else None
+            )
+        else:
+            self.register_buffer("bias", values if bias else None)
         integers = Integers.named(self.weight_type)
         rows = quantize and not (integers and integers.group)
         self.register_buffer("weight_scale", values + 1 if rows else None)
         one = torch.ones((), dtype=torch.float32, device=device)
         self.register_buffer("input_scale", one if static else None)
+
+    def _register_kept(self, empty: Tensor, kind: torch.dtype | None) -> None:
+        """The values and codes of a layer that is trained: all values are zero."""
+        values = codes = None
+        if self.trained:
+            name, shape = self.weight_type, (self.out_features, self.in_features)
+            codes = row_codes(empty, name, shape)
+            size = (self.out_features, kept_width(name, self.in_features))
+            zeros = torch.zeros(size, dtype=kind or DTYPES[name], device=empty.device)
+            values = torch.nn.Parameter(zeros)
+        self.register_parameter("weight_values", values)
+        self.register_buffer("weight_codes", codes)
 
     @classmethod
     def from_linear(
@@ -206,6 +308,9 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         module: torch.nn.Linear,
         *,
         prune: bool | None = None,
+        dtype: torch.dtype | None = None,
+        train: bool = False,
+        transposable: bool = False,
         out_dtype: torch.dtype | None = None,
         promote: bool = False,
         quantize: str | None = None,
@@ -220,13 +325,15 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         says that pruning is meant, without a warning.  With ``prune=False`` the weight
         must be sparse already.
 
-        ``quantize``, ``scales``, ``group`` and ``activation_scale`` are as for
-        :func:`~fragmenta.torch.linears`.
+        All other options are as for :func:`~fragmenta.torch.linears`.
         """
         _check_quantization(quantize, scales, activation_scale, group)
         made = cls._made(
             module,
             prune,
+            dtype=dtype,
+            train=train,
+            transposable=transposable,
             scales=scales,
             activation_scale=activation_scale,
             out_dtype=out_dtype,
@@ -241,10 +348,13 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     @classmethod
     def _made(
         cls,
-        module: torch.nn.Linear,
+        module: torch.nn.Linear | SparseLinear,
         prune: bool | None,
         name: str = "",
         *,
+        dtype: torch.dtype | None,
+        train: bool,
+        transposable: bool,
         quantize: str | None,
         scales: str,
         activation_scale: float | None,
@@ -252,54 +362,115 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         promote: bool,
         group: int | None,
     ) -> SparseLinear:
-        if not isinstance(module, torch.nn.Linear):
-            raise BadCall(
-                f"from_linear takes a torch.nn.Linear; given a {type(module).__name__}"
-            )
-        if isinstance(module.weight, torch.nn.UninitializedParameter):
-            raise BadCall(
-                "the layer has no weight yet: it is lazy; call it once before"
-            )
-        weight = module.weight.detach()
+        weight = _weight_of(module)
         allowed = True if prune is None else prune
         eight: QuantizedWeight | None = None
+        if quantize is not None and dtype is not None:
+            raise BadCall(
+                f"quantize={quantize!r} decides the type of the weight; leave "
+                f"dtype out; given {dtype}"
+            )
         if quantize in FOUR_BITS:
             kind = layer_type(quantize, group)
             eight = integer_weight(weight, kind, prune=allowed)
         elif quantize is not None:
             eight = quantized_weight(weight, quantize, scales=scales, prune=allowed)
-        sparse = eight.sparse if eight else compress(weight, prune=allowed)
-        has_bias = module.bias is not None
+        rounded = _of_type(weight, dtype)
+        sparse = eight.sparse if eight else compress(rounded, prune=allowed)
         made = cls(
             module.in_features,
             module.out_features,
-            has_bias,
+            module.bias is not None,
             dtype=None if quantize else sparse.dtype,
             device=weight.device,
             quantize=quantize,
             group=group,
             static=activation_scale is not None,
-            out_dtype=out_dtype,
+            train=train,
+            transposable=transposable,
+            model_dtype=_model_type(module, dtype),
+            out_dtype=out_dtype or getattr(module, "out_dtype", None),
             promote=promote,
         )
-        made.weight_packed.copy_(sparse.data.flatten(1))
-        made.pruning = taken(weight, sparse, name, eight.pruned if eight else None)
+        if train:
+            made._keep(weight, rounded, allowed)
+            made._want_as(module)
+        else:
+            made.weight_packed.copy_(sparse.data.flatten(1))  # type: ignore[union-attr, unused-ignore]
+        pruned = eight.pruned if eight else None
+        made.pruning = taken(weight, made.weight if train else sparse, name, pruned)
         if eight:
             if eight.scales is not None:
                 made.weight_scale.copy_(eight.scales)  # type: ignore[union-attr, unused-ignore]
             made.pruning = replace(made.pruning, weight_error=eight.error())
         if activation_scale is not None:
             made.input_scale.fill_(checked_scale(activation_scale, "activation_scale"))  # type: ignore[union-attr, unused-ignore]
-        if has_bias:
-            made.bias.copy_(module.bias.detach())  # type: ignore[union-attr, unused-ignore]
+        made._copy_bias(module)
         made.train(module.training)
+        return made
+
+    def _want_as(self, module: torch.nn.Module) -> None:
+        """Train what was trained before; all of a layer that was for inference."""
+        for mine, theirs in (("weight_values", "weight"), ("bias", "bias")):
+            before, now = getattr(module, theirs), getattr(self, mine)
+            if isinstance(before, torch.nn.Parameter):
+                now.requires_grad_(before.requires_grad)
+
+    def _copy_bias(self, module: torch.nn.Module) -> None:
+        if self.bias is not None:
+            with torch.no_grad():
+                self.bias.copy_(module.bias.detach())
+
+    def _keep(self, weight: Tensor, rounded: Tensor, prune: bool) -> None:
+        """Choose the places of the kept values, and take the values from a weight."""
+        assert self.weight_values is not None
+        assert self.weight_codes is not None
+        if is_semi_structured(weight):
+            weight = rounded = weight.to_dense()
+        name = self.weight_type
+        codes = kept_codes(rounded, name, self.transposable)
+        values = gather_kept_on_cpu(weight, codes, name)  # of any type and device
+        lost = int(weight.count_nonzero() - values.count_nonzero())
+        if lost and not prune:
+            raise NotSparse(
+                f"{lost} elements are too many for a mask that is "
+                f"{granularity_of(name)} in both directions; prune=True sets them to "
+                "zero"
+            )
+        self.weight_codes.copy_(codes)
+        with torch.no_grad():
+            self.weight_values.copy_(values)
+
+    def _frozen(self) -> SparseLinear:
+        """The same layer for inference."""
+        assert self.weight_values is not None
+        weight = self.weight
+        made = SparseLinear(
+            self.in_features,
+            self.out_features,
+            self.bias is not None,
+            dtype=weight.dtype,
+            device=weight.device,
+            out_dtype=self.out_dtype,
+            model_dtype=self.weight_values.dtype if self.rounds else None,
+        )
+        made.weight_packed.copy_(weight.data.flatten(1))  # type: ignore[union-attr, unused-ignore]
+        made.pruning = self.pruning
+        made._copy_bias(self)
+        made.train(self.training)
         return made
 
     @property
     def weight(self) -> SparseMatrix:
         """The weight, out x in."""
         shape = (self.out_features, self.in_features)
-        data = self.weight_packed.view(self._packed_shape)
+        if self.weight_values is None:
+            assert self.weight_packed is not None
+            data = self.weight_packed.view(self._packed_shape)
+        else:
+            values = self.weight_values.detach().to(DTYPES[self.weight_type])
+            rest = (self.weight_type, self.in_features, False)
+            data = call("pack_kept", values, self.weight_codes, *rest)
         return SparseMatrix(data, self.weight_type, shape)
 
     def dense_weight(self) -> Tensor:
@@ -318,6 +489,18 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     def forward(self, input: Tensor) -> Tensor:
         """y = x W^T + bias; autocast converts x to the type of the weight."""
         shape = (self.out_features, self.in_features)
+        if self.weight_values is not None:
+            return trained_layer(
+                input,
+                self.weight_values,
+                self.weight_codes,
+                self.weight_type,
+                shape,
+                self.bias,
+                self.out_dtype,
+                self.transposable,
+                self.rounds,
+            )
         return layer(
             input,
             self.weight_packed,
@@ -328,12 +511,35 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             self.promote,
             self.weight_scale,
             self.input_scale,
+            self.rounds,
         )
+
+    def _check_type(self, fn: Callable[[Tensor], Tensor]) -> None:
+        """Refuse a change of type that the weight would not follow.
+
+        Quantised layers take any type, and so do those that round x.
+        """
+        if self.quantize is not None or self.rounds:
+            return
+        place = self.weight_codes if self.trained else self.weight_packed
+        assert place is not None
+        kind = DTYPES[self.weight_type]
+        wanted = fn(torch.empty(0, dtype=kind, device=place.device)).dtype
+        if wanted != kind:
+            raise BadCall(
+                f"this SparseLinear has a weight of {self.weight_type}, and cannot "
+                f"become {wanted}: its type is chosen when it is made; use "
+                f"model.to({wanted}) before linears, or linears(model, dtype={wanted})"
+            )
 
     def _apply(
         self, fn: Callable[[Tensor], Tensor], recurse: bool = True
     ) -> SparseLinear:
-        """Move the scales with the layer, but keep them float32: they must be exact."""
+        """Move the layer; refuse another type.
+
+        The scales are moved but stay float32: they must be exact.
+        """
+        self._check_type(fn)
         names = ("weight_scale", "input_scale")
         before = {name: getattr(self, name) for name in names}
         super()._apply(fn, recurse)
@@ -351,6 +557,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             "in_features": self.in_features,
             "out_features": self.out_features,
         }
+        if self.rounds:
+            state["rounds"] = True
+        if self.trained:
+            state |= {"train": True, "transposable": self.transposable}
         if self.quantize is None:
             return state
         return {**state, "quantize": self.quantize, "static": self._static}
@@ -366,8 +576,15 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self, state_dict: dict[str, object], prefix: str, *rest: Any
     ) -> None:
         found = state_dict.get(f"{prefix}_extra_state")
+        *_, errors = rest
+        codes = state_dict.get(f"{prefix}weight_codes")
+        if self.trained and isinstance(codes, Tensor) and not codes.is_meta:
+            try:
+                check_codes(codes, self.weight_type)
+            except BadMetadata as why:
+                errors.append(f"{prefix or 'the layer'}: {why}")
+                return
         if found is not None and found != self.get_extra_state():
-            *_, errors = rest
             errors.append(
                 f"{prefix or 'the layer'} is {self.get_extra_state()}; the "
                 f"state is from a layer with {found}"
@@ -382,6 +599,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, weight={weight}"
         )
+        if self.trained:
+            settings += f", train=True, transposable={self.transposable}"
         if self.quantize is None:
             return settings
         return f"{settings}, quantize={self.quantize}, static={self._static}"
@@ -411,6 +630,67 @@ def _weight_type(
             f"dtype={dtype}"
         )
     return element_type
+
+
+def _weight_of(module: torch.nn.Module) -> Tensor:
+    """The dense weight of a layer; refuses what is no layer."""
+    if isinstance(module, SparseLinear):
+        return module.weight.to_dense()
+    if not isinstance(module, torch.nn.Linear):
+        raise BadCall(
+            f"from_linear takes a torch.nn.Linear; given a {type(module).__name__}"
+        )
+    if isinstance(module.weight, torch.nn.UninitializedParameter):
+        raise BadCall("the layer has no weight yet: it is lazy; call it once before")
+    weight: Tensor = module.weight.detach()
+    return weight
+
+
+def _model_type(
+    module: torch.nn.Module, dtype: torch.dtype | None
+) -> torch.dtype | None:
+    """The type of the model around a layer, if another one may be asked for."""
+    if isinstance(module, SparseLinear):
+        return torch.float32 if module.rounds or dtype is not None else None
+    kind: torch.dtype = module.weight.dtype
+    return None if dtype is None else kind
+
+
+def _of_type(weight: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """A weight rounded to the type that was asked for."""
+    if dtype is None or dtype == weight.dtype:
+        return weight
+    allowed = [DTYPES[name] for name in TRAINED]
+    if dtype not in allowed or not weight.is_floating_point():
+        raise BadCall(
+            f"dtype rounds a weight of floating point to {listed(allowed)}; given "
+            f"{dtype} for {weight.dtype}; quantize='fp8' or 'int8' makes 8 bits"
+        )
+    rounded = weight.to(dtype)
+    if (rounded.isinf() & weight.isfinite()).any():
+        raise ValueRangeError(
+            f"weights up to {float(weight.abs().max()):g} are too large for {dtype}; "
+            "use dtype=torch.bfloat16"
+        )
+    return rounded
+
+
+def _check_training(
+    element_type: str, train: object, transposable: object, quantize: object
+) -> None:
+    """Refuse options of training that do not go together."""
+    for name, given in (("train", train), ("transposable", transposable)):
+        if not isinstance(given, bool):
+            raise BadCall(f"{name} must be True or False; given {given!r}")
+    if not train and transposable:
+        raise BadCall("transposable is for layers that are trained; give train=True")
+    if train and quantize is not None:
+        raise BadCall(
+            f"a quantised layer cannot be trained; given quantize={quantize!r} and "
+            "train=True; train first, then freeze the model and quantise it"
+        )
+    if train:
+        check_trained(element_type)
 
 
 def _check_result(
@@ -454,6 +734,9 @@ def linears(
     prune: bool | None = None,
     skip: Skip = (),
     least: int = 1,
+    dtype: torch.dtype | None = None,
+    train: bool = False,
+    transposable: bool = False,
     out_dtype: torch.dtype | None = None,
     promote: bool = False,
     quantize: str | None = None,
@@ -477,6 +760,16 @@ def linears(
     Or it is a function of the name and the layer.  A model in which there is nothing to
     replace gets a warning.
 
+    ``dtype`` is the type of the weights, ``torch.bfloat16`` or ``torch.float16`` (2:4)
+    or ``torch.float32`` (tf32, 1:2); without it, each layer keeps its own.  A layer
+    that changes its type rounds x to it and returns the type that x had.
+
+    ``train=True`` makes layers that are trained: which weights are kept is fixed now,
+    and ``weight_values``, a parameter with half the elements, has their values.  The
+    product by W of the backward pass is sparse with ``transposable=True``; it chooses
+    masks that are sparse along rows and along columns, and lose more.  Layers that are
+    SparseLinear already become trained, too.  :func:`freeze` ends the training.
+
     ``quantize="fp8"`` (e4m3) or ``"int8"`` also rounds what pruning left to 8 bits.
     With ``scales="row"`` each output has a scale; with ``"tensor"`` all have the same.
     The layers quantise x, too.  Each of its rows gets its own scale, but in layers that
@@ -496,16 +789,17 @@ def linears(
     """
     check_replaceable(model, "linears")
     _check_quantization(quantize, scales, activation_scales, group)
+    _check_training("bf16", train, transposable, quantize)
     if isinstance(least, bool) or not isinstance(least, Real) or not least >= 0:
         raise BadCall(f"least must be a number of weights, 0 or more; given {least!r}")
     named = original(model).named_modules()
-    every = [each for each in named if type(each[1]) is torch.nn.Linear]
+    every = [each for each in named if _replaceable(each[1], train)]
     if not every:
         _warn_without_linears(model)
     listed = [
         (name, module)
         for name, module in without_skipped(every, skip)
-        if math.prod(module.weight.shape) >= least
+        if module.in_features * module.out_features >= least
     ]
     known = checked_scales(
         {} if activation_scales is None else activation_scales,
@@ -518,6 +812,9 @@ def linears(
                 layer,
                 prune,
                 name,
+                dtype=dtype,
+                train=train,
+                transposable=transposable,
                 out_dtype=out_dtype,
                 promote=promote,
                 quantize=quantize,
@@ -527,15 +824,51 @@ def linears(
             )
         except Error as why:
             raise type(why)(f"layer {name or 'itself'}: {why}") from None
+    if prune is None:
+        found = [each.pruning for each in made.values() if each.pruning is not None]
+        warn_pruned(PruningReport(tuple(found)), 2)
+    return _replaced(model, made)
+
+
+def _replaceable(module: torch.nn.Module, train: bool) -> bool:
+    """Whether it is a Linear, or a sparse layer that is now to be trained."""
+    if train and isinstance(module, SparseLinear):
+        return not module.trained
+    return type(module) is torch.nn.Linear
+
+
+def _replaced(
+    model: torch.nn.Module, made: Mapping[torch.nn.Module, SparseLinear]
+) -> torch.nn.Module:
+    """The model with other layers in the place of some."""
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):
             if child in made:
                 setattr(parent, name, made[child])
-    if prune is None:
-        found = [each.pruning for each in made.values() if each.pruning is not None]
-        warn_pruned(PruningReport(tuple(found)), 2)
     replaced: torch.nn.Module = made.get(model, model)
     return replaced
+
+
+def freeze(model: torch.nn.Module) -> torch.nn.Module:
+    """Replace every layer that is trained by one for inference, with the same weights.
+
+    The model is changed in place and returned; a model that is itself such a layer is
+    not changed, so use what is returned.  ``model.eval()`` does not do this: a layer
+    that is trained packs its values in every call, and a frozen one has them packed.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())
+    >>> trained = linears(model, prune=True, train=True)
+    >>> [tuple(each.shape) for each in trained.parameters()]
+    [(4, 4), (4,)]
+    >>> freeze(trained)
+    Sequential(
+      (0): SparseLinear(in_features=8, out_features=4, bias=True, weight=bf16 2:4)
+    )
+    """
+    check_replaceable(model, "freeze")
+    modules = original(model).modules()
+    layers = [x for x in modules if isinstance(x, SparseLinear) and x.trained]
+    return _replaced(model, {each: each._frozen() for each in layers})
 
 
 def _warn_without_linears(model: torch.nn.Module) -> None:
@@ -576,6 +909,8 @@ def pruning_report(model: torch.nn.Module) -> PruningReport:
             found.append(_known(module, name))
         elif type(module) is torch.nn.Linear:
             found.append(_expected(module, name))
+        elif isinstance(lost := getattr(module, "pruning", None), tuple):  # of experts
+            found += [replace(each, name=f"{name}.{each.name}") for each in lost]
     return PruningReport(tuple(found))
 
 

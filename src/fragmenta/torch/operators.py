@@ -2,8 +2,9 @@
 
 Each product is a ``torch.library`` operator.  It has an implementation for CUDA, one
 for the CPU (the emulation) and one for tensors without data.  It has no backward
-pass: asking for a gradient is an error.  Compressing a weight and restoring the
-dense matrix are operators too, and so is quantising rows.
+pass: asking for a gradient is an error.  Only ``kept_linear`` has one, the product with
+a weight that is trained.  Compressing a weight and restoring the dense matrix are
+operators too, and so are quantising rows and moving kept values.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.packing import Packed, packed_shape
 from fragmenta.kernels.prepare import count_bits
+from fragmenta.torch.grouping import (
+    grouped_on_cpu,
+    grouped_on_cuda,
+    grouped_without_data,
+)
 from fragmenta.torch.matrix import (
     DTYPES,
     as_packed,
@@ -62,6 +68,17 @@ from fragmenta.torch.running import (
     run,
     tiled,
 )
+from fragmenta.torch.training import (
+    gather_kept_fake,
+    gather_kept_on_cpu,
+    gather_kept_on_cuda,
+    kept_to_dense_fake,
+    kept_to_dense_on_cpu,
+    kept_to_dense_on_cuda,
+    pack_kept_fake,
+    pack_kept_on_cpu,
+    pack_kept_on_cuda,
+)
 
 _BITS = [Kernel("b1", sparse=False, xor=xor) for xor in (False, True)]
 _FORWARD: ModuleType = torch.autograd.forward_ad
@@ -98,7 +115,8 @@ def _no_gradient(*_: object) -> NoReturn:
     """Refuse backward and forward differentiation."""
     raise BadCall(
         "these products are for inference: they have no backward pass and no forward "
-        "derivative; call them under torch.no_grad(), or detach their tensors"
+        "derivative; call them under torch.no_grad(), or detach their tensors; "
+        "linears(model, train=True) makes layers that can be trained"
     )
 
 
@@ -236,6 +254,71 @@ def _to_dense(packed: Tensor, element_type: str, m: int, k: int) -> Tensor:
     return dense_of(data, element_type, m, k)
 
 
+# ── a weight that is trained ────────────────────────────────────────────────
+
+
+def _kept_product(
+    compute: Callable[[Product], Tensor], packs: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
+    """y = x W^T + bias with kept values, which are packed first."""
+
+    def run_product(
+        x: Tensor,
+        values: Tensor,
+        codes: Tensor,
+        bias: Tensor | None,
+        a: str,
+        out: torch.dtype,
+        transposable: bool,
+        tile: Sequence[int],
+    ) -> Tensor:
+        stored = values.to(DTYPES[a])
+        packed = packs(stored, codes, a, x.shape[-1], False)
+        scales = (None, None, None)
+        product = linear_product(
+            x, packed, a, len(values), out, *scales, bias, False, tile
+        )
+        return product.shaped(compute(product))
+
+    return run_product
+
+
+def _keep_for_backward(
+    ctx: Any, inputs: tuple[object, ...], output: Tensor
+) -> None:  # the arguments are PyTorch's
+    x, values, codes, _, a, _, transposable, _ = inputs
+    ctx.save_for_backward(x, values, codes)
+    ctx.settings = a, transposable
+
+
+def _kept_backward(
+    ctx: Any, gradient: Tensor
+) -> tuple[Tensor | None, Tensor | None, None, Tensor | None, None, None, None, None]:
+    """dX = dY W, dW = dY^T X at the kept places, and the sum of dY for the bias."""
+    x, values, codes = ctx.saved_tensors
+    a, transposable = ctx.settings
+    kind, ops = DTYPES[a], torch.ops.fragmenta
+    columns = x.shape[-1]
+    flat = gradient.reshape(-1, len(values))
+    dy = flat.to(kind)
+    dx = dw = db = None
+    if ctx.needs_input_grad[0]:
+        stored = values.to(kind)
+        if transposable:
+            packed = ops.pack_kept(stored, codes, a, columns, True)
+            none = (None, None, None, None)  # of the epilogue
+            dx = ops.sparse_linear(dy, packed, a, columns, kind, *none, False, [])
+        else:
+            dx = dy @ ops.kept_to_dense(stored, codes, a, columns)
+        dx = dx.reshape(x.shape)
+    if ctx.needs_input_grad[1]:
+        dense = dy.T @ x.reshape(-1, columns)
+        dw = ops.gather_kept(dense, codes, a).to(values.dtype)
+    if ctx.needs_input_grad[3]:
+        db = flat.sum(0, dtype=torch.float32)
+    return dx, dw, None, db, None, None, None, None
+
+
 # ── without data ────────────────────────────────────────────────────────────
 
 
@@ -266,6 +349,9 @@ class Operator(NamedTuple):
     cpu: Callable[..., Tensor | Pair]
     fake: Callable[..., Tensor | Pair]
     tags: tuple[torch.Tag, ...] = ()
+    backward: Callable[..., object] = _no_gradient
+    keep: Callable[..., None] | None = None
+    """What keeps the tensors that the backward pass needs."""
 
 
 def _product_operator(schema: str, read: Callable[..., Product]) -> Operator:
@@ -300,12 +386,20 @@ _LINEAR_OPTIONS = f"ScalarType out, {_epilogue_schema(LINEAR)}{_LAST}"
 _UNSAFE: torch.Tag | None = getattr(torch.Tag, "cudagraph_unsafe", None)
 _WAITS = () if _UNSAFE is None else (_UNSAFE,)
 
+_KEPT = "(Tensor values, Tensor codes, str a, int columns"
+
 _OPERATORS = {
     "sparse_mm": _product_operator(
         f"(Tensor packed, Tensor b, str a, int m, {_OPTIONS}", sparse_product
     ),
     "sparse_linear": _product_operator(
         f"(Tensor x, Tensor packed, str a, int m, {_LINEAR_OPTIONS}", linear_product
+    ),
+    "grouped_linear": Operator(
+        "(Tensor x, Tensor packed, Tensor offs, str a, int m, " + _LINEAR_OPTIONS,
+        grouped_on_cuda,
+        grouped_on_cpu,
+        grouped_without_data,
     ),
     "dense_mm": _product_operator(f"(Tensor a, Tensor b, {_OPTIONS}", dense_product),
     "binary_mm": Operator(
@@ -334,6 +428,34 @@ _OPERATORS = {
         _to_dense_fake,
         _WAITS,
     ),
+    "pack_kept": Operator(
+        f"{_KEPT}, bool transposed) -> Tensor",
+        pack_kept_on_cuda,
+        pack_kept_on_cpu,
+        pack_kept_fake,
+    ),
+    "kept_to_dense": Operator(
+        f"{_KEPT}) -> Tensor",
+        kept_to_dense_on_cuda,
+        kept_to_dense_on_cpu,
+        kept_to_dense_fake,
+    ),
+    "gather_kept": Operator(
+        "(Tensor dense, Tensor codes, str a) -> Tensor",
+        gather_kept_on_cuda,
+        gather_kept_on_cpu,
+        gather_kept_fake,
+    ),
+    "kept_linear": Operator(
+        "(Tensor x, Tensor values, Tensor codes, Tensor? bias, str a, ScalarType out, "
+        "bool transposable, int[] tile) -> Tensor",
+        _kept_product(_product_on_cuda, pack_kept_on_cuda),
+        _kept_product(_product_on_cpu, pack_kept_on_cpu),
+        _kept_product(_product_without_data, pack_kept_fake),
+        (),
+        _kept_backward,
+        _keep_for_backward,
+    ),
 }
 
 
@@ -345,7 +467,9 @@ def _register() -> torch.library.Library:
         library.impl(name, each.cpu, "CPU")
         full = f"fragmenta::{name}"
         torch.library.register_fake(full, each.fake, lib=library)
-        torch.library.register_autograd(full, _no_gradient, lib=library)
+        torch.library.register_autograd(
+            full, each.backward, setup_context=each.keep, lib=library
+        )
     return library
 
 

@@ -30,6 +30,7 @@ from fragmenta.torch.matrix import (
 )
 from fragmenta.torch.operators import call, call_pair, check_weight
 from fragmenta.torch.quantizing import quantized_type
+from fragmenta.torch.stack import SparseStack, stacked
 
 F = TypeVar("F", bound=Callable[..., Tensor])
 
@@ -409,6 +410,76 @@ def binary_mm(
     _check_tensor(a, "A")
     _check_tensor(b, "B")
     return call("binary_mm", a, b, op == "xor", _sizes(tile))
+
+
+def compress_experts(weights: Tensor, *, prune: bool = True) -> SparseStack:
+    """The weights of experts (experts x out x in), each pruned and packed.
+
+    Each of them is stored as :func:`compress` stores it.
+
+    >>> compress_experts(torch.ones(4, 8, 16, dtype=torch.bfloat16))
+    <SparseStack 4x8x16 bf16 on cpu, 73728 bytes>
+    """
+    _check_tensor(weights, "the weights")
+    if weights.ndim != 3 or not len(weights):
+        raise ShapeError(
+            "the weights of experts must be experts x out x in; given shape "
+            f"{tuple(weights.shape)}"
+        )
+    return stacked([compress(each, prune=prune) for each in weights])
+
+
+def grouped_linear(
+    x: Tensor,
+    weights: SparseStack,
+    offs: Tensor,
+    bias: Tensor | None = None,
+    *,
+    out_dtype: torch.dtype | None = None,
+    scale: Tensor | None = None,
+    scale_x: Tensor | None = None,
+    scale_weight: Tensor | None = None,
+    promote: bool = False,
+    tile: Tile | None = None,
+) -> Tensor:
+    """y = x W^T + bias with a W and a bias for each expert, in one launch.
+
+    The rows of x (tokens x in) are sorted by expert.  ``offs`` has the number of rows
+    up to and with each expert, int32 on the device of x; the host never reads it, so
+    that a CUDA graph may change it.  Experts may have no rows.  Rows after the last
+    expert's belong to none, and what y holds there is not defined.
+
+    ``scale_weight`` and ``bias`` are experts x out; the other options are those of
+    :func:`sparse_linear`.  The order of the sum depends on the number of rows of x, the
+    number of experts and the shape of their weights, not on ``offs``.
+
+    >>> weights = torch.tensor([[[1, 0, 0, 1]], [[0, 2, 2, 0]]], dtype=torch.bfloat16)
+    >>> x = torch.ones(3, 4, dtype=torch.bfloat16)
+    >>> offs = torch.tensor([1, 3], dtype=torch.int32)
+    >>> grouped_linear(x, compress_experts(weights), offs)
+    tensor([[2.],
+            [4.],
+            [4.]], dtype=torch.bfloat16)
+    """
+    if not isinstance(weights, SparseStack):
+        raise BadCall(
+            "the weights must be a SparseStack, as compress_experts makes it; given a "
+            f"{type(weights).__name__}"
+        )
+    _, m, k = weights.shape
+    check_input(x, (m, k))
+    _check_tensor(offs, "offs")
+    check_options(out_dtype, promote=promote)
+    parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
+    if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():
+        parts = (*parts[:-1], bias.float())
+    kind = out_dtype or (
+        x.dtype if x.dtype in OUTPUTS else _default(weights.element_type, parts)
+    )
+    options = (kind, *parts, promote, _sizes(tile))
+    return call(
+        "grouped_linear", x, weights.data, offs, weights.element_type, m, *options
+    )
 
 
 def _sizes(tile: Tile | None) -> tuple[int, ...]:

@@ -214,6 +214,11 @@ def warn_pruned(report: PruningReport, level: int) -> None:
     if report.pruned:
         worst = max(report.pruned, key=lambda each: each.share)
         at = f"; the most in layer {worst.name}" if worst.name else ""
+        if any(each.element_type == "tf32" for each in report.pruned):
+            at += (
+                "; float32 weights became tf32, which is 1:2 and keeps one of two: "
+                "dtype=torch.bfloat16 or torch.float16 makes them 2:4"
+            )
         warnings.warn(
             f"{report.summary()}{at}; fragmenta.torch.pruning_report lists the layers; "
             "skip= leaves layers as they are, prune=True says that pruning is meant, "

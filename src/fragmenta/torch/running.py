@@ -56,6 +56,7 @@ def kernel_for(
     scaled: bool = False,
     transposed: bool = False,
     promote: bool = False,
+    grouped: bool = False,
 ) -> Kernel:
     """The kernel, before its tile is chosen.
 
@@ -68,9 +69,9 @@ def kernel_for(
             f"{b} and {out}"
         )
     integers = Integers.named(a)
-    grouped: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if integers:
-        a, grouped = "s4", {"group": integers.group, "scales": integers.scales}
+        a, more = "s4", {"group": integers.group, "scales": integers.scales}
     return Kernel(
         a,
         TYPES[b],
@@ -80,7 +81,8 @@ def kernel_for(
         promote=promote,
         scaled=scaled,
         transposed=transposed,
-        **grouped,
+        grouped=grouped,
+        **more,
     )
 
 
@@ -105,9 +107,11 @@ def tiled(
 
 
 @lru_cache(maxsize=_MOST)
-def _planned(kernel: Kernel, m: int, n: int, k: int, gpu: int) -> LaunchPlan:
+def _planned(
+    kernel: Kernel, m: int, n: int, k: int, gpu: int, experts: int
+) -> LaunchPlan:
     with torch.cuda.device(gpu):
-        return plan(kernel, m, n, k)
+        return plan(kernel, m, n, k, experts=experts)
 
 
 def forget() -> None:
@@ -185,8 +189,10 @@ class Ready(NamedTuple):
     copies: tuple[bool, bool, bool]
     """Whether A, B and the epilogue's tensors are copied for the kernel to read."""
 
-    def run(self, a: Tensor, b: Tensor, parts: EpilogueTensors) -> Tensor:
-        """One launch on the current stream."""
+    def run(
+        self, a: Tensor, b: Tensor, parts: EpilogueTensors, ends: Tensor | None = None
+    ) -> Tensor:
+        """One launch on the current stream; a grouped one needs its experts' ends."""
         shape = (self.rows, self.pitch)
         d = torch.empty(shape, dtype=self.kind, device=self.device)
         if self.planned is not None:
@@ -196,10 +202,10 @@ class Ready(NamedTuple):
             if copy_parts:
                 parts = {name: part.contiguous() for name, part in parts.items()}
             if self.device.index == _TORCH._cuda_getDevice():
-                self._launch(self.planned, left, right, d, parts)
+                self._launch(self.planned, left, right, d, parts, ends)
             else:
                 with torch.cuda.device(self.device):
-                    self._launch(self.planned, left, right, d, parts)
+                    self._launch(self.planned, left, right, d, parts, ends)
         return d if self.columns == self.pitch else d[:, : self.columns].contiguous()
 
     def _launch(
@@ -209,16 +215,23 @@ class Ready(NamedTuple):
         b: Tensor,
         d: Tensor,
         parts: EpilogueTensors,
+        ends: Tensor | None,
     ) -> None:
-        size = self.kind.itemsize
+        size, kernel = self.kind.itemsize, planned.kernel
+        settled = kernel.sparse and SETTLED.has(a)
+        if ends is not None:
+            settled = SETTLED.has(ends) and settled
         launch(
             planned,
-            a.data_ptr() if planned.kernel.sparse else rows_of(a),
+            a.data_ptr() if kernel.sparse else rows_of(a),
             rows_of(b),
             Matrix(d.data_ptr(), self.rows, self.columns * size, self.pitch * size),
             stream=_TORCH._cuda_getCurrentRawStream(self.device.index),
             epilogue={name: part.data_ptr() for name, part in parts.items()},
-            early=planned.kernel.sparse and SETTLED.has(a) and _captured(),
+            # A grouped kernel that is not settled waits before it reads anything.
+            early=(settled or kernel.grouped) and _captured(),
+            ends=None if ends is None else ends.data_ptr(),
+            settled=settled,
         )
 
 
@@ -263,19 +276,24 @@ def description(x: Tensor) -> Hashable:
 
 
 def prepared(
-    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: EpilogueTensors
+    kernel: Kernel,
+    a: Tensor,
+    b: Tensor,
+    m: int,
+    parts: EpilogueTensors,
+    experts: int = 0,
 ) -> Ready:
     """The plan for a product of operands that were checked."""
     device, (n, k) = b.device, b.shape
     shape = (m, n, k * 8 if kernel.a == "b1" else k)
-    if SEARCHES:
+    if SEARCHES and not kernel.grouped:
         kernel = SEARCHES[-1].asked(kernel, shape, device)
     rows, columns = (n, m) if kernel.transposed else (m, n)
     kind = RESULTS[kernel.out]
     per = ALIGNMENT // kind.itemsize
     scattered = not all(part.is_contiguous() for part in parts.values())
     return Ready(
-        _planned(kernel, *shape, device.index) if m and n else None,
+        _planned(kernel, *shape, device.index, experts) if m and n else None,
         rows,
         columns,
         -(-columns // per) * per,

@@ -100,12 +100,6 @@ class Log:
         self._head[at.BASE >> 3] = base + len(taken[0])
         return Piece(base, *taken)
 
-    def restart(self) -> None:
-        """Forget everything: the next step is the first one."""
-        for used_at, *_ in _ROOMS:
-            self._head[used_at >> 3] = 0
-        self._head[at.BASE >> 3] = 0
-
 
 _FREE: dict[int, list[mmap.mmap]] = {}
 """Memory that was used before, by its size: its first use takes longer."""

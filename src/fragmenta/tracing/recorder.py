@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from fragmenta.tracing.log import Log, own_record
 from fragmenta.tracing.told import (
     Bytes,
     Fault,
+    Late,
     Mark,
     Moved,
     State,
@@ -38,36 +39,42 @@ from fragmenta.units.work import Copy, Range, Work
 if TYPE_CHECKING:
     from fragmenta.units.machine import Block, Cluster, Machine, Warp
 
-MOST_TRIED = 64
-"""Clusters that are looked through for the first problem."""
+Functions: TypeAlias = Mapping[int, int] | None
+"""What a port has in machine code; see ``Port.functions``."""
+
 MOST_COPIED = 64 << 20
 """Bytes of arrays that are copied when a cluster begins."""
-MAP_BYTES = 128
 CELLS = 512
+WARPS = 4
+"""Warps of a warpgroup."""
+_POISON = np.frombuffer(layout.POISON.to_bytes(4, "little"), np.uint8)
 """Columns of tensor memory."""
 
 
 class Recorder:
-    """Records a launch; one cluster at a time."""
+    """Records some clusters of a launch, one at a time."""
 
     def __init__(self, machine: Machine, window: Window) -> None:
         self.machine, self.window = machine, window
+        self.blocks = {*window.blocks} or {*machine.launch.shape.members(0)}
+        """The blocks whose clusters are recorded."""
         self.log = Log(self._full)
         self.told = Told(window)
         self._kept = Keeping(window)
         self._begun: State | None = None
         """What memories held before the steps that the log has now."""
-        self._first: Told | None = None
-        """The first cluster, while others are looked through."""
         self._cluster: Cluster | None = None
         """The one that is recorded."""
         self._records: list[Bytes] = []
         self._units: dict[Work, Unit] = {}
         self._open: list[Unit] = []
         """Units that nobody has waited for."""
-        self._tried, self._problems = 0, 0
-        self._ready = False
-        """Whether the first cluster with a problem was recorded."""
+        self._places: dict[int, NDArray[np.int64]] = {}
+        """Where the registers are that an instruction writes later."""
+        self._problems = 0
+        """How many problems were known when the cluster began."""
+        self._functions: dict[Cluster, Functions] = {}
+        """What the port of each cluster has in machine code."""
         self._is_cut = False
         """Whether no further step of the cluster is recorded."""
 
@@ -76,23 +83,32 @@ class Recorder:
     def listen(self, cluster: Cluster, port: Port) -> Port:
         """Hear what a port is told, too; it has to see every event."""
         ears = _Ears(self, cluster)
-        port.functions = None
+        self._functions[cluster], port.functions = port.functions, None
         for name in _HEARD:
             setattr(port, name, _both(getattr(port, name), getattr(ears, name)))
         return port
 
+    def choose(self, cluster: int) -> None:
+        """Record another cluster than the first one."""
+        self.blocks = {*self.machine.launch.shape.members(cluster)}
+
+    @property
+    def clusters(self) -> list[int]:
+        """The clusters that are recorded."""
+        shape = self.machine.launch.shape
+        return sorted({shape.cluster_of(each) for each in self.blocks})
+
     def _wanted(self, cluster: Cluster) -> bool:
         members = self.machine.launch.shape.members(cluster.number)
-        if self.window.blocks:
-            return bool({*members} & {*self.window.blocks})
-        return not self._ready and self._tried < MOST_TRIED
+        return self._cluster is None and bool({*members} & self.blocks)
 
     def begin(self, cluster: Cluster) -> None:
         """A cluster begins."""
         self._unpoint(cluster)
-        if self._cluster is not None or not self._wanted(cluster):
+        wanted = self._wanted(cluster)
+        cluster.observe_with(None if wanted else self._functions[cluster])
+        if not wanted:
             return
-        self._tried += 1
         self._cluster = cluster
         self.log.prepare()
         members = self.machine.launch.shape.members(cluster.number)
@@ -130,16 +146,6 @@ class Recorder:
         self._units.clear()
         self._open.clear()
         self._unpoint(cluster)
-        if self.window.blocks:
-            return
-        self._choose()
-        if self.told.wrong:
-            self._ready, self._first = True, None
-            return
-        # It may be the only one: then it is what is shown.
-        self._first = self._first or self.told
-        self.told, self._kept = Told(self.window), Keeping(self.window)
-        self.log.restart()
 
     def _choose(self) -> None:
         """Hand on the pieces that are kept, and what memories held before them."""
@@ -154,13 +160,9 @@ class Recorder:
         stopped = self._cluster is not None and self._is_stopped(self._cluster)
         self.told.stopped = stopped
         self.close()
-        if self.window.blocks:
-            self._choose()
-        made = self.told
-        if self._first is not None and (not stopped or not made.states):
-            made = self._first
-        made.others = self.machine.launch.shape.blocks > len(made.blocks)
-        return made
+        self._choose()
+        self.told.others = self.machine.launch.shape.blocks > len(self.told.blocks)
+        return self.told
 
     def _is_stopped(self, cluster: Cluster) -> bool:
         """Whether a cluster has not come to its end; its fault is noted."""
@@ -219,11 +221,14 @@ class Recorder:
                 memories["tensor", place] = self._cells(block)
             for warp in block.warps:
                 warps[self._number(warp)] = warp.memory.copy()
-        left = MOST_COPIED
+        left, large = MOST_COPIED, []
         for each in launch.places:
+            if each.data.size > left:
+                large.append((each.name, each.data.size))
+                continue
             left -= each.data.size
-            if left >= 0:
-                memories["global", each.slot] = each.data.copy()
+            memories["global", each.slot] = each.data.copy()
+        self.told.large = large
         return State(self.log.now, cluster.number, warps, memories, whole)
 
     def _cells(self, block: Block) -> Bytes:
@@ -294,15 +299,21 @@ class Recorder:
             if mine and not each.signals and each.kind in _COMMITTED:
                 each.signals = commit.signals
 
-    def wrote(self, what: Work | Mbarrier) -> None:
-        """Work has written its results; or the bits of an mbarrier have changed."""
+    def wrote(self, what: Work | Mbarrier | Step) -> None:
+        """Work has written its results, or has hidden what it will write.
+
+        Or the bits of an mbarrier have changed; or registers of a step are hidden.
+        """
         now = self.log.now
         if isinstance(what, Mbarrier):
             self._mbarrier(what, now)
-            return
-        unit = self._units.get(what)
-        if unit is None:
-            return
+        elif isinstance(what, Step):
+            self._late(what.event.site, -1, [self._number(what.warp)])
+        elif what in self._units:
+            (self._done if what.done else self._hidden)(what, self._units[what], now)
+
+    def _done(self, what: Work, unit: Unit, now: int) -> None:
+        """Work has written its results."""
         unit.done = now
         assert self._cluster is not None
         moved: list[Moved] = []
@@ -315,6 +326,44 @@ class Recorder:
         for cells in _cells_written(what):
             moved.append(self._tensor(cells, now))
         self.told.moved += [(unit.number, each) for each in moved]
+        if isinstance(what, Wgmma):
+            first = unit.warp - self.told.warps[unit.warp][1] % WARPS
+            self._late(unit.site, unit.number, range(first, first + WARPS))
+        elif isinstance(what, Load):
+            self._late(unit.site, unit.number, [unit.warp])
+
+    def _hidden(self, work: Work, unit: Unit, now: int) -> None:
+        """Work in flight has hidden what it will write."""
+        moved: list[Moved] = []
+        for each in work.goals:
+            moved += self._ranges(each, now, wrote=True)
+        for cells in _cells_written(work):
+            of = self._tensor(cells, now)
+            assert of.data is not None
+            moved.append(of._replace(data=np.resize(_POISON, of.data.size)))
+        self.told.moved += [(unit.number, each) for each in moved]
+
+    def _late(self, site: int, unit: int, warps: Iterable[int]) -> None:
+        """A unit has written registers of warps, or has hidden them."""
+        assert self._cluster is not None
+        places = self._places.get(site)
+        if places is None:
+            places = self._places[site] = self._register_places(site)
+        for number in warps:
+            place, own = self.told.warps[number]
+            first = self._place(self._cluster.blocks[0])
+            memory = self._cluster.blocks[place - first].warps[own].words
+            words = memory[places].reshape(-1)
+            self.told.late.append(Late(self.log.now, site, unit, number, words))
+
+    def _register_places(self, site: int) -> NDArray[np.int64]:
+        """Where the registers are that an instruction writes later, word by word."""
+        compiled = self.machine.launch.compiled
+        name, index = compiled.places[site]
+        about = compiled.traced
+        numbers = about["late"].get(name, {}).get(str(index), [])
+        starts = np.array([about["registers"][name][n] >> 2 for n in numbers], np.int64)
+        return starts[:, None] + np.arange(layout.LANES)
 
     def _ranges(self, of: Range, now: int, wrote: bool) -> list[Moved]:
         """Bytes that a unit has touched."""
@@ -388,8 +437,14 @@ class Recorder:
         if unit.done_by != waited.done_by or waited.read:
             return False
         if waited.done_by == "wgmma_group":
-            return unit.warp // 4 == warp // 4 and unit.group < waited.until
+            same = self._warpgroup(unit.warp) == self._warpgroup(warp)
+            return same and unit.group < waited.until
         return unit.warp == warp and (unit.group < waited.until or unit.group < 0)
+
+    def _warpgroup(self, warp: int) -> tuple[int, int]:
+        """The block of a warp, and its warpgroup there."""
+        place, own = self.told.warps[warp]
+        return place, own // WARPS
 
     # ── barriers ────────────────────────────────────────────────────────────
 
@@ -416,12 +471,7 @@ class Recorder:
         if isinstance(what, Columns) and what.place is not None:
             where = Range("shared", block.rank, what.place & (1 << 24) - 1, 4)
         elif isinstance(what, ChangedMap):
-            slot = what.address >> layout.SLOT_BITS
-            if slot == layout.SHARED_SLOT:
-                place = what.address & (1 << layout.RANK_BITS) - 1
-                where = Range("shared", block.rank, place, MAP_BYTES)
-            else:
-                where = Range("global", -1, what.address, MAP_BYTES)
+            where = what.where
         else:
             return
         self.told.moved += [(-1, each) for each in self._ranges(where, now, wrote=True)]
@@ -496,7 +546,7 @@ class _Ears:
         if self.recorder.hears(self.cluster):
             self.recorder.issued(step, work)
 
-    def wrote(self, what: Work | Mbarrier) -> None:
+    def wrote(self, what: Work | Mbarrier | Step) -> None:
         if self.recorder.hears(self.cluster):
             self.recorder.wrote(what)
 

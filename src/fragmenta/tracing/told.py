@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.tracing.log import Piece
-from fragmenta.units.findings import Launched
+from fragmenta.tracing.log import Piece, Words
+from fragmenta.units.findings import Finding, Launched
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
@@ -87,6 +87,19 @@ class Unit:
     """What it will write, without the bytes."""
 
 
+class Late(NamedTuple):
+    """Registers of a warp that a unit has written."""
+
+    step: int
+    site: int
+    """A number of ``Compiled.places``."""
+    unit: int
+    """-1 if not all warps have issued it."""
+    warp: int
+    words: Words
+    """All lanes of each register of its instruction, side by side."""
+
+
 class Mark(NamedTuple):
     """Something that happened at a barrier."""
 
@@ -131,6 +144,7 @@ class Told:
 
     It is -1 for what was written by no unit, such as the bits of an mbarrier.
     """
+    late: list[Late] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     times: list[tuple[int, int]] = field(default_factory=list)
     """The number of an event in its cluster, and the step at which it was."""
@@ -146,6 +160,8 @@ class Told:
     """Whether blocks ran that are not recorded."""
     wrong: bool = False
     """Whether a problem was found in these blocks."""
+    large: list[tuple[str, int]] = field(default_factory=list)
+    """Arrays that are too large to be kept, and their bytes."""
 
 
 class Stepped(NamedTuple):
@@ -155,3 +171,5 @@ class Stepped(NamedTuple):
     target: str
     told: Told
     of: Launched
+    found: list[tuple[Launched, Finding]]
+    """The problems of this run."""

@@ -54,7 +54,7 @@ def replace(warp: Warp, event: Event, lanes: int) -> int:
             raise stopped(error, event, warp, 1 << lane) from error
         step = Step(warp, event, 1 << lane)
         warp.block.cluster.machine.note([place.range], PLAIN)
-        warp.block.cluster.port.change(step, ChangedMap(address))
+        warp.block.cluster.port.change(step, ChangedMap(address, place.range))
     return lanes
 
 
@@ -68,5 +68,5 @@ def cp_fenceproxy(warp: Warp, event: Event, lanes: int) -> int:
             raise stopped(error, event, warp, members) from error
         step = Step(warp, event, members)
         warp.block.cluster.machine.note([written.range], PLAIN)
-        warp.block.cluster.port.change(step, ChangedMap(goal))
+        warp.block.cluster.port.change(step, ChangedMap(goal, written.range))
     return lanes

@@ -419,6 +419,15 @@ class Cluster(Record):
         for each in self.contexts:
             each.point(layout.BLOCK_EVENT, entry)
 
+    def observe_with(self, functions: Mapping[int, int] | None) -> None:
+        """Let the port have other functions in machine code; None: see every event.
+
+        The cluster has just begun.
+        """
+        if functions is not self.port.functions:
+            self.port.functions = functions
+            self._write_state()
+
     @property
     def blocks_by_address(self) -> dict[int, Block]:
         """The blocks, by where compiled code has them."""
@@ -488,6 +497,8 @@ class Cluster(Record):
         table = self.machine.present_table
         if table is None or self._trying or self.schedule.random is not None:
             return None
+        if self.port.functions is None:
+            return None
         self._trying = True
         try:
             return table.call(event, warp.block.context.address, warp.address, lanes)
@@ -523,6 +534,7 @@ class Cluster(Record):
             work.poison()
             self.in_flight[work] = None
             self._pending = len(self.in_flight)
+            self.port.wrote(work)
 
     def finished(self, work: Work) -> None:
         """A piece of work is done: it is no longer in flight."""

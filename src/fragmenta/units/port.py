@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarrier_state import Mbarrier
     from fragmenta.units.renewal import Renewal
-    from fragmenta.units.work import Work
+    from fragmenta.units.work import Range, Work
 
 Clock: TypeAlias = NDArray[np.int32]
 """A clock of the observer, which it keeps with work and mbarriers."""
@@ -63,6 +63,8 @@ class ChangedMap(NamedTuple):
     """A tensor map that was changed in memory."""
 
     address: int
+    """As the instruction has it."""
+    where: Range
 
 
 class Unattended:
@@ -123,9 +125,11 @@ class Port:
     def done(self, what: Work | Mbarrier) -> None:
         """Work is done and about to write; or a phase of an mbarrier is over."""
 
-    def wrote(self, what: Work | Mbarrier) -> None:
+    def wrote(self, what: Work | Mbarrier | Step) -> None:
         """Work has written its results; or an mbarrier its bits, to shared memory.
 
+        Work that is not done has hidden what it will write: an early read sees poison.
+        So has a step, a warp's part of a product, at which it waits for the others.
         Fast paths do not call this.
         """
 

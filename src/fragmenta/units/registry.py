@@ -11,6 +11,7 @@ from fragmenta.units import (  # noqa: F401 - each carries out some events
     mbarriers,
     named_barriers,
     past_the_end,
+    sparsity,
     strong_accesses,
     tcgen05,
     tmem_allocation,

@@ -10,6 +10,8 @@ that and ``wait::st``.  Warp w of a warpgroup reaches lanes 32w to 32w + 31.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +20,13 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.registers.tensor_fragment import TensorAddress
-from fragmenta.tensor_memory.moves import reduce
+from fragmenta.simt.layout import LANES
+from fragmenta.tensor_memory.moves import (
+    CompressedLoad,
+    compressed,
+    reduce,
+    uncompressed,
+)
 from fragmenta.tensor_memory.reaching import WARPS
 from fragmenta.units.events import Event, Operand, carries_out, numbers
 from fragmenta.units.faults import Stop
@@ -64,19 +72,48 @@ class Load(Move):
         to: Way,
         results: Registers,
         reduced: Operand | None,
+        indices: Operand | None = None,
     ) -> None:
         super().__init__(warp, event, op, to)
-        self.results, self.reduced = results, reduced
+        self.results, self.reduced, self.indices = results, reduced, indices
         self.registers = results.offsets
         if reduced is not None:
             self.registers += (reduced.place,)
+        if indices is not None:
+            self.registers += tuple(each.place for each in indices.items)
 
     def write(self) -> None:
         """Fill the registers with what the cells hold now."""
-        words = self.words_of(self.memory.seen(self.way.numbers))
-        self.results.put(words)
+        words = self._every()
+        self.results.put(self.remaining(words))
         if self.reduced is not None:
             self.reduced.lanes(self.warp)[:] = self._least(words)
+        for each, row in zip(*self._metadata(), strict=True):
+            each.lanes(self.warp)[:] = row
+
+    def _every(self) -> NDArray[np.uint32]:
+        """The words that the cells make now: (words, lanes)."""
+        return self.words_of(self.memory.seen(self.way.numbers))
+
+    def _metadata(self) -> tuple[tuple[Operand, ...], NDArray[np.uint32]]:
+        """The registers of indices, and what they get."""
+        if self.indices is None:
+            return (), np.zeros((0, LANES), np.uint32)
+        return self.indices.items, self._compressed.mdata.T
+
+    @cached_property
+    def _compressed(self) -> CompressedLoad:
+        """Which words remain, with ``.spcompress``."""
+        try:
+            return compressed(self.op, np.ascontiguousarray(self._every().T))
+        except Error as error:
+            raise Stop(rules.FAULT, self.site, self.warp, ALL, str(error)) from error
+
+    def remaining(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The words of the registers, of all that are looked at: (registers, lanes)."""
+        if self.indices is None:
+            return words
+        return np.take_along_axis(words, self._compressed.places.T, axis=0)
 
     def words_of(self, found: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """The words of registers that cells make."""
@@ -190,12 +227,16 @@ def load(warp: Warp, event: Event, lanes: int) -> int:
     """Load cells into the registers of a warp."""
     op = named_op(event.mnemonic)
     result, *rest = event.operands
-    reduced = rest.pop(0) if op.values.get("red") else None
-    to = _way(warp, event, lanes, op, rest[0], rest[1:])
+    indices, whole = None, op
+    if "spcompress" in event.words:
+        indices, result, whole = result, rest.pop(0), uncompressed(op)
+    reduced = rest.pop(0) if "red" in event.words else None
+    to = _way(warp, event, lanes, whole, rest[0], rest[1:])
     results = _registers(warp, event, result)
-    if reduced is None:
+    if reduced is indices is None:
         _know(warp, event, op, rest[0], rest[1:], result)
-    return _start(warp, event, lanes, Load(warp, event, op, to, results, reduced))
+    task = Load(warp, event, op, to, results, reduced, indices)
+    return _start(warp, event, lanes, task)
 
 
 @carries_out("tcgen05.st")

@@ -84,6 +84,7 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     if work is None and cluster.machine.watching is not None:
         # Hold it: accesses of a warp that is ahead would seem to come before.
         warpgroup.hold(warp, number)
+        cluster.port.wrote(step)
         return 0
     return lanes
 

@@ -1,7 +1,8 @@
 """The page of a recorded run: one file, with the record in it.
 
-The page is ``replay.html``, which is built from ``explorer/``.  The record is two
-elements of it: its head as JSON, and its columns, deflated, in base64.
+The page is ``replay.html``, which is built from ``explorer/``.  A record is two
+elements of it: its head as JSON, and its columns, deflated, in base64.  Runs beside it
+have two more each, with what is not the same.
 """
 
 from __future__ import annotations
@@ -28,16 +29,23 @@ _PLAIN = """<!doctype html>
 
 def page(replay: Replay) -> str:
     """The text of the page."""
-    head, data = packed(replay)
+    records = [_record(each, number, replay) for number, each in enumerate(replay.runs)]
+    before, _, after = _built(replay).partition(PLACE)
+    return before + "".join(records) + after
+
+
+def _record(replay: Replay, number: int, first: Replay) -> str:
+    """A run as elements of the page; those beside the first one have numbers."""
+    head, data = packed(replay, first)
     # A script ends at its first end tag, wherever that is.
     small = json.dumps(head, separators=(",", ":")).replace("</", "<\\/")
     large = base64.b64encode(data).decode()
-    record = (
-        f'<script type="application/json" id="replay-head">{small}</script>\n'
-        f'<script type="application/octet-stream" id="replay-data">{large}</script>\n'
+    of = f"-{number}" if number else ""
+    return (
+        f'<script type="application/json" id="replay-head{of}">{small}</script>\n'
+        f'<script type="application/octet-stream" id="replay-data{of}">{large}'
+        "</script>\n"
     )
-    before, _, after = _built(replay).partition(PLACE)
-    return before + record + after
 
 
 def _built(replay: Replay) -> str:

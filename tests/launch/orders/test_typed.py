@@ -7,6 +7,7 @@ import pytest
 
 from fragmenta.orders.typed import TYPED
 from tests.simt.kernels import kernel
+from tests.thinning import some
 
 BODY = """
     setp.eq.u32 %p1, %warp, 0;
@@ -47,7 +48,7 @@ def summed() -> str:
     return hex(int(total.view(np.uint32)))
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", some(ROWS, 2))
 def test_a_loop_on_a_float_ends(name: str) -> None:
     add, operand, load, register, compare, right, wrong = ROWS[name]
     for goal in (right, wrong):

@@ -128,7 +128,33 @@ def problems(rule: str, code: str, right: bool = False) -> list[tuple[str, str]]
     return [(each.rule, each.paragraph()) for each in result.problems]
 
 
-def launched(rule: str, code: str, right: bool = False) -> ptx.Result:
+SCHEDULES = ("eager", "lazy", 3)
+"""The schedules with which the wrong kernel of a page is recorded."""
+
+
+def replay(rule: str) -> ptx.Replay:
+    """The recorded runs of the kernel of a page, and the repaired one beside them."""
+    page = read(rule)
+    found = _recorded(rule, page.kernel, schedule=SCHEDULES)
+    right = _recorded(rule, repaired(page), right=True)
+    return found.beside(right, "repaired")
+
+
+def _recorded(
+    rule: str, code: str, right: bool = False, schedule: Any = "eager"
+) -> ptx.Replay:
+    """The record of a launch, with the source."""
+    try:
+        result = launched(rule, code, right, schedule=schedule, replay=True)
+    except ptx.KernelFault as fault:
+        result = fault.result
+    found = result.replay()
+    for run in found.runs:  # PTX opens no file that it names
+        run.head["files"].append({"name": f"{rule}.cu", "text": code})
+    return found
+
+
+def launched(rule: str, code: str, right: bool = False, **options: Any) -> ptx.Result:
     """The launch of a kernel, wrong or repaired."""
     how = launch(rule, code)
     arguments = how.repaired if right and how.repaired is not None else how.arguments
@@ -137,9 +163,8 @@ def launched(rule: str, code: str, right: bool = False) -> ptx.Result:
     text = running.without_folders(compiler.to_ptx(code, target, "-lineinfo"))
     [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
-    return kernel.launch(
-        how.grid, how.block, given, watch=ptx.Watch("report", strict=rule in STRICT)
-    )
+    watch = ptx.Watch("report", strict=rule in STRICT)
+    return kernel.launch(how.grid, how.block, given, watch=watch, **options)
 
 
 def report(page: Page) -> str:

@@ -5,6 +5,7 @@ import pytest
 from fragmenta.ptx.rules import RULES
 from tests.ptx.hazards import pages
 from tests.ptx.hazards.cases import cases
+from tests.thinning import some
 
 ROOT = pages.FOLDER.parents[1]
 
@@ -32,6 +33,20 @@ def test_a_page_has_its_picture(rule: str) -> None:
     name = f"hazard-{rule}.svg"
     assert f"](../images/{name})" in (pages.FOLDER / f"{rule}.md").read_text("utf-8")
     assert (pages.IMAGES / name).read_text("utf-8") == pages.page_picture(rule)
+
+
+@pytest.mark.parametrize("rule", some(pages.PAGES, 8, start=2))
+def test_a_page_has_its_replay_beside_the_repair(rule: str) -> None:
+    found = pages.replay(rule)
+    *wrong, right = found.runs
+    assert [each.name for each in found.runs] == ["eager", "lazy", "3", "repaired"]
+    assert right.problems == []
+    for run in wrong:
+        problem = next(each for each in run.problems if each["code"] == rule)
+        step = max(problem["steps"])
+        assert step >= 0
+        there = run.aligned(step, right)
+        assert (right.warps[right.steps.warp[there]]) == run.warps[run.steps.warp[step]]
 
 
 def test_the_readme_has_the_picture_of_its_kernel() -> None:

@@ -242,6 +242,9 @@ class Memory:
     b: Rows
     d: Rows
     epilogue: dict[str, NDArray[Any]]
+    ends: NDArray[np.int32] | None = None
+    """Of a grouped product: where the rows of each expert end."""
+    settled: bool = False
 
 
 def short_hash(*arrays: NDArray[Any]) -> str:

@@ -25,11 +25,13 @@ def given(gemm: Gemm, memory: Memory) -> list[Any]:
         memory.d.matrix(),
         tensor_map,
         memory.epilogue,
+        memory.ends,
+        memory.settled,
     )
     parts = [None if isinstance(each, int) else each for each in made.epilogue]
     sizes = (made.m, made.n, made.slabs)
     maps = (made.map_a, made.map_b, made.map_d)
-    return [*maps, made.packed, ptx.struct(*parts), *sizes]
+    return [*maps, made.packed, ptx.struct(*parts), *sizes, *made.group]
 
 
 def tensor_map(_: str, matrix: Matrix, box: Box) -> Any:

@@ -4,6 +4,8 @@
     python -m tests.ptx.hopper.record run FOLDER FILE  # on the machine with the GPU
     python -m tests.ptx.hopper.record keep FILE        # compare with the emulation
 
+``--list grouped`` records the grouped products instead.
+
 ``compute-sanitizer --tool racecheck python -m tests.ptx.hopper.record run FOLDER FILE
 --repeat 1`` watches each launch.
 
@@ -18,7 +20,7 @@ import argparse
 import json
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -31,8 +33,15 @@ from fragmenta.cuda.tools.compiler import find
 from fragmenta.errors import Error
 from fragmenta.kernels.source import TARGET
 from tests.ptx.hopper.gemms import GEMMS, POISON, Gemm, Rows, short_hash
+from tests.ptx.hopper.grouped import GROUPED
 
-FILE = Path(__file__).parents[2] / "golden" / "kernels" / "gemms.json"
+FOLDER = Path(__file__).parents[2] / "golden" / "kernels"
+FILE, GROUPED_FILE = FOLDER / "gemms.json", FOLDER / "grouped.json"
+LISTS: dict[str, tuple[Path, Sequence[Gemm]]] = {
+    "gemms": (FILE, GEMMS),
+    "grouped": (GROUPED_FILE, GROUPED),
+}
+"""What is recorded together, and where it is kept."""
 REPEAT = 20
 """How often each launch has to give the same bytes; once is enough for a sanitizer."""
 
@@ -49,17 +58,18 @@ class Recorded(NamedTuple):
 
 
 @cache
-def recorded() -> Mapping[str, Recorded]:
+def recorded(file: Path = FILE) -> Mapping[str, Recorded]:
     """The recorded launches by name."""
-    read = json.loads(FILE.read_text())
+    read = json.loads(file.read_text())
     return {name: Recorded(*row) for name, row in read["launches"].items()}
 
 
 # ── without a GPU ───────────────────────────────────────────────────────────
 
 
-def prepare(folder: Path) -> None:
+def prepare(listed: str, folder: Path) -> None:
     """Assemble the PTX of every launch."""
+    _, launches = LISTS[listed]
     folder.mkdir(parents=True, exist_ok=True)
 
     def one(numbered: tuple[int, Gemm]) -> None:
@@ -71,7 +81,7 @@ def prepare(folder: Path) -> None:
         text.unlink()
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(one, enumerate(GEMMS)))
+        list(pool.map(one, enumerate(launches)))
 
 
 def tools() -> dict[str, str]:
@@ -86,11 +96,12 @@ def tools() -> dict[str, str]:
     return {"compiler": find("nvrtc").version, "ptxas": version[1] if version else ""}
 
 
-def keep(file: Path) -> None:
+def keep(listed: str, file: Path) -> None:
     """Compare with the emulation, and write the recording."""
+    kept, every = LISTS[listed]
     read = json.loads(file.read_text())
     launches = {}
-    for gemm in GEMMS:
+    for gemm in every:
         found = read["launches"].get(gemm.name)
         if found is None:
             print(f"{gemm.name:80} DID NOT RUN")
@@ -103,19 +114,19 @@ def keep(file: Path) -> None:
         if state == "same":
             row = Recorded(found["inputs"], found["rows"], found["buffer"])
             launches[gemm.name] = list(row)
-    FILE.parent.mkdir(parents=True, exist_ok=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(
         f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in launches.items()
     )
     # The machine with the GPU has its own assembler, which was not used.
     made = json.dumps({**read["made"], **tools()})
-    FILE.write_text(f'{{\n "made": {made},\n "launches": {{\n{lines}\n }}\n}}\n')
+    kept.write_text(f'{{\n "made": {made},\n "launches": {{\n{lines}\n }}\n}}\n')
 
 
 # ── with a GPU ──────────────────────────────────────────────────────────────
 
 
-def run(folder: Path, file: Path, repeat: int) -> None:
+def run(listed: str, folder: Path, file: Path, repeat: int) -> None:
     """Run every launch, and write what it leaves."""
     import torch
 
@@ -123,7 +134,7 @@ def run(folder: Path, file: Path, repeat: int) -> None:
 
     torch.zeros(1, device="cuda")
     launches: dict[str, Any] = {}
-    for number, gemm in enumerate(GEMMS):
+    for number, gemm in enumerate(LISTS[listed][1]):
         code = (folder / f"{number}.cubin").read_bytes()
         try:
             launches[gemm.name] = left(gemm, code, repeat)
@@ -154,13 +165,23 @@ def left(gemm: Gemm, code: bytes, repeat: int) -> dict[str, Any]:
     )
     b = made.b.matrix(sent(made.b.buffer))
     parts = {name: sent(part) for name, part in made.epilogue.items()}
+    ends = None if made.ends is None else sent(made.ends)
     d = made.d.matrix(sent(made.d.buffer))
     result, planned = held[-1], plan_of_code(gemm.geometry, code)
     seen = []
     for _ in range(repeat):
         result.fill_(POISON)
         stream = torch.cuda.current_stream().cuda_stream
-        launch(planned, a, b, d, stream=stream, epilogue=parts)
+        launch(
+            planned,
+            a,
+            b,
+            d,
+            stream=stream,
+            epilogue=parts,
+            ends=ends,
+            settled=made.settled,
+        )
         torch.cuda.synchronize()
         seen.append(result.cpu().numpy())
     found = Rows(seen[0], made.d.width)
@@ -177,11 +198,12 @@ def main() -> None:
     parser.add_argument("what", choices=["prepare", "run", "keep"])
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--repeat", type=int, default=REPEAT)
+    parser.add_argument("--list", choices=list(LISTS), default="gemms")
     given = parser.parse_args()
     if given.what == "run":
-        run(*given.paths, repeat=given.repeat)
+        run(given.list, *given.paths, repeat=given.repeat)
     else:
-        {"prepare": prepare, "keep": keep}[given.what](*given.paths)
+        {"prepare": prepare, "keep": keep}[given.what](given.list, *given.paths)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def of_kernel(kernel: Kernel, ring: int = RINGS[0], text: str = "") -> Subject:
         f"{kernel} ring {stages}",
         text or gemms[0].text,
         launching.ENTRY,
-        tuple(map(_launch, gemms)),
+        tuple(map(launch_of, gemms)),
         stages,
         gemms[0].source,
     )
@@ -154,7 +154,7 @@ def _gemm(kernel: Kernel, stages: int, slabs: int, tiles: int) -> Gemm:
     )
 
 
-def _launch(gemm: Gemm) -> Launch:
+def launch_of(gemm: Gemm) -> Launch:
     def run(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, str]:
         found = launching.launch(gemm, kernel, **options)
         return found.result, short_hash(found.d.inside)

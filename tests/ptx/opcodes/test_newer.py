@@ -58,21 +58,3 @@ def test_older_forms_are_not_meant() -> None:
         "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group",
     ):
         assert not not_covered(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "spcompress.b8.b4.sp::2:4.x1 {%r1}, {%r2}, {%r3, %r4}, %r5;",
-        "spdecompress.b8.b4.sp::2:4.x2 {%r1, %r2}, {%r3}, {%r4};",
-    ],
-)
-def test_what_nobody_has_seen_run_is_checked_and_not_run(text: str) -> None:
-    head = ".version 9.4\n.target sm_107a\n.address_size 64\n"
-    whole = f"{head}.visible .entry f() {{ {DECLARED} {text} ret; }}"
-    module = ptx.parse(whole)
-    assert {each.rule for each in module.check()} <= {"uninitialised"}
-    with pytest.raises(KernelFault, match="no sm_107 has run it"):
-        module.kernels["f"].launch(1, 32, [])
-    wrong = ptx.parse(whole.replace("sp::2:4", "sp::3:4"))
-    assert "tensor" in {each.rule for each in wrong.check()}

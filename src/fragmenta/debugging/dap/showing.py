@@ -44,7 +44,7 @@ class Showing:
     def threads(self) -> list[Fields]:
         """The warps."""
         return [
-            {"id": number + 1, "name": told.warp_name(self.debugger.replay, number)}
+            {"id": number + 1, "name": self.debugger.warp_name(number)}
             for number in range(len(self.debugger.replay.warps))
         ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import NamedTuple
 
 from fragmenta.isa.instruction import Instruction, Operand, Parts
 from fragmenta.isa.table import Form, Row
@@ -65,14 +66,36 @@ def _row(name: str, sizes: tuple[str, ...], factor: str, numbers: list[int]) -> 
 # ── operands ────────────────────────────────────────────────────────────────
 
 
+class Sizes(NamedTuple):
+    """The sizes in the name of an instruction."""
+
+    element: int
+    """Bits of an element."""
+    index_bits: int
+    kept: int
+    of: int
+    number: int
+    """How often it is done."""
+
+
+def sizes_of(op: Instruction) -> Sizes:
+    """The sizes of an instruction.
+
+    >>> import fragmenta as fm
+    >>> sizes_of(fm.instruction("spdecompress.b8.b4.sp::2:4.x2"))
+    Sizes(element=8, index_bits=4, kept=2, of=4, number=2)
+    """
+    count = int(op.values["num"][1:])
+    return Sizes(*_bits(op.values["sizes"]), *_factor(op.values["sp"]), count)
+
+
 def _registers(bits: int) -> int:
     return -(-bits // WORD)
 
 
 def compress_operands(op: Instruction) -> tuple[Operand, ...]:
     """Indices and elements that are kept, all elements, and the descriptor."""
-    element, index = _bits(op.values["sizes"])
-    count = int(op.values["num"][1:])
+    element, index, _, _, count = sizes_of(op)
     return (
         Operand("mdata", ".b32", -(-count * index // element)),
         Operand("cdata", ".b32", count),
@@ -83,9 +106,7 @@ def compress_operands(op: Instruction) -> tuple[Operand, ...]:
 
 def decompress_operands(op: Instruction) -> tuple[Operand, ...]:
     """All elements, then the indices and the elements that are not zeros."""
-    element, index = _bits(op.values["sizes"])
-    kept, of = _factor(op.values["sp"])
-    count = int(op.values["num"][1:])
+    element, index, kept, of, count = sizes_of(op)
     return (
         Operand("data", ".b32", _registers(of * element * count)),
         Operand("mdata", ".b32", _registers(kept * index * count)),

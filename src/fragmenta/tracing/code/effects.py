@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import Function, Instruction, Module, Register
@@ -13,33 +13,63 @@ Owned: TypeAlias = tuple[str, Register]
 """A register, and the name of its function."""
 
 
-def written(
-    module: Module, function: Function, index: int, recursive: Iterable[str]
-) -> list[Owned]:
+class Program(NamedTuple):
+    """A kernel and the functions that it may call, as far as steps need them."""
+
+    module: Module
+    functions: tuple[str, ...]
+    recursive: tuple[str, ...]
+    """Those that call themselves: when such a call returns, the registers of the
+    function are as they were before it."""
+
+    def called(self, of: Instruction) -> list[str]:
+        """The functions that a call may go to, also through an address."""
+        aliases = self.module.aliases
+        goals = {aliases.get(each, each) for each in named_in(of.operands)}
+        known = goals & self.module.functions.keys()
+        inner = [n for n in self.functions if not self.module.functions[n].kernel]
+        return [each for each in inner if each in known] if known else inner
+
+
+def written(program: Program, function: Function, index: int) -> list[Owned]:
     """The registers that an instruction writes, each once, in the order of the log.
 
-    A product of a warpgroup writes registers later: those of all products are taken
-    where the warp waits.  ``recursive`` are the functions that call themselves: when
-    such a call returns, the registers of the function are as they were before it.
+    A product of a warpgroup and a load of tensor memory write theirs later: these are
+    here as they are when the instruction is issued.  A call writes those in which the
+    function gets its arguments, and its results when it returns.
     """
-    of, name = function.instructions[index], function.name
-    if of.opcode == "wgmma" and "wait_group" in of.qualifiers:
-        products = [each for each in function.instructions if is_product(each)]
-        found = [each for product in products for each in effects(product).writes]
-    else:
-        found = effects(of).writes
-    own = [(name, each) for each in _once(found)]
-    if of.opcode != "call" or not _calls_any(module, of, recursive):
+    of = function.instructions[index]
+    own = [(function.name, each) for each in _once(effects(of).writes)]
+    if of.opcode != "call":
         return own
-    restored = [(n, each) for n in recursive for each in module.functions[n].registers]
-    return list(dict.fromkeys([*own, *restored]))
+    return list(dict.fromkeys([*own, *_restored(program, of), *_passed(program, of)]))
 
 
-def _calls_any(module: Module, of: Instruction, recursive: Iterable[str]) -> bool:
-    """Whether a call may go to one of some functions, also through an address."""
-    goals = {module.aliases.get(each, each) for each in named_in(of.operands)}
-    known = goals & module.functions.keys()
-    return bool(goals & {*recursive}) if known else bool({*recursive})
+def returns(program: Program, function: Function, index: int) -> bool:
+    """Whether registers change when a call returns."""
+    of = function.instructions[index]
+    return bool(effects(of).writes) or bool(_restored(program, of))
+
+
+def _restored(program: Program, of: Instruction) -> list[Owned]:
+    functions = program.module.functions
+    if not {*program.called(of)} & {*program.recursive}:
+        return []
+    return [(n, each) for n in program.recursive for each in functions[n].registers]
+
+
+def _passed(program: Program, of: Instruction) -> list[Owned]:
+    """The registers in which functions get their arguments."""
+    found = []
+    for name in program.called(of):
+        function = program.module.functions[name]
+        given = {each.name for each in function.parameters}
+        found += [
+            (name, each)
+            for each in function.registers
+            if each.name in given or each.vector in given
+        ]
+    return found
 
 
 def read(function: Function, index: int) -> list[Register]:
@@ -47,9 +77,11 @@ def read(function: Function, index: int) -> list[Register]:
     return _once(effects(function.instructions[index]).reads)
 
 
-def is_product(of: Instruction) -> bool:
-    """Whether it is a product of a warpgroup."""
-    return of.opcode == "wgmma" and "mma_async" in of.qualifiers
+def is_late(of: Instruction) -> bool:
+    """Whether its results come to registers after it: a product, a load of cells."""
+    if of.opcode == "wgmma":
+        return "mma_async" in of.qualifiers
+    return of.opcode == "tcgen05" and of.qualifiers[:1] == ("ld",)
 
 
 def _once(found: Iterable[Register]) -> list[Register]:

@@ -11,9 +11,10 @@ from fragmenta.simt.events import if_some
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.memory import Access, load
 from fragmenta.simt.probes import Probes
-from fragmenta.simt.program import JUMPS, Program, register_bytes
+from fragmenta.simt.program import JUMPS, register_bytes
+from fragmenta.simt.program import Program as Compiled
 from fragmenta.tracing.code import layout as at
-from fragmenta.tracing.code.effects import Owned, written
+from fragmenta.tracing.code.effects import Owned, Program, is_late, returns, written
 from fragmenta.tracing.code.routines import COMPLETE, THERE, access, step
 
 Form: TypeAlias = tuple[int, str, str, int, int]
@@ -40,16 +41,19 @@ class TraceProbes(Probes):
         self._waiting: list[_Taken] = []
         """What the present instruction writes."""
         self._bases: dict[str, int] = {}
-        self._recursive: list[str] | None = None
-        """The functions that call themselves."""
+        self._program: Program | None = None
 
     # ── steps ───────────────────────────────────────────────────────────────
 
     def before(self, writer: Writer, instruction: Instruction) -> None:
         """A jump is a step before it is done; all lanes come to it."""
         self._waiting = []
-        if instruction.opcode in JUMPS:
+        if instruction.opcode in JUMPS and instruction.opcode != "call":
             self._step(writer, writer.active())
+
+    def entered(self, writer: Writer, instruction: Instruction) -> None:
+        """A call is a step when the function has its arguments."""
+        self._step(writer, writer.active())
 
     def after(self, writer: Writer, instruction: Instruction) -> None:
         """Take the bytes that were written, then the registers."""
@@ -60,16 +64,19 @@ class TraceProbes(Probes):
 
     def returned(self, writer: Writer, instruction: Instruction) -> None:
         """Lanes have returned from a call, with results."""
-        if self._registers(writer):
+        if returns(self._known(writer.program), writer.unit.function, writer.index):
             self._step(writer, writer.active())
 
+    def _known(self, program: Compiled) -> Program:
+        if self._program is None:
+            recursive = [name for name, each in program.units.items() if each.recursive]
+            given = program.module, tuple(program.units), tuple(recursive)
+            self._program = Program(*given)
+        return self._program
+
     def _registers(self, writer: Writer) -> list[Owned]:
-        program, unit = writer.program, writer.unit
-        if self._recursive is None:
-            every = program.units.items()
-            self._recursive = [name for name, each in every if each.recursive]
-        given = unit.function, writer.index, self._recursive
-        return written(program.module, *given)
+        program = self._known(writer.program)
+        return written(program, writer.unit.function, writer.index)
 
     def _step(self, writer: Writer, lanes: str) -> None:
         """Write down a step of the present instruction."""
@@ -169,16 +176,27 @@ class TraceProbes(Probes):
             self._forms.append(key)
         return self._numbers[key]
 
-    def about(self, program: Program) -> dict[str, object]:
+    def about(self, program: Compiled) -> dict[str, object]:
         """What is needed to read the log."""
+        known = self._known(program)
         places = {name: unit.registers for name, unit in program.units.items()}
         told = {
-            "functions": list(program.units),
-            "recursive": self._recursive or [],
+            "functions": list(known.functions),
+            "recursive": list(known.recursive),
             "registers": places,
             "forms": self._forms,
+            "late": {name: self._late(known, name) for name in known.functions},
         }
         return {"traced": told}
+
+    def _late(self, program: Program, name: str) -> dict[str, list[int]]:
+        """The registers that instructions of a function write later, by their index."""
+        function = program.module.functions[name]
+        return {
+            str(index): [each.number for _, each in written(program, function, index)]
+            for index, each in enumerate(function.instructions)
+            if is_late(each)
+        }
 
 
 def _joined(writer: Writer, registers: list[Owned]) -> list[tuple[int, int]]:
@@ -209,7 +227,8 @@ def _take(writer: Writer, number: int, what: _Taken) -> None:
         writer.store("i32", 0, "%warp", layout.PAST)
         addresses = writer.value(f"inttoptr i64 {there} to ptr")
         lenient = what.access.space == "global"
-        given = what.access._replace(address=64)
+        bits = what.access.bits  # not those of the register, which may be wider
+        given = what.access._replace(address=64, register=bits, signed=False)
         first, each = 4 * at.ADDRESS_WORDS * what.registers, given.bits // 8 * LANES
         goals = [first + each * element for element in range(given.elements)]
         failed = writer.call(

@@ -1,0 +1,344 @@
+"""Times of mixtures of experts: one grouped sparse product beside its rivals.
+
+Weights of real models, with tokens routed unevenly: a router whose experts have
+different biases.  The rivals are a loop of single sparse products, whose sizes the host
+has to know, and PyTorch's dense grouped products: ``torch._grouped_mm`` for bf16,
+``torch._scaled_grouped_mm`` for fp8 with a scale for each token and each output.  Calls
+are replayed from CUDA graphs in turn; each replay has several routings, so that small
+weights are not in the L2.  Times are medians of one run.
+
+Offsets that the previous kernel may have written are read when it has ended.  That is
+so for the first product of a layer.  The second one has the same offsets: they are
+settled, and it starts earlier.  Both are measured.
+
+    python benchmarks/gpu/bench_experts.py [--out FOLDER] [--types bf16,e4m3]
+    python benchmarks/gpu/bench_experts.py --tiles 12 --out FOLDER
+    python benchmarks/gpu/bench_experts.py --judge FOLDER/experts.json
+
+With ``--tiles N``, the N tiles of each case with the least expected time are measured,
+without the rivals.  ``--judge`` says how much slower the chosen tile is than the
+fastest one that was measured; it needs no GPU.  Writes experts.json and experts.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from bench_gemm import dense, packed
+from measuring import Call, compile_all, medians_us, versions
+from torch import Tensor
+
+from fragmenta.kernels.config import Kernel, Tile, candidates, choose
+from fragmenta.kernels.grouping import expected_time
+from fragmenta.torch import run
+from fragmenta.torch.grouping import grouped_on_cuda
+
+
+class Layer(NamedTuple):
+    """The weights of a mixture's experts, and the share of them on one card."""
+
+    name: str
+    experts: int
+    m: int
+    k: int
+    top: int
+    """Experts of each token."""
+    rows: int
+    """Rows of x for each token of a batch."""
+
+
+#: One of eight cards has 32 of DeepSeek's 256 experts, and gets tokens of all eight.
+LAYERS = (
+    Layer("Mixtral gate", 8, 14336, 4096, 2, 2),
+    Layer("Mixtral down", 8, 4096, 14336, 2, 2),
+    Layer("Qwen3 gate, up", 128, 1536, 2048, 8, 8),
+    Layer("Qwen3 down", 128, 2048, 768, 8, 8),
+    Layer("DeepSeek gate, up", 32, 4096, 7168, 8, 8),
+    Layer("DeepSeek down", 32, 7168, 2048, 8, 8),
+)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 512, 1024, 2048, 4096, 8192)
+TYPES = ("bf16", "e4m3")
+UNEVEN = 0.6  # the standard deviation of the experts' biases
+WARM, BUSY = 2e-3, 6e-3  # seconds of each rival before it is timed, and timed
+
+
+@dataclass
+class Case:
+    """One layer at one batch."""
+
+    type: str
+    layer: str
+    experts: int
+    m: int
+    k: int
+    batch: int
+    rows: int
+    active: float = math.nan
+    """Experts with tokens, on average."""
+    grouped_us: float = math.nan
+    settled_us: float = math.nan
+    """With offsets that an earlier call has read."""
+    loop_us: float = math.nan
+    dense_us: float = math.nan
+    tile: str = ""
+    tiles: dict[str, float] = field(default_factory=dict)
+
+
+def routed(layer: Layer, batch: int, seed: int) -> Tensor:
+    """The tokens of each expert, on the host: top experts of random scores."""
+    made = torch.Generator().manual_seed(seed)
+    biases = UNEVEN * torch.randn(layer.experts, generator=made)
+    tokens = -(-batch * layer.rows // layer.top)
+    noise = torch.rand(tokens, layer.experts, generator=made).clamp_min(1e-9)
+    scores = biases - torch.log(-torch.log(noise))
+    chosen = scores.topk(layer.top, dim=1).indices.flatten()[: batch * layer.rows]
+    return torch.bincount(chosen, minlength=layer.experts)
+
+
+def routings(layer: Layer, batch: int) -> list[Tensor]:
+    """So many that their weights do not fit in the L2, and typical."""
+    few = 8 if batch * layer.rows <= 8 * layer.experts else 2
+    return [routed(layer, batch, seed) for seed in range(few)]
+
+
+def base_kernel(of: str, grouped: bool = True) -> Kernel:
+    """The kernel before its tile is chosen; fp8 has scales."""
+    return Kernel(
+        of,
+        out="bf16",
+        tile=Tile(64, 64),
+        transposed=True,
+        scaled=of == "e4m3",
+        grouped=grouped,
+    )
+
+
+def tried(of: str, layer: Layer, batch: int, most: int) -> list[Kernel]:
+    """The chosen kernel first, then those that look best after it."""
+
+    def took(kernel: Kernel) -> float:
+        rows = batch * layer.rows
+        return expected_time(kernel, layer.m, rows, layer.k, layer.experts)
+
+    return sorted(candidates(base_kernel(of)), key=took)[:most]
+
+
+def singles(of: str, layer: Layer, batch: int) -> set[Kernel]:
+    """The kernels of a loop of single products."""
+    counts = {int(n) for each in routings(layer, batch) for n in each if n}
+    single = base_kernel(of, grouped=False)
+    return {choose(single, layer.m, n, layer.k) for n in counts}
+
+
+class Weights(NamedTuple):
+    """What a layer multiplies with, on the card."""
+
+    sparse: Tensor
+    dense: Tensor | None
+    scales: Tensor | None
+
+
+def weights_of(of: str, layer: Layer, rivals: bool) -> Weights:
+    """Random weights."""
+    sparse = torch.stack([packed(of, layer.m, layer.k) for _ in range(layer.experts)])
+    whole = None
+    if rivals:
+        whole = torch.stack([dense(of, layer.m, layer.k) for _ in range(layer.experts)])
+    scales = torch.rand(layer.experts, layer.m, device="cuda") + 0.5
+    return Weights(sparse, whole, scales if of == "e4m3" else None)
+
+
+def grouped_call(
+    kernel: Kernel, layer: Layer, w: Weights, x: Tensor, s: Tensor | None, ends: Tensor
+) -> Call:
+    """One launch for all experts."""
+    tile = kernel.tile
+    sizes = (tile.m, tile.n, tile.cluster, int(tile.turns), tile.split)
+    options = (torch.bfloat16, None, w.scales, s, None, False, sizes)
+    return partial(grouped_on_cuda, x, w.sparse, ends, kernel.a, layer.m, *options)
+
+
+def loop_call(
+    of: str, layer: Layer, w: Weights, x: Tensor, s: Tensor | None, counts: Tensor
+) -> Call:
+    """A launch for each expert with tokens."""
+    calls: list[Call] = []
+    first, single = 0, base_kernel(of, grouped=False)
+    for expert, n in enumerate(counts.tolist()):
+        if n:
+            rows = slice(first, first + n)
+            parts = {}
+            if s is not None and w.scales is not None:
+                parts = {"scale_m": w.scales[expert], "scale_n": s[rows]}
+            kernel = choose(single, layer.m, n, layer.k)
+            given = (kernel, w.sparse[expert], x[rows], layer.m, parts)
+            calls.append(partial(run, *given))
+        first += n
+    return lambda: [call() for call in calls]
+
+
+def dense_call(w: Weights, x: Tensor, s: Tensor | None, ends: Tensor) -> Call:
+    """PyTorch's grouped product."""
+    assert w.dense is not None
+    across = w.dense.transpose(-2, -1)
+    if s is None or w.scales is None:
+        return lambda: torch._grouped_mm(x, across, offs=ends, out_dtype=torch.bfloat16)
+    return lambda: torch._scaled_grouped_mm(
+        x, across, s, w.scales, offs=ends, out_dtype=torch.bfloat16, use_fast_accum=True
+    )
+
+
+def measured(of: str, layer: Layer, batches: list[int], most: int) -> Iterator[Case]:
+    """All batches of one layer; the weights are made once."""
+    w = weights_of(of, layer, rivals=most == 1)
+    for batch in batches:
+        shares, rows = routings(layer, batch), batch * layer.rows
+        case = Case(of, layer.name, layer.experts, layer.m, layer.k, batch, rows)
+        case.active = statistics.fmean(int((each > 0).sum()) for each in shares)
+        x = dense(of, rows, layer.k)
+        s = torch.rand(rows, device="cuda") + 0.5 if of == "e4m3" else None
+        with torch.inference_mode():  # PyTorch does not tell when these change
+            ends = [each.cumsum(0).int().cuda() for each in shares]
+        known = [each.clone() for each in ends]
+        kernels = tried(of, layer, batch, most)
+        rivals = [
+            [grouped_call(kernel, layer, w, x, s, each) for each in ends]
+            for kernel in kernels
+        ]
+        if most == 1:
+            rivals += [
+                [grouped_call(kernel, layer, w, x, s, each) for each in known]
+                for kernel in kernels
+            ]
+            rivals.append([loop_call(of, layer, w, x, s, each) for each in shares])
+            rivals.append([dense_call(w, x, s, each) for each in ends])
+        took = medians_us(rivals, WARM, BUSY, most=40)
+        if most == 1:
+            case.settled_us, case.loop_us, case.dense_us = took[1:]
+        names = [str(each.tile) for each in kernels]
+        case.tile, case.grouped_us = names[0], took[0]
+        case.tiles = dict(zip(names, took, strict=False)) if most > 1 else {}
+        yield case
+
+
+def mean(ratios: list[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def table(cases: list[Case]) -> str:
+    """All cases, one row each."""
+    lines = [
+        "| type | experts | batch | rows | active | tile | us | known | loop | dense |",
+        "|---|---|---:|---:|---:|---|---:|---:|---:|---:|",
+    ]
+    for c in cases:
+        loop, whole = c.loop_us / c.grouped_us, c.dense_us / c.grouped_us
+        lines.append(
+            f"| {c.type} | {c.layer} {c.experts} x {c.m} x {c.k} | {c.batch} "
+            f"| {c.rows} | {c.active:.0f} | {c.tile} | {c.grouped_us:.1f} "
+            f"| {c.settled_us:.1f} | {loop:.2f} | {whole:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def summary(cases: list[Case]) -> str:
+    """Means by type and batch: how many times as fast as each rival."""
+    lines = [
+        "| type | batch | cases | as fast as a loop | least | as dense | least |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for of in dict.fromkeys(case.type for case in cases):
+        for low, high in ((1, 128), (129, max(BATCHES))):
+            some = [c for c in cases if c.type == of and low <= c.batch <= high]
+            if some:
+                loops = [c.loop_us / c.grouped_us for c in some]
+                whole = [c.dense_us / c.grouped_us for c in some]
+                lines.append(
+                    f"| {of} | {low} to {high} | {len(some)} | {mean(loops):.2f} | "
+                    f"{min(loops):.2f} | {mean(whole):.2f} | {min(whole):.2f} |"
+                )
+    return "\n".join(lines)
+
+
+def judge(path: Path) -> None:
+    """Print what the choice of tiles costs, by the measurements of a file."""
+    costs: list[tuple[float, str]] = []
+    layers = {layer.name: layer for layer in LAYERS}
+    for case in json.loads(path.read_text())["cases"]:
+        of, layer, batch = case["type"], layers[case["layer"]], case["batch"]
+        took = case["tiles"]
+        listed = [str(each.tile) for each in tried(of, layer, batch, 999)]
+        chosen = next((each for each in listed if each in took), None)
+        if chosen is None or len(took) < 2:
+            continue
+        best = min(took, key=took.__getitem__)
+        told = f"{chosen} {took[chosen]:.1f} us, {best} {took[best]:.1f} us"
+        name = f"{of} {layer.name} at {batch}"
+        costs.append((took[chosen] / took[best], f"{name}: {told}"))
+    costs.sort(reverse=True)
+    print("\n".join(f"{cost:.2f}  {told}" for cost, told in costs[:30]))
+    print(f"{len(costs)} cases: {mean([cost for cost, _ in costs]):.3f} on average")
+
+
+def main() -> int:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--layers", default="", help="such as Mixtral or down")
+    parser.add_argument("--batches", default=",".join(map(str, BATCHES)))
+    parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
+    parser.add_argument("--seconds", type=float, default=300.0, help="stop after")
+    parser.add_argument("--judge", type=Path, help="the measurements of many tiles")
+    options = parser.parse_args()
+    if options.judge:
+        judge(options.judge)
+        return 0
+    begun = time.time()
+    layers = [each for each in LAYERS if options.layers in each.name]
+    batches = [int(n) for n in options.batches.split(",")]
+    cases_of = [(of, layer) for of in options.types.split(",") for layer in layers]
+    needed = {
+        kernel
+        for of, layer in cases_of
+        for batch in batches
+        for kernel in (
+            *tried(of, layer, batch, options.tiles),
+            *(singles(of, layer, batch) if options.tiles == 1 else ()),
+        )
+    }
+    compile_all(sorted(needed, key=str))
+    print(f"{len(needed)} kernels compiled in {time.time() - begun:.0f} s", flush=True)
+    cases: list[Case] = []
+    options.out.mkdir(parents=True, exist_ok=True)
+    for of, layer in cases_of:
+        if time.time() - begun > options.seconds:
+            print(f"not reached: {of} {layer.name}", flush=True)
+            continue
+        found = list(measured(of, layer, batches, options.tiles))
+        cases += found
+        torch.cuda.empty_cache()
+        print(table(found), f"({time.time() - begun:.0f} s)", flush=True)
+        record = {"about": versions(), "cases": [vars(c) for c in cases]}
+        (options.out / "experts.json").write_text(json.dumps(record, indent=0))
+    if options.tiles == 1:
+        text = f"{summary(cases)}\n\n{table(cases)}"
+        (options.out / "experts.md").write_text(text + "\n")
+        print(summary(cases))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
