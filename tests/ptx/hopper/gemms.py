@@ -427,14 +427,9 @@ def _four_bits() -> Iterator[Gemm]:
             yield sized(across, number + 1)
 
 
-_WITH_ELEMENTS = list(_all())
-_WITH_INTEGERS = list(_four_bits())
-GEMMS: list[Gemm] = [*_WITH_ELEMENTS, *_WITH_INTEGERS]
+GEMMS: list[Gemm] = list(_all())
+OF_INTEGERS: list[Gemm] = list(_four_bits())
+"""A of 4-bit integers."""
 
-FEW = [
-    *_WITH_ELEMENTS[5::12],
-    _WITH_ELEMENTS[39],
-    _WITH_ELEMENTS[-1],
-    *_WITH_INTEGERS[1::9],
-]
+FEW = [*GEMMS[5::12], GEMMS[39], GEMMS[-1]]
 """Those that are compared whenever the tests run."""
