@@ -723,9 +723,13 @@ def _integer_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     stages = -(-slabs // kernel.slabs)
     if stages < tile.split or tile.n >= n + 8 > 16:  # k is too short, or n
         return math.inf
+    if tile.n < n <= 96:  # A would be read and converted twice
+        return math.inf
     waves = -(-kernel.tiles(m, n) // _CLUSTERS[tile.cluster * tile.split])
     sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
     exchange = 0.283 * tile.split + 8.1e-5 * sent if sent else 0.0
+    if sent and tile.m == 64 and dtype(kernel.b).bits == 8:
+        exchange += 0.6  # parts are as short as their exchange
     each, column = _INTEGER_SLABS[dtype(kernel.b).bits, tile.m]
     count = -(-stages // tile.split) * kernel.slabs
     body = waves * (1.2 + count * (each + column * tile.n) + exchange)

@@ -128,7 +128,7 @@ __device__ __forceinline__ void sum_stages(
                 load_integers(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
     };
     auto signal = [&](int stage) {
-        __syncwarp();  // all lanes have read
+        release_codes(room, stage);
         release(room, place, stage);
     };
     all.clear();

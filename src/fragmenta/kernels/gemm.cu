@@ -64,7 +64,7 @@ constexpr int PACKED_M = 256;  // rows of A whose slabs are adjacent in memory
 // From one slab of a packed A to the next: those of an m64 block of integers are adjacent.
 constexpr int PACKED_SLAB = (FOUR_BITS ? 1 : PACKED_M / 64) * BLOCK_A;
 constexpr int WARPS = 4 * CONSUMERS;
-constexpr int SIGNALS = SPARSE && !FOUR_BITS ? 32 : 0;  // of a warp, that it has read its metadata
+constexpr int SIGNALS = SPARSE ? 32 : 0;  // of a warp, that it has read its metadata
 constexpr int TEAM = TURNS ? 1 : CONSUMERS;  // consumers that share a tile
 
 static_assert(TILE_M == 64 * TEAM * BLOCKS, "consumers share a tile by rows");
