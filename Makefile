@@ -186,7 +186,8 @@ looks: browser $(VENV)/.test  ## the explorer and the replay in a browser, their
 	$(if $(UPDATE),,node explorer/tests/replay/run.mjs)
 	$(if $(UPDATE),,PYTHON=$(CURDIR)/$(BIN)/python node explorer/tests/replay/runs.mjs)
 	$(if $(UPDATE),,$(BIN)/python -m tests.view.replay_in_browser)
-	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
+	$(if $(UPDATE),,PYTHON=$(CURDIR)/$(BIN)/python node explorer/tests/replay/products.mjs)
+	PYTHON=$(CURDIR)/$(BIN)/python node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 
 explorer/node_modules/.stamp: explorer/package.json
 	@echo "installing what builds and drives the explorer: esbuild, TypeScript (about 60 MB)"

@@ -8,16 +8,18 @@ are replayed from CUDA graphs in turn; each replay has several routings, so that
 weights are not in the L2.  Times are medians of one run.
 
 Offsets that the previous kernel may have written are read when it has ended.  That is
-so for the first product of a layer.  The second one has the same offsets: they are
-settled, and it starts earlier.  Both are measured.
+so if the offsets are made just before.  If another kernel runs between, they are
+settled, and the product starts earlier.  Both are measured.
 
     python benchmarks/gpu/bench_experts.py [--out FOLDER] [--types bf16,e4m3]
     python benchmarks/gpu/bench_experts.py --tiles 12 --out FOLDER
     python benchmarks/gpu/bench_experts.py --judge FOLDER/experts.json
+    python benchmarks/gpu/bench_experts.py --page FOLDER/experts.json
 
 With ``--tiles N``, the N tiles of each case with the least expected time are measured,
 without the rivals.  ``--judge`` says how much slower the chosen tile is than the
-fastest one that was measured; it needs no GPU.  Writes experts.json and experts.md.
+fastest one that was measured; ``--page`` prints experts.md again.  Writes experts.json
+and experts.md.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class Case:
     """Experts with tokens, on average."""
     grouped_us: float = math.nan
     settled_us: float = math.nan
-    """With offsets that an earlier call has read."""
+    """With offsets that the previous kernel does not write."""
     loop_us: float = math.nan
     dense_us: float = math.nan
     tile: str = ""
@@ -160,13 +162,20 @@ def weights_of(of: str, layer: Layer, rivals: bool) -> Weights:
 
 
 def grouped_call(
-    kernel: Kernel, layer: Layer, w: Weights, x: Tensor, s: Tensor | None, ends: Tensor
+    kernel: Kernel,
+    layer: Layer,
+    w: Weights,
+    x: Tensor,
+    s: Tensor | None,
+    ends: Tensor,
+    settled: bool = False,
 ) -> Call:
     """One launch for all experts."""
     tile = kernel.tile
     sizes = (tile.m, tile.n, tile.cluster, int(tile.turns), tile.split)
     options = (torch.bfloat16, None, w.scales, s, None, False, sizes)
-    return partial(grouped_on_cuda, x, w.sparse, ends, kernel.a, layer.m, *options)
+    given = (x, w.sparse, ends, settled, kernel.a, layer.m)
+    return partial(grouped_on_cuda, *given, *options)
 
 
 def loop_call(
@@ -208,9 +217,7 @@ def measured(of: str, layer: Layer, batches: list[int], most: int) -> Iterator[C
         case.active = statistics.fmean(int((each > 0).sum()) for each in shares)
         x = dense(of, rows, layer.k)
         s = torch.rand(rows, device="cuda") + 0.5 if of == "e4m3" else None
-        with torch.inference_mode():  # PyTorch does not tell when these change
-            ends = [each.cumsum(0).int().cuda() for each in shares]
-        known = [each.clone() for each in ends]
+        ends = [each.cumsum(0).int().cuda() for each in shares]
         kernels = tried(of, layer, batch, most)
         rivals = [
             [grouped_call(kernel, layer, w, x, s, each) for each in ends]
@@ -218,7 +225,7 @@ def measured(of: str, layer: Layer, batches: list[int], most: int) -> Iterator[C
         ]
         if most == 1:
             rivals += [
-                [grouped_call(kernel, layer, w, x, s, each) for each in known]
+                [grouped_call(kernel, layer, w, x, s, each, True) for each in ends]
                 for kernel in kernels
             ]
             rivals.append([loop_call(of, layer, w, x, s, each) for each in shares])
@@ -256,8 +263,8 @@ def table(cases: list[Case]) -> str:
 def summary(cases: list[Case]) -> str:
     """Means by type and batch: how many times as fast as each rival."""
     lines = [
-        "| type | batch | cases | as fast as a loop | least | as dense | least |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| type | batch | cases | dense | least | loop | least | slower than a loop |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for of in dict.fromkeys(case.type for case in cases):
         for low, high in ((1, 128), (129, max(BATCHES))):
@@ -265,10 +272,37 @@ def summary(cases: list[Case]) -> str:
             if some:
                 loops = [c.loop_us / c.grouped_us for c in some]
                 whole = [c.dense_us / c.grouped_us for c in some]
+                slower = sum(ratio < 1 for ratio in loops)
                 lines.append(
-                    f"| {of} | {low} to {high} | {len(some)} | {mean(loops):.2f} | "
-                    f"{min(loops):.2f} | {mean(whole):.2f} | {min(whole):.2f} |"
+                    f"| {of} | {low} to {high} | {len(some)} | {mean(whole):.2f} | "
+                    f"{min(whole):.2f} | {mean(loops):.2f} | {min(loops):.2f} | "
+                    f"{slower} |"
                 )
+    return "\n".join(lines)
+
+
+def page(cases: list[Case]) -> str:
+    """The summary, and tables with a row for each layer and a column for each batch."""
+    lines = [summary(cases), ""]
+    titles = {
+        "Times as fast as dense": lambda c: f"{c.dense_us / c.grouped_us:.2f}",
+        "Times as fast as a loop": lambda c: f"{c.loop_us / c.grouped_us:.2f}",
+        "Microseconds": lambda c: f"{c.grouped_us:.1f}",
+        "Microseconds with settled offsets": lambda c: f"{c.settled_us:.1f}",
+    }
+    for of in dict.fromkeys(case.type for case in cases):
+        batches = list(dict.fromkeys(c.batch for c in cases if c.type == of))
+        for title, cell in titles.items():
+            lines += [f"### {title}, {of}", ""]
+            lines.append("| experts | " + " | ".join(map(str, batches)) + " |")
+            lines.append("|---|" + "---:|" * len(batches))
+            for name in dict.fromkeys(c.layer for c in cases):
+                row = [c for c in cases if (c.type, c.layer) == (of, name)]
+                if row:
+                    shape = f"{row[0].experts} x {row[0].m} x {row[0].k}"
+                    cells = " | ".join(map(cell, row))
+                    lines.append(f"| {name}, {shape} | {cells} |")
+            lines.append("")
     return "\n".join(lines)
 
 
@@ -302,9 +336,14 @@ def main() -> int:
     parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
     parser.add_argument("--seconds", type=float, default=300.0, help="stop after")
     parser.add_argument("--judge", type=Path, help="the measurements of many tiles")
+    parser.add_argument("--page", type=Path, help="print the page of a file")
     options = parser.parse_args()
     if options.judge:
         judge(options.judge)
+        return 0
+    if options.page:
+        read = json.loads(options.page.read_text())["cases"]
+        print(page([Case(**each) for each in read]), end="")
         return 0
     begun = time.time()
     layers = [each for each in LAYERS if options.layers in each.name]
@@ -334,8 +373,7 @@ def main() -> int:
         record = {"about": versions(), "cases": [vars(c) for c in cases]}
         (options.out / "experts.json").write_text(json.dumps(record, indent=0))
     if options.tiles == 1:
-        text = f"{summary(cases)}\n\n{table(cases)}"
-        (options.out / "experts.md").write_text(text + "\n")
+        (options.out / "experts.md").write_text(page(cases))
         print(summary(cases))
     return 0
 

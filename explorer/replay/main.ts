@@ -4,17 +4,24 @@ import { announce, byId, h, toast } from "../src/page/dom.js";
 import { showNotice } from "../src/page/notice.js";
 import { applyTheme, listenToTheme } from "../src/page/theme.js";
 import { aligned, lineIn, twin } from "./recording/aligned.js";
+import { Products, type ProductRecord } from "./recording/products.js";
 import type { Recording } from "./recording/recording.js";
 import { readRuns, runName } from "./recording/runs.js";
+import type { Inlined } from "./recording/stack.js";
 import { Values } from "./recording/values.js";
 import { keepLink, openHash, runAsked } from "./session/link.js";
 import { grouped, HUES, type Kind } from "./session/names.js";
 import { Session, type Shared } from "./session/session.js";
 import { Controls } from "./views/controls.js";
 import { listenToHazards } from "./views/hazard.js";
+import { listenToMade } from "./views/made.js";
 import { MemoryView } from "./views/memory.js";
+import { listenToPanes } from "./views/panes.js";
+import { ProductView } from "./views/product.js";
 import { Source } from "./views/source.js";
+import { listenToStack } from "./views/stack.js";
 import { Time } from "./views/time.js";
+import { WatchView } from "./views/watch.js";
 import { WarpView } from "./views/warp.js";
 
 async function start(): Promise<void> {
@@ -30,13 +37,21 @@ async function start(): Promise<void> {
   showNotice([...wrong, ...session]);
 }
 
+/** What Python says besides about a run; if it says nothing, the first one is like it. */
+function recordOf<T>(name: string, run: number): T | null {
+  const own = document.getElementById(`replay-${name}${run ? `-${run}` : ""}`) ?? document.getElementById(`replay-${name}`);
+  return own?.textContent ? (JSON.parse(own.textContent) as T | null) : null;
+}
+
 type Shell = (readonly [Element, Node])[];
 
 /** Show one of the runs; what ``open`` finds wrong is returned. */
 function mount(all: readonly Recording[], now: number, open: (session: Session) => string[], shell: Shell): string[] {
   const shared = JSON.parse(byId("shared").textContent!) as Shared;
   const show = (number: number) => void (number !== session.runs.now && change(session, number, shell));
-  const session = new Session(all[now], new Values(shared.types), shared, { all, now, show });
+  const given = recordOf<ProductRecord>("products", now);
+  const products = given && new Products(all[now], given, shared);
+  const session = new Session(all[now], new Values(shared.types), shared, { all, now, show }, products);
   const { head } = session.run;
   showHead(session);
   const wrong = open(session);
@@ -46,6 +61,10 @@ function mount(all: readonly Recording[], now: number, open: (session: Session) 
   if (head.memories.length) new MemoryView(session);
   else byId("memory").hidden = true;
   new WarpView(session);
+  new WatchView(session);
+  listenToStack(session, recordOf<Inlined>("inlined", now) ?? {});
+  new ProductView(session);
+  listenToMade(session);
   new Controls(session, time, (back) => source.goOn(back));
   listenToPanes(session);
   keepHeight();
@@ -108,6 +127,9 @@ function carry(from: Session, to: Session): void {
   to.go(step);
   if (same >= 0) to.which = same;
   else if (problem) to.met = { problem, of, step };
+  to.watch = from.watch;
+  to.product = from.product;
+  to.search(from.finding);
   const { memory, at, line } = from;
   const named = to.run.head.memories.findIndex(({ name }) => name === from.run.head.memories[memory]?.name);
   to.lane = from.lane;
@@ -173,18 +195,6 @@ function keepHeight(): void {
     document.documentElement.style.setProperty("--head", `${header.offsetHeight}px`);
   measure();
   new ResizeObserver(measure).observe(header);
-}
-
-/** On a narrow screen one of the three parts is seen at a time. */
-function listenToPanes(session: Session): void {
-  const buttons = [...document.querySelectorAll<HTMLButtonElement>("#panes button")];
-  for (const button of buttons) {
-    button.addEventListener("click", () => {
-      document.body.dataset.pane = button.dataset.pane;
-      for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
-      session.changed();
-    });
-  }
 }
 
 start().catch((error: Error) => fail(`This recording cannot be read: ${error.message}`));

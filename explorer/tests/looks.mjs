@@ -16,6 +16,7 @@ import { fileURLToPath } from "node:url";
 import { launch, open, PAGE } from "./browser.mjs";
 import { make } from "./replay/made.mjs";
 import { written } from "./replay/pages.mjs";
+import { pageOf, told } from "./replay/recorded.mjs";
 
 const SCALE = 4;
 const SQUARE = 12;
@@ -59,6 +60,9 @@ const warpAlone = async (page) => {
   if (await button.isVisible()) await button.click();
 };
 
+const [, MMA] = told.gemm.elements;
+const [, WAITED] = told.ring.elements;
+
 /** Name, what the link says, what is done then, and the page if it is not the explorer. */
 const VIEWS = [
   ["first", `op=${F16}`],
@@ -76,7 +80,9 @@ const VIEWS = [
   ["search", `op=${F16}`, search],
   ["replay-hazard", "step=71&at=0:0x44", null, REPLAY],
   ["replay-values", "step=99&memory=1&lane=5", byValue, REPLAY],
-  ["replay-warp", "step=97&warp=1&lane=5&line=scale.cu:16", warpAlone, REPLAY],
+  ["replay-warp", "step=97&warp=1&lane=5&line=scale.cu:16&watch=%25f1*2&watch=tile[%25laneid]&find=ld.shared", warpAlone, REPLAY],
+  ["replay-product", `step=${MMA.step}&d=${MMA.row},${MMA.col}`, null, pageOf("gemm")],
+  ["replay-warpgroup", `step=${WAITED.step}&warp=0&product=1`, null, pageOf("ring")],
 ];
 
 /** A screenshot as a small picture; in the page, which has a canvas. */
@@ -145,7 +151,7 @@ export async function looks(browser, names = VIEWS.map(([name]) => name)) {
   for (const [size, viewport] of Object.entries(SIZES)) {
     for (const [name, hash, act, address = PAGE] of VIEWS) {
       if (!names.includes(name) || !name.startsWith(only)) continue;
-      const dark = ["wgmma-sparse", "explain", "replay-values"].includes(name);
+      const dark = ["wgmma-sparse", "explain", "replay-values", "replay-warpgroup"].includes(name);
       const page = await open(browser, `#${hash}`, {
         viewport,
         colorScheme: dark ? "dark" : "light",

@@ -173,6 +173,7 @@ def test_modules_import_at_the_top() -> None:
         ("output", "rich.text"),
         ("replays", "fragmenta.replay.files"),
         ("replays", "fragmenta.replay.making"),
+        ("replays", "fragmenta.replay.recorded"),
         ("replays", "fragmenta.tracing.told"),
         ("replays", "fragmenta.view.replay_page"),
         ("targets", "fragmenta.execution.mma"),

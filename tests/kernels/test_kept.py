@@ -106,7 +106,7 @@ def a(request):
     return request.param
 
 
-@pytest.mark.parametrize("m, k", some(SIZES, 1))
+@pytest.mark.parametrize("m, k", some(SIZES, 3))
 def test_values_are_packed(a, m, k):
     case = Case(a, m, k)
     found = np.full_like(case.packed, 0xAB)
@@ -114,7 +114,7 @@ def test_values_are_packed(a, m, k):
     assert np.array_equal(found, case.packed)
 
 
-@pytest.mark.parametrize("m, k", some(SIZES, 1))
+@pytest.mark.parametrize("m, k", some(SIZES, 3))
 def test_the_transpose_is_packed(a, m, k):
     case = Case(a, m, k)
     codes = case.compressed(case.mask.T).indices
@@ -128,7 +128,7 @@ def test_the_transpose_is_packed(a, m, k):
     assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("m, k", some(SIZES, 1))
+@pytest.mark.parametrize("m, k", some(SIZES, 3))
 def test_there_and_back(a, m, k):
     case = Case(a, m, k)
     dense = case.room(k)

@@ -5,8 +5,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.kernels import Kernel, Tile, pack, unpack
-from fragmenta.kernels.packing import packed_shape, places
-from fragmenta.kernels.prepare import code_places
+from fragmenta.kernels.packing import code_places, packed_shape, places
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import read_tile
 

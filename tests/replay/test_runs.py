@@ -52,6 +52,16 @@ def test_each_run_has_the_problems_that_it_shows() -> None:
         assert run.steps.warp[first] == 0
 
 
+def test_bits_that_differ_are_a_problem_at_the_end(runs: ptx.Replay) -> None:
+    for run in runs.runs[:3]:
+        (problem,) = (each for each in run.problems if each["code"] == "schedule")
+        assert problem["steps"] == [-1, len(run) - 1]
+    first, second = (
+        run.memory_at(len(run) - 1, "argument 1 (out)")[0] for run in runs.runs[:2]
+    )
+    assert (first != second).any()
+
+
 def test_places_of_other_runs_are_found(runs: ptx.Replay) -> None:
     for other in runs.others[:2]:
         for step in range(len(runs)):

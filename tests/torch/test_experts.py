@@ -137,6 +137,16 @@ def test_experts_are_those_of_a_loop(quantize, error):
     assert (found - wanted).norm() < error * wanted.norm()
 
 
+def test_experts_are_one_graph():
+    torch.manual_seed(3)
+    made = ft.SparseExperts.from_weights(
+        drawn(3, 32, 24), drawn(3, 24, 16), prune=True, quantize="fp8"
+    )
+    given = drawn(5, 24), torch.randint(0, 4, (5, 2)), torch.rand(5, 2)
+    compiled = torch.compile(made, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(*given), made(*given))
+
+
 class Stacked(torch.nn.Module):
     """What transformers calls the experts of a layer."""
 

@@ -258,3 +258,44 @@ def test_a_report_has_times(layer, x):
         np.testing.assert_allclose(
             [row.error for row in own.rows], [row.error for row in here.rows], rtol=0.01
         )
+
+
+# ── sparse activations ──────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def feed_forward():
+    torch.manual_seed(0)
+    up, down = (
+        torch.nn.Linear(*sizes, bias=False) for sizes in ((200, 520), (520, 72))
+    )
+    return ft.SparseFeedForward.from_linears(up, down, "relu2")
+
+
+@pytest.mark.parametrize("scale", [None, 0.125])
+@pytest.mark.parametrize("tokens", [1, 37, 256, 300])
+def test_blocks_with_sparse_activations(feed_forward, scale, tokens):
+    feed_forward.fix_scale(scale)
+    x = torch.randn(tokens, 200).bfloat16()
+    there = copy.deepcopy(feed_forward).cuda()
+    with torch.no_grad():
+        assert torch.equal(feed_forward(x), there(x.cuda()).cpu())
+
+
+@pytest.mark.parametrize("scale", [None, 0.125])
+def test_compiled_blocks_in_cuda_graphs(feed_forward, scale):
+    feed_forward.fix_scale(scale)
+    model = torch.nn.Sequential(feed_forward, torch.nn.Linear(72, 200).bfloat16())
+    model = torch.nn.Sequential(model, copy.deepcopy(feed_forward)).cuda()
+    compiled = torch.compile(model, fullgraph=True, mode="reduce-overhead")
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(300, 200, device="cuda").bfloat16()
+            assert torch.equal(compiled(x).clone(), model(x))
+
+
+def test_the_report_of_a_block_has_times(feed_forward):
+    x = torch.randn(256, 200, device="cuda").bfloat16()
+    found = ft.report(feed_forward.cuda(), x).blocks[0]
+    assert found.time_us > 0
+    assert found.ratio > 0

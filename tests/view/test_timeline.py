@@ -92,7 +92,7 @@ def test_some_events() -> None:
         found.timeline(start=200)
     with pytest.raises(fm.Error, match="events are counted from 0; given -1"):
         found.timeline(start=-1)
-    with pytest.raises(fm.Error, match="the events of cluster 7 were not kept"):
+    with pytest.raises(fm.Error, match="the launch has clusters 0 to 0; given 7"):
         found.timeline(cluster=7)
 
 
@@ -144,6 +144,70 @@ def test_the_cluster_with_the_problem_is_kept() -> None:
     said = texts(found.timeline())
     assert "block (2, 0, 0), schedule eager" in said
     assert "1  shared-race: tile (shared 0x400-0x47f)" in said
+
+
+BETWEEN = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry f(.param .u64 out)
+{
+    .reg .pred %p, %q; .reg .b32 %r<4>; .reg .b64 %rd<1>;
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %ctaid.x;
+    bar.sync 0;
+    setp.eq.u32 %p, %r0, 0;
+    rem.u32 %r2, %r1, 3;
+    setp.eq.and.u32 %q, %r2, 1, %p;
+    @%q st.global.u32 [%rd0], %r1;
+    bar.sync 0;
+    ret;
+}
+"""
+"""Blocks 1 and 4 write the same element."""
+
+
+def test_both_blocks_of_a_race_are_drawn() -> None:
+    """One after the other, so that only the events of one of them were kept."""
+    kernel = ptx.parse(BETWEEN).kernels["f"]
+    out = np.zeros(1, np.int32)
+    found = kernel.launch(6, 64, [out], watch="report")
+    out[:] = 7
+    picture = found.timeline()
+    assert out == 7
+    said = texts(picture)
+    assert [e for e in said if e.startswith("block (")] == [
+        "block (1, 0, 0), schedule eager",
+        "block (4, 0, 0), schedule eager",
+    ]
+    assert said.count("1") >= 2  # each block has one of the accesses
+    assert said.count("1  global-race: out[0] (argument 0)") == 1
+    assert "2 of 6 blocks are drawn; timeline(blocks=) draws others." in said
+    assert sum("missing here" in each for each in said) == 1
+
+
+def test_blocks_are_chosen() -> None:
+    kernel = ptx.parse(BETWEEN).kernels["f"]
+    found = kernel.launch(3, 64, [np.zeros(1, np.int32)], watch="report")
+    said = texts(found.timeline(blocks=[2, 0]))
+    assert [e for e in said if e.startswith("block (")] == [
+        "block (2, 0, 0), schedule eager",
+        "block (0, 0, 0), schedule eager",
+    ]
+    assert said.count("bar.sync 0") == 2 * 2 * 2
+    every = texts(found.timeline(blocks=range(3)))
+    assert not any("are drawn" in each for each in every)
+    wrong = {
+        "the grid has blocks 0 to 2; given 3": {"blocks": [3]},
+        "the launch has clusters 0 to 2; given -1": {"cluster": -1},
+        r"such as \[0, 3\]; given \[\]": {"blocks": []},
+        "numbers in the grid, such as .*; given 1": {"blocks": 1},
+        "given both": {"blocks": [1], "cluster": 1},
+    }
+    for message, given in wrong.items():
+        with pytest.raises(fm.Error, match=message):
+            found.timeline(**given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])

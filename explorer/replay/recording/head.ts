@@ -18,6 +18,8 @@ export interface Register {
   /** As PTX declares it: ``f32``, ``b64``, ``pred`` … */
   type: string;
   bits: number;
+  /** The function that has it. */
+  function?: string;
 }
 
 export interface Warp {
@@ -34,6 +36,8 @@ export interface Memory {
   kind: string;
   block: number | number[];
   size: number;
+  /** The address of its first byte, as registers hold it. */
+  start?: number;
   variables: Variable[];
 }
 
@@ -44,6 +48,8 @@ export type Range = [memory: number, offset: number, size: number];
 export interface Unit {
   kind: string;
   name: string;
+  /** The instruction; -1 if it is not known. */
+  site: number;
   issued: number;
   done: number;
   waited: number;

@@ -96,6 +96,15 @@ export class MemoryHistory {
     this.advance(target);
   }
 
+  /** Read the bytes after another step; what was sought stays sought. */
+  peek<T>(step: number, read: (bytes: Uint8Array) => T): T {
+    const before = this.step;
+    this.seek(step);
+    const found = read(this.bytes);
+    this.seek(before);
+    return found;
+  }
+
   /** All writes once, with the moments that are kept on the way. */
   private keep(): void {
     const most = Math.max(1, Math.min(256, Math.floor(KEPT / (4 * this.size + 1))));
@@ -191,12 +200,41 @@ export class MemoryHistory {
     return write < 0 ? null : this.access(write, "w", offset);
   }
 
+  /** The same of any step. */
+  wroteAt(step: number, offset: number): Access | null {
+    const { w_step } = this.columns;
+    const write = this.covering("w", offset).findLast((each) => w_step[each] <= step);
+    return write === undefined ? null : this.access(write, "w", offset);
+  }
+
+  /** What a lane read at a step; null if it read nothing here. */
+  readBy(step: number, lane: number): { offset: number; size: number } | null {
+    const { r_step, r_lane, r_offset, r_size } = this.columns;
+    let at = first(this.reads, r_step, step);
+    for (; at < this.reads.length && r_step[this.reads[at]] === step; at++) {
+      const read = this.reads[at];
+      if (r_lane[read] === lane) return { offset: r_offset[read], size: r_size[read] };
+    }
+    return null;
+  }
+
   /** The step of the next write of a byte, or of the one before; null if there is none. */
   nextWrite(step: number, offset: number, back = false): number | null {
     const { w_step } = this.columns;
     const steps = this.covering("w", offset).map((write) => w_step[write]);
     if (!back) return steps.find((each) => each > step) ?? null;
     return steps.findLast((each) => each < step) ?? null;
+  }
+
+  /** The steps at which some bytes are written, in order. */
+  writesOf(offset: number, size = 1): number[] {
+    const { w_step, w_offset, w_size } = this.columns;
+    if (size === 1) return this.covering("w", offset).map((write) => w_step[write]);
+    const found: number[] = [];
+    for (const write of this.order) {
+      if (w_offset[write] < offset + size && w_offset[write] + w_size[write] > offset) found.push(w_step[write]);
+    }
+    return found;
   }
 
   /** All reads of a byte, in order, the lanes of a step together. */

@@ -24,6 +24,9 @@ export interface Line {
   line: number;
 }
 
+/** What the engine writes into registers of a product that is in flight. */
+const POISON = 0x7fff7fff;
+
 /** Opcodes at which warps wait for each other. */
 const MEETS = /^(bar|barrier)\.(?!warp)/;
 
@@ -42,6 +45,8 @@ export class Recording {
   private writes: Lists;
   private writeStep: Int32Array;
   private writeAt: Uint32Array;
+  private late: Map<number, number> | null = null;
+  private byUnit: Lists | null = null;
   /** The step before, of the same warp; -1 for its first. */
   readonly before: Int32Array;
   private lineIds = new Map<string, Map<number, number[]>>();
@@ -161,16 +166,57 @@ export class Recording {
   held(warp: number, register: number, step: number): Held | null {
     const { starts, items } = this.writes;
     const key = warp * this.head.registers.length + register;
+    const at = this.entriesUpTo(key, step);
+    if (at === starts[key]) return null;
+    const entry = items[at - 1];
+    return { at: this.writeAt[entry], step: this.writeStep[entry] };
+  }
+
+  /** The last value of a register; while a product is in flight, the one before it. */
+  settled(warp: number, register: number, step: number): Held | null {
+    const { starts, items } = this.writes;
+    const key = warp * this.head.registers.length + register;
+    for (let at = this.entriesUpTo(key, step); at > starts[key]; at--) {
+      const entry = items[at - 1];
+      if (!this.isPoison(this.writeAt[entry])) return { at: this.writeAt[entry], step: this.writeStep[entry] };
+    }
+    return null;
+  }
+
+  /** Whether a register stands there that holds nothing: its product is in flight. */
+  isPoison(at: number): boolean {
+    const { words } = this.columns;
+    for (let lane = 0; lane < 32; lane++) if (words[at + lane] !== POISON) return false;
+    return true;
+  }
+
+  /** Behind the last write of a warp's register up to a step. */
+  private entriesUpTo(key: number, step: number): number {
+    const { starts, items } = this.writes;
     let [low, high] = [starts[key], starts[key + 1]];
-    const first = low;
     while (low < high) {
       const middle = (low + high) >> 1;
       if (this.writeStep[items[middle]] <= step) low = middle + 1;
       else high = middle;
     }
-    if (low === first) return null;
-    const entry = items[low - 1];
-    return { at: this.writeAt[entry], step: this.writeStep[entry] };
+    return low;
+  }
+
+  /** The unit that wrote values of a register; -1 if a step did. */
+  unitAt(at: number): number {
+    const { u_at, u_unit } = this.columns;
+    this.late ??= new Map(Array.from(u_at, (place, entry) => [place, u_unit[entry]]));
+    return this.late.get(at) ?? -1;
+  }
+
+  /** Where the values stand that a unit wrote into a register of a warp; -1: nowhere. */
+  writtenBy(unit: number, warp: number, register: number): number {
+    const { u_at, u_unit, u_warp, u_register } = this.columns;
+    this.byUnit ??= listed(this.head.units.length + 1, u_unit.length, (entry, put) => put(u_unit[entry] < 0 ? this.head.units.length : u_unit[entry]));
+    for (const entry of this.byUnit.of(unit)) {
+      if (u_warp[entry] === warp && u_register[entry] === register) return u_at[entry];
+    }
+    return -1;
   }
 
   /** The registers that a warp ever writes. */

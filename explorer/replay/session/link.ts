@@ -4,7 +4,8 @@ import type { Recording } from "../recording/recording.js";
 import { runName } from "../recording/runs.js";
 import type { Session } from "./session.js";
 
-export function hashOf({ which, step, warp, lane, at, line, memory, run, runs }: Session): string {
+export function hashOf(session: Session): string {
+  const { which, step, warp, lane, at, line, memory, run, product, element, lastProduct, runs } = session;
   const parts = [`step=${step}`, `warp=${warp}`];
   if (runs.now) parts.unshift(`run=${encodeURIComponent(run.head.name ?? runs.now)}`);
   if (which >= 0 && run.head.problems[which].steps.includes(step)) parts.push(`problem=${run.head.problems[which].number}`);
@@ -12,6 +13,12 @@ export function hashOf({ which, step, warp, lane, at, line, memory, run, runs }:
   if (at) parts.push(`at=${at.memory}:0x${at.offset.toString(16)}`);
   else if (memory && run.head.memories.length > 1) parts.push(`memory=${memory}`);
   if (line) parts.push(`line=${encodeURIComponent(line.file)}:${line.line}`);
+  if (product && lastProduct) {
+    const [, row, col] = lastProduct.scene.matrices.get("D")!.spot(Math.max(0, element));
+    parts.push(element < 0 ? "product=1" : `d=${row},${col}`);
+  }
+  if (session.finding) parts.push(`find=${encodeURIComponent(session.finding)}`);
+  for (const each of session.watch) parts.push(`watch=${encodeURIComponent(each)}`);
   return `#${parts.join("&")}`;
 }
 
@@ -55,8 +62,27 @@ export function openHash(session: Session, hash: string): string[] {
   }
   const line = /^(.*):(\d+)$/.exec(asked.get("line") ?? "");
   if (line) session.line = { file: line[1], line: Number(line[2]) };
+  session.search(asked.get("find") ?? "");
+  session.watch = [...new Set(asked.getAll("watch"))];
+  wrong.push(...openProduct(session, asked));
   session.changed();
   return wrong;
+}
+
+/** The product, and its element that is explained. */
+function openProduct(session: Session, asked: URLSearchParams): string[] {
+  const d = asked.get("d");
+  session.product = asked.has("product") || d !== null;
+  session.element = -1;
+  if (d === null) return [];
+  const matrix = session.lastProduct?.scene.matrices.get("D");
+  const [row, col] = d.split(",").map(Number);
+  if (!matrix) return [`d=${d}: the warp has run no product up to this step.`];
+  if (!(row >= 0 && row < matrix.rows && col >= 0 && col < matrix.cols)) {
+    return [`d=${d}: D has ${matrix.rows} rows and ${matrix.cols} columns.`];
+  }
+  session.element = matrix.index(0, row, col);
+  return [];
 }
 
 /** The address follows what is shown, but not at every step of a film. */

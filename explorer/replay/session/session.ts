@@ -3,8 +3,12 @@
 import { themeOf, type Theme } from "../../src/drawing/palette.js";
 import type { Catalogue } from "../../src/records/catalogue.js";
 import type { Problem } from "../recording/head.js";
+import { find, type Found } from "../recording/finding.js";
+import { Origins, type Made } from "../recording/origins.js";
+import type { Product, Products } from "../recording/products.js";
 import type { Line, Recording } from "../recording/recording.js";
-import { nextBreak, nextNaN, nextStep, type By } from "../recording/search.js";
+import { neighbour, nextBreak, nextNaN, nextStep, type By } from "../recording/search.js";
+import { Typed } from "../recording/typed.js";
 import { mixed } from "./canvas.js";
 import type { Values } from "../recording/values.js";
 
@@ -44,7 +48,17 @@ export class Session {
   /** The problem that was asked for, by its place in the list: several may share a step. */
   which = -1;
   line: Line | null = null;
+  /** The register that is shown in all lanes; -1: the first that was written. */
+  register = -1;
+  /** Whether the product of the warp is shown, and the element of D that is explained. */
+  product = false;
+  element = -1;
   breaks: Line[] = [];
+  /** What is searched for in time, and what was found. */
+  finding = "";
+  found: Found | null = null;
+  /** Expressions that are watched. */
+  watch: string[] = [];
   theme!: Theme;
   /** The colours of lanes for what stands on the page, and of text on them. */
   hues: string[] = [];
@@ -53,16 +67,24 @@ export class Session {
   signals = { soft: "", read: "", wrote: "" };
   private views: (() => void)[] = [];
   private waiting = false;
+  readonly origins: Origins;
 
   constructor(
     readonly run: Recording,
     readonly values: Values,
     private shared: Shared,
     readonly runs: Runs = { all: [run], now: 0, show: () => undefined },
+    readonly products: Products | null = null,
   ) {
+    this.origins = new Origins(run, products);
     this.retheme();
     const byKind = run.head.memories.findIndex(({ kind }) => kind === "shared");
     this.memory = Math.max(0, byKind);
+  }
+
+  /** The types of matrix elements. */
+  get types(): Shared["types"] {
+    return this.shared.types;
   }
 
   retheme(): void {
@@ -95,9 +117,27 @@ export class Session {
     });
   }
 
-  update(change: Partial<Pick<Session, "warp" | "lane" | "memory" | "at" | "line" | "breaks">>): void {
+  update(change: Partial<Pick<Session, "warp" | "lane" | "memory" | "at" | "line" | "breaks" | "register" | "product" | "element" | "watch">>): void {
     Object.assign(this, change);
     this.changed();
+  }
+
+  // ── products ──────────────────────────────────────────────────────────────
+
+  /** The last product of the warp that is looked at. */
+  get lastProduct(): Product | null {
+    return this.products?.last(this.warp, this.step) ?? null;
+  }
+
+  /** Explain an element of D; go back to its product if the warp has run another since. */
+  explain({ step, index }: Made): void {
+    const product = this.products!.at(step);
+    const warp = this.run.columns.warp[step];
+    const same = warp === this.warp && this.lastProduct === product;
+    if (!same) this.go(Math.max(step, product.done));
+    if (!same) this.warp = warp;
+    if (this.lastProduct !== product) this.step = step;
+    this.update({ product: true, element: index });
   }
 
   // ── moving ────────────────────────────────────────────────────────────────
@@ -135,6 +175,18 @@ export class Session {
 
   toBreak(back = false): boolean {
     return this.maybe(nextBreak(this.run, this.step, this.breaks, back));
+  }
+
+  /** Search for a text in time. */
+  search(text: string): void {
+    this.finding = text.trim();
+    const asker = { typed: new Typed(this.types), step: this.step, warp: this.warp };
+    this.found = this.finding ? find(this.run, this.finding, asker) : null;
+    this.changed();
+  }
+
+  toFound(back = false): boolean {
+    return this.maybe(this.found && neighbour(this.found.steps, this.step, back));
   }
 
   toNaN(): boolean {

@@ -1,12 +1,14 @@
 // Stepping: buttons, keys, and the film that stops at a problem.
 
 import { announce, byId, copy, h, toast } from "../../src/page/dom.js";
+import { upTo } from "../recording/lists.js";
 import type { By } from "../recording/search.js";
 import { grouped, lineText, warpName } from "../session/names.js";
 import type { Session } from "../session/session.js";
 
 export interface Zooming {
   zoom(factor: number): void;
+  fold(): void;
   fit(): void;
 }
 
@@ -58,6 +60,10 @@ export class Controls {
       { keys: "r", words: "run to the chosen line", run: (back) => this.goOn(back), both: true },
       { keys: "w", words: "run to the next write of the chosen byte", run: (back) => this.toWrite(back), both: true },
       { keys: "n", words: "run to the next NaN in a register", run: () => this.moved(session.toNaN(), "NaN in a register", false), both: false },
+      { keys: "/", words: "search in time", run: () => byId<HTMLInputElement>("find").select(), both: false },
+      { keys: "F3", words: "next step that was found", run: (back) => this.toFound(back), both: true },
+      { keys: "f", words: "fold warps with the same role, or unfold them", run: () => this.time.fold(), both: false },
+      { keys: "m", words: "the product of this warp, and back", run: () => this.product(), both: false },
       { keys: "Space", words: "play, and stop at a problem", run: () => this.play(), both: false },
       { keys: "Home End", words: "first step, last step", run: (back) => session.go(back ? session.run.count - 1 : 0), both: false },
       { keys: "g", words: "go to a step by its number", run: () => byId<HTMLInputElement>("step").select(), both: false },
@@ -69,6 +75,17 @@ export class Controls {
 
   private moved(went: boolean, what: string, back: boolean): void {
     if (!went) toast(`There is no ${what} ${back ? "before" : "after"} this step`);
+  }
+
+  private toFound(back: boolean): void {
+    if (!this.session.found) return byId<HTMLInputElement>("find").select();
+    this.moved(this.session.toFound(back), "such step", back);
+  }
+
+  private product(): void {
+    const { session } = this;
+    if (!session.lastProduct) return toast("This warp has run no product yet");
+    session.update({ product: !session.product, element: -1 });
   }
 
   private nextRun(back: boolean): void {
@@ -129,6 +146,19 @@ export class Controls {
     byId("zoom-out").addEventListener("click", () => this.time.zoom(1 / 1.6));
     byId("zoom-fit").addEventListener("click", () => this.time.fit());
     byId("help").addEventListener("click", () => this.help());
+    const find = byId<HTMLInputElement>("find");
+    find.addEventListener("input", () => session.search(find.value));
+    byId("find-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.toFound(false);
+    });
+    find.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.shiftKey) {
+        event.preventDefault();
+        this.toFound(true);
+      }
+    });
+    byId("find-before").addEventListener("click", () => this.toFound(true));
     byId("share").addEventListener("click", () => {
       const local = location.protocol === "file:" ? "; it works where this file is" : "";
       window.setTimeout(() => void copy(location.href, "Link", local), 200);
@@ -196,6 +226,20 @@ export class Controls {
     );
   }
 
+  /** How many steps were found, and which of them this is. */
+  private drawFound(): void {
+    const { found, finding, step } = this.session;
+    const find = byId<HTMLInputElement>("find");
+    if (document.activeElement !== find) find.value = finding;
+    const count = found?.steps.length ?? 0;
+    const at = found ? upTo(found.steps, step) : 0;
+    const here = found && at && found.steps[at - 1] === step ? `${grouped(at)} of ` : "";
+    byId("find-said").textContent = !found ? "" : count ? `${here}${grouped(count)} step${count === 1 ? "" : "s"} (${found.said})` : found.said;
+    for (const [id, any] of [["find-before", count && found!.steps[0] < step], ["find-after", count && found!.steps[count - 1] > step]] as const) {
+      byId<HTMLButtonElement>(id).disabled = !any;
+    }
+  }
+
   private draw(): void {
     const { session } = this;
     const { run, step } = session;
@@ -206,6 +250,7 @@ export class Controls {
     byId("play").textContent = playing ? "Pause ❚❚" : "Play ▸";
     byId("play").setAttribute("aria-pressed", String(playing));
     byId<HTMLButtonElement>("back").disabled = step <= 0;
+    this.drawFound();
     byId<HTMLButtonElement>("forward").disabled = step >= run.count - 1;
     if (playing) return;
     announce(`Step ${step}, ${warpName(run.head, run.columns.warp[step])}, ${lineText(run, step)}: ${run.site(step).text}${session.problem ? `. Problem ${session.problem.number}` : ""}`);

@@ -6,24 +6,33 @@ import { upTo } from "../recording/lists.js";
 import { Board, hatching, mixed, MONO, SANS } from "../session/canvas.js";
 import { grouped, HUES, kindOf, lineText, warpName, type Kind } from "../session/names.js";
 import type { Session } from "../session/session.js";
-import { endOf, HEIGHTS, tracksOf, unitLabel, type Track } from "./tracks.js";
+import { rolesOf, type Role } from "../recording/roles.js";
+import { endOf, HEIGHTS, tracksOf, unitLabel, warpsOf, type Track } from "./tracks.js";
 
 const OVERVIEW = 22;
 const RULER = 20;
 const TOP = OVERVIEW + RULER;
+const NAMES = 18; // pixels before the names of warps: there roles are folded
 const DETAIL = 3; // pixels of a step from which on each is a box of its own
+const MANY = 8; // warps: more of them are folded at first
 const ORDER = Object.keys(HUES) as Kind[];
 
 interface Spot {
   track: Track | null;
   step: number;
+  x: number;
 }
 
 export class Time {
   private board: Board;
-  private tracks: Track[];
+  private tracks: Track[] = [];
   private tops: number[] = [];
   private tall = 0;
+  /** The warps that do the same, and which of these have one row. */
+  private roles: Role[];
+  private folded = new Set<number>();
+  /** The row of each warp. */
+  private rowOf: number[] = [];
   private kinds: Uint8Array;
   /** The steps that are seen: the first, and how many pixels one has. */
   private first = 0;
@@ -36,18 +45,46 @@ export class Time {
 
   constructor(private session: Session) {
     const { run } = session;
-    this.tracks = tracksOf(run.head);
-    for (const { kind } of this.tracks) {
-      this.tops.push(this.tall);
-      this.tall += HEIGHTS[kind] + 3;
-    }
+    this.roles = rolesOf(run);
+    if (run.head.warps.length > MANY) this.folded = this.foldable;
     this.kinds = Uint8Array.from(run.head.sites, ({ opcode }) => ORDER.indexOf(kindOf(opcode)));
     const box = byId("time");
-    box.style.setProperty("--tall", `${this.tall + TOP + 6}px`);
+    this.layOut();
     this.board = new Board(box, "Time: the order of steps. Arrow keys step.", () => this.draw());
+    const fold = byId("fold");
+    fold.hidden = !this.foldable.size;
+    fold.addEventListener("click", () => this.fold());
     this.board.canvas.setAttribute("aria-describedby", "time-hint");
     session.listen(() => this.draw());
     this.listen();
+  }
+
+  /** The rows, from the roles that are folded. */
+  private layOut(): void {
+    const { head } = this.session.run;
+    this.tracks = tracksOf(head, this.roles, this.folded);
+    [this.tops, this.tall] = [[], 0];
+    this.tracks.forEach((track, at) => {
+      this.tops.push(this.tall);
+      this.tall += HEIGHTS[track.kind] + 3;
+      for (const warp of warpsOf(track)) this.rowOf[warp] = at;
+    });
+    byId("time").style.setProperty("--tall", `${this.tall + TOP + 6}px`);
+    byId("fold").setAttribute("aria-pressed", String(this.folded.size > 0));
+  }
+
+  /** The roles that several warps have. */
+  private get foldable(): Set<number> {
+    return new Set([...this.roles.keys()].filter((role) => this.roles[role].warps.length > 1));
+  }
+
+  /** Fold a role, or unfold it; without one, all of them. */
+  fold(role?: number): void {
+    if (role === undefined) this.folded = this.folded.size ? new Set() : this.foldable;
+    else if (!this.folded.delete(role)) this.folded.add(role);
+    this.layOut();
+    this.kept.key = "";
+    this.draw();
   }
 
   private get gutter(): number {
@@ -138,7 +175,7 @@ export class Time {
   private layer(): HTMLCanvasElement {
     const { board, session } = this;
     const { width, height } = board.canvas;
-    const key = [this.first, this.scale, width, height, board.top, session.theme.dark].join();
+    const key = [this.first, this.scale, width, height, board.top, session.theme.dark, this.tracks.length].join();
     if (key === this.kept.key) return this.kept.picture;
     this.kept.key = key;
     const { picture } = this.kept;
@@ -176,13 +213,15 @@ export class Time {
     const { theme, warp, step, run } = this.session;
     this.tracks.forEach((track, at) => {
       const [y, tall] = [TOP + this.tops[at] - this.board.top, HEIGHTS[track.kind]];
-      if (track.kind === "warp" && track.warp === warp) {
+      if (warpsOf(track).includes(warp)) {
         to.fillStyle = mixed(theme.accent, theme.page, 0.13);
         to.fillRect(0, y - 1, this.gutter - 2, tall + 2);
         to.fillStyle = theme.accent;
         to.font = `600 12px ${SANS}`;
         to.textAlign = "left";
-        to.fillText(shortened(to, track.name, this.gutter - 16), 10, y + tall / 2 + 0.5);
+        const name = track.kind === "role" ? `${track.name}: ${run.head.warps[warp].warp}` : track.name;
+        to.fillText(shortened(to, name, this.gutter - 26), NAMES, y + tall / 2 + 0.5);
+        this.drawFold(to, track, y, tall);
       }
       if (track.kind !== "units") return;
       to.strokeStyle = theme.accent;
@@ -227,16 +266,36 @@ export class Time {
     to.beginPath();
     to.rect(this.gutter, y - 1, this.board.width - this.gutter, tall + 2);
     to.clip();
-    if (track.kind === "warp") this.drawWarp(to, track.warp, y, tall);
+    if (track.kind === "warp" || track.kind === "role") this.drawWarps(to, warpsOf(track), y, tall);
     else if (track.kind === "units") this.drawUnits(to, track, y, tall);
     else if (track.kind === "mbarrier") this.drawPhases(to, track.barrier, y, tall);
     else if (track.kind === "barrier") this.drawUses(to, track.barrier, y, tall);
     to.restore();
     to.font = `12px ${track.kind === "mbarrier" || track.kind === "units" ? MONO : SANS}`;
-    to.fillStyle = track.kind === "warp" ? theme.ink : theme.faint;
+    const warps = warpsOf(track).length > 0;
+    to.fillStyle = warps ? theme.ink : theme.faint;
     to.textAlign = "left";
-    const room = this.gutter - 16;
-    to.fillText(shortened(to, track.name, room), 10, y + tall / 2 + 0.5);
+    const left = warps ? NAMES : 10;
+    to.fillText(shortened(to, track.name, this.gutter - left - 6), left, y + tall / 2 + 0.5);
+    this.drawFold(to, track, y, tall);
+  }
+
+  /** A triangle at the first row of a role with several warps; a line beside the others. */
+  private drawFold(to: CanvasRenderingContext2D, track: Track, y: number, tall: number): void {
+    if (track.kind !== "role" && track.kind !== "warp") return;
+    const { warps } = this.roles[track.role];
+    if (warps.length < 2) return;
+    const { theme } = this.session;
+    to.fillStyle = theme.faint;
+    const [x, middle] = [9, y + tall / 2];
+    if (track.kind === "warp" && track.warp !== warps[0]) {
+      to.fillRect(x - 0.5, y - 3, 1, track.warp === warps.at(-1) ? tall / 2 + 3 : tall + 3);
+      return;
+    }
+    const corners = track.kind === "role" ? [[-2.5, -4.5], [3.5, 0], [-2.5, 4.5]] : [[-4.5, -2.5], [4.5, -2.5], [0, 3.5]];
+    to.beginPath();
+    for (const [dx, dy] of corners) to.lineTo(x + dx, middle + dy);
+    to.fill();
   }
 
   /** The steps of a warp that are seen. */
@@ -246,15 +305,15 @@ export class Time {
     return steps.subarray(from, upTo(steps, this.first + this.room / this.scale + 1));
   }
 
-  private drawWarp(to: CanvasRenderingContext2D, warp: number, y: number, tall: number): void {
+  private drawWarps(to: CanvasRenderingContext2D, warps: number[], y: number, tall: number): void {
     const { theme, run } = this.session;
-    const all = run.stepsOfWarp(warp);
+    const all = warps.map((warp) => run.stepsOfWarp(warp)).filter(({ length }) => length);
     if (!all.length) return;
-    const [from, until] = [this.x(all[0]), this.x(all.at(-1)! + 1)];
+    const [from, until] = [this.x(Math.min(...all.map((each) => each[0]))), this.x(Math.max(...all.map((each) => each.at(-1)!)) + 1)];
     to.fillStyle = theme.band;
     to.fillRect(from, y + tall / 2 - 1.5, until - from, 3);
-    if (this.scale >= DETAIL) this.drawSteps(to, warp, y, tall);
-    else this.drawDense(to, this.seen(warp), y, tall);
+    if (this.scale >= DETAIL) for (const warp of warps) this.drawSteps(to, warp, y, tall);
+    else this.drawDense(to, warps.map((warp) => this.seen(warp)), y, tall);
   }
 
   private drawSteps(to: CanvasRenderingContext2D, warp: number, y: number, tall: number): void {
@@ -278,14 +337,16 @@ export class Time {
   }
 
   /** Many steps in a pixel: what counts most among them. */
-  private drawDense(to: CanvasRenderingContext2D, steps: Uint32Array, y: number, tall: number): void {
+  private drawDense(to: CanvasRenderingContext2D, lists: Uint32Array[], y: number, tall: number): void {
     const { site } = this.session.run.columns;
     const width = Math.ceil(this.room) + 2;
     const most = new Int8Array(width).fill(-1);
-    for (const step of steps) {
-      const x = Math.max(0, Math.floor((step - this.first) * this.scale));
-      const kind = this.kinds[site[step]];
-      if (x < width && kind > most[x]) most[x] = kind;
+    for (const steps of lists) {
+      for (const step of steps) {
+        const x = Math.max(0, Math.floor((step - this.first) * this.scale));
+        const kind = this.kinds[site[step]];
+        if (x < width && kind > most[x]) most[x] = kind;
+      }
     }
     for (let x = 0; x < width; ) {
       const kind = most[x];
@@ -410,23 +471,32 @@ export class Time {
     }
   }
 
-  /** The executions of the line that was clicked, as ticks over the warps. */
+  /** The executions of the line that was clicked, and what was found, as ticks. */
   private drawMarks(to: CanvasRenderingContext2D): void {
-    const { line, run, theme } = this.session;
-    if (!line) return;
-    const steps = run.stepsOfLine(line.file, line.line);
+    const { line, run, theme, found, signals } = this.session;
+    if (line) this.drawTicks(to, run.stepsOfLine(line.file, line.line), theme.accent, HEIGHTS.warp - 2);
+    if (found) this.drawTicks(to, found.steps, signals.wrote, -2);
+  }
+
+  private drawTicks(to: CanvasRenderingContext2D, steps: Uint32Array, colour: string, below: number): void {
+    const { warp } = this.session.run.columns;
     const until = upTo(steps, this.first + this.room / this.scale);
-    to.fillStyle = theme.accent;
+    to.fillStyle = colour;
+    let last = "";
     for (let at = upTo(steps, this.first - 1); at < until; at++) {
-      const y = this.warpTop(run.columns.warp[steps[at]]);
+      const y = this.warpTop(warp[steps[at]]);
       if (y === null) continue;
-      to.fillRect(this.x(steps[at]), y + HEIGHTS.warp - 2, Math.max(2, this.scale - 1), 4);
+      // Of many in one pixel, one is enough.
+      const here = `${Math.floor(this.x(steps[at]))} ${y}`;
+      if (here === last) continue;
+      last = here;
+      to.fillRect(this.x(steps[at]), y + below, Math.max(2, this.scale - 1), 4);
     }
   }
 
   private warpTop(warp: number): number | null {
-    const at = this.tracks.findIndex((track) => track.kind === "warp" && track.warp === warp);
-    return at < 0 ? null : TOP + this.tops[at] - this.board.top;
+    const at = this.rowOf[warp];
+    return at === undefined ? null : TOP + this.tops[at] - this.board.top;
   }
 
   /** Both accesses of a problem, and the order that is missing between them. */
@@ -504,6 +574,7 @@ export class Time {
     const { theme, run } = this.session;
     to.textAlign = "center";
     for (const { steps, number } of run.head.problems) {
+      if (Math.max(...steps) < 0) continue;
       const at = x(Math.max(...steps));
       if (at < this.gutter - 9 || at > this.board.width) continue;
       to.fillStyle = theme.warning;
@@ -542,6 +613,18 @@ export class Time {
     to.fillStyle = theme.accent;
     to.fillRect(this.gutter + (step + 0.5) * each - 1, 1, 2, OVERVIEW - 2);
     if (width < this.room - 2) this.flags(to, (at) => this.gutter + (at + 0.5) * each, 4, 14);
+    this.drawFound(to, each);
+  }
+
+  /** What was found, on the strip of all steps. */
+  private drawFound(to: CanvasRenderingContext2D, each: number): void {
+    const { found, signals } = this.session;
+    to.fillStyle = signals.wrote;
+    let last = -1;
+    for (const step of found?.steps ?? []) {
+      const x = Math.floor(this.gutter + (step + 0.5) * each);
+      if (x !== last) to.fillRect((last = x), OVERVIEW - 5, 1.5, 5);
+    }
   }
 
   /** How often each kind stands in each part of the run, stacked. */
@@ -601,7 +684,7 @@ export class Time {
     const down = y - TOP + this.board.top;
     const at = this.tops.findLastIndex((top) => top <= down);
     const track = this.tracks[at] ?? null;
-    return { track, step: Math.floor(this.first + (x - this.gutter) / this.scale) };
+    return { track, step: Math.floor(this.first + (x - this.gutter) / this.scale), x };
   }
 
   private listen(): void {
@@ -656,12 +739,26 @@ export class Time {
     if (!spot) return;
     const { run } = this.session;
     const { track, step } = spot;
-    if (track?.kind === "warp" && step < this.first) return this.session.update({ warp: track.warp });
-    if (track?.kind === "warp") {
-      const near = this.near(track.warp, step);
+    const warps = track ? warpsOf(track) : [];
+    if (track && warps.length && step < this.first) return this.pick(track, warps, spot.x);
+    if (warps.length) {
+      const near = this.nearOf(warps, step);
       if (near >= 0) return this.session.go(near);
     }
     this.session.go(Math.max(0, Math.min(run.count - 1, step)));
+  }
+
+  /** The name of a row: its warp is looked at; the triangle before it folds. */
+  private pick(track: Track, warps: number[], x: number): void {
+    const folds = (track.kind === "warp" || track.kind === "role") && x < NAMES && this.roles[track.role].warps.length > 1;
+    if (folds) return this.fold(track.role);
+    const { warp } = this.session;
+    this.session.update({ warp: warps[(warps.indexOf(warp) + 1) % warps.length] });
+  }
+
+  private nearOf(warps: number[], step: number): number {
+    const found = warps.map((warp) => this.near(warp, step)).filter((each) => each >= 0);
+    return found.reduce((one, other) => (Math.abs(other - step) < Math.abs(one - step) ? other : one), found[0] ?? -1);
   }
 
   /** The step of a warp that is nearest to where one clicks. */
@@ -692,10 +789,11 @@ export class Time {
     const { run } = this.session;
     const { head } = run;
     if (!track || step < 0 || step >= run.count) return null;
-    if (track.kind === "warp") {
-      const at = run.columns.warp[step] === track.warp ? step : this.scale < DETAIL ? this.near(track.warp, step) : -1;
+    const warps = warpsOf(track);
+    if (warps.length) {
+      const at = warps.includes(run.columns.warp[step]) ? step : this.scale < DETAIL ? this.nearOf(warps, step) : -1;
       if (at < 0) return null;
-      return [`step ${grouped(at)}, ${warpName(head, track.warp)}`, run.site(at).text, lineText(run, at)];
+      return [`step ${grouped(at)}, ${warpName(head, run.columns.warp[at])}`, run.site(at).text, lineText(run, at)];
     }
     if (track.kind === "units") {
       const found = track.units.find(([, unit]) => unit.issued <= step && step <= endOf(unit));

@@ -1,11 +1,13 @@
 // The rows of the time: warps, pieces of asynchronous work, mbarriers, barriers.
 
 import type { Head, Unit } from "../recording/head.js";
-import { blockOf, grouped, severalBlocks, warpName } from "../session/names.js";
+import type { Role } from "../recording/roles.js";
+import { blockOf, grouped, severalBlocks } from "../session/names.js";
 
 export type Track =
   | { kind: "title"; name: string }
-  | { kind: "warp"; name: string; warp: number }
+  | { kind: "warp"; name: string; warp: number; role: number }
+  | { kind: "role"; name: string; warps: number[]; role: number }
   | { kind: "units"; name: string; matrix: boolean; units: [number: number, unit: Unit][] }
   | { kind: "mbarrier"; name: string; barrier: number }
   | { kind: "barrier"; name: string; barrier: number };
@@ -13,25 +15,33 @@ export type Track =
 export const HEIGHTS: Record<Track["kind"], number> = {
   title: 20,
   warp: 22,
+  role: 22,
   units: 18,
   mbarrier: 18,
   barrier: 18,
 };
 const MOST = 6; // rows for work of one kind; the rest shares the last
 
-export function tracksOf(head: Head): Track[] {
-  return [...warpTracks(head), ...unitTracks(head), ...barrierTracks(head)];
+/** Roles that are folded have one row. */
+export function tracksOf(head: Head, roles: Role[], folded: ReadonlySet<number>): Track[] {
+  return [...warpTracks(head, roles, folded), ...unitTracks(head), ...barrierTracks(head)];
 }
 
-function warpTracks(head: Head): Track[] {
+function warpTracks(head: Head, roles: Role[], folded: ReadonlySet<number>): Track[] {
   const several = severalBlocks(head);
   let block = "";
-  return head.warps.flatMap((warp, number): Track[] => {
-    const here = blockOf(head, number);
+  return roles.flatMap(({ warps, name }, role): Track[] => {
+    const here = blockOf(head, warps[0]);
     const title: Track[] = several && here !== block ? [{ kind: "title", name: `block ${here}` }] : [];
     block = here;
-    return [...title, { kind: "warp", name: `warp ${warp.warp}`, warp: number }];
+    if (folded.has(role)) return [...title, { kind: "role", name, warps, role }];
+    return [...title, ...warps.map((warp): Track => ({ kind: "warp", name: `warp ${head.warps[warp].warp}`, warp, role }))];
   });
+}
+
+/** The warps of a row. */
+export function warpsOf(track: Track): number[] {
+  return track.kind === "role" ? track.warps : track.kind === "warp" ? [track.warp] : [];
 }
 
 /** Work of one kind that is under way at the same time stands in rows below each other. */
@@ -77,9 +87,4 @@ function barrierTracks({ barriers }: Head): Track[] {
     name,
     barrier,
   }));
-}
-
-/** What a track is called aloud. */
-export function trackName(head: Head, track: Track): string {
-  return track.kind === "warp" ? warpName(head, track.warp) : track.name;
 }

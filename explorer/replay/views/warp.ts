@@ -18,7 +18,6 @@ export class WarpView {
   private rows: Rows;
   private items: Item[] = [];
   private every = new Map<number, number[]>();
-  private chosen = -1;
 
   constructor(private session: Session) {
     this.rows = new Rows(byId("registers"), HEIGHT, 0, (index) => this.row(this.items[index]));
@@ -39,6 +38,10 @@ export class WarpView {
       const { lane } = (event.target as HTMLElement).dataset;
       if (lane) session.update({ lane: Number(lane) });
     });
+    byId("all-lanes").addEventListener("click", (event) => {
+      const cell = (event.target as HTMLElement).closest<HTMLElement>("[data-lane]");
+      if (cell) session.update({ lane: Number(cell.dataset.lane) });
+    });
     session.listen(() => this.draw());
   }
 
@@ -46,8 +49,7 @@ export class WarpView {
     const row = (event.target as HTMLElement).closest<HTMLElement>("[data-register]");
     if (!row) return;
     const register = Number(row.dataset.register);
-    this.chosen = register === this.chosen ? -1 : register;
-    this.session.changed();
+    this.session.update({ register: register === this.session.register ? -1 : register });
   }
 
   /** The last step of the warp, which is shown; -1 before its first. */
@@ -102,6 +104,7 @@ export class WarpView {
     this.items = [
       ...group("written by this instruction", marked(writes, "writes")),
       ...group("read by it", marked(reads.filter((each) => !writes.includes(each)), "reads")),
+      ...group("predicates", marked(rest.filter((each) => run.head.registers[each].type === "pred"), "")),
       ...group("all registers", marked(rest, "")),
     ];
     this.rows.resize(this.items.length);
@@ -125,7 +128,7 @@ export class WarpView {
     const register = run.head.registers[item.register];
     const held = this.held(item.register);
     const changed = held !== null && held.step === this.at && held.step === step;
-    const classes = ["register", changed ? "changed" : "", item.register === this.chosen ? "chosen" : ""];
+    const classes = ["register", changed ? "changed" : "", item.register === this.session.register ? "chosen" : ""];
     const name = h("span", { class: "name" }, register.name);
     const attributes = { class: classes.filter(Boolean).join(" "), "data-register": item.register };
     if (!held) return h("div", attributes, name, h("span", { class: "type" }, register.type), h("span", { class: "value hint" }, "no value yet"));
@@ -168,8 +171,7 @@ export class WarpView {
   /** All lanes of the register that was clicked, else of the first that was written. */
   private drawAll(): void {
     const { run, lane, theme } = this.session;
-    const first = this.items.find((item) => "register" in item && item.mark === "writes");
-    const number = this.chosen >= 0 ? this.chosen : first && "register" in first ? first.register : -1;
+    const number = shownRegister(this.session);
     const box = byId("all-lanes");
     const held = number < 0 ? null : this.held(number);
     if (!held) {
@@ -181,7 +183,7 @@ export class WarpView {
     const cells = Array.from({ length: 32 }, (_, each) => {
       const text = this.text(register, held, each, type);
       const wrong = isFloat(type) && /nan|inf/.test(text);
-      return h("span", { class: `${each === lane ? "this" : ""}${wrong ? " wrong" : ""}`, title: `lane ${each}: ${text}` }, h("small", { style: `background:${theme.lanes[each]}` }, String(each)), text);
+      return h("span", { "data-lane": each, class: `${each === lane ? "this" : ""}${wrong ? " wrong" : ""}`, title: `lane ${each}: ${text}` }, h("small", { style: `background:${theme.lanes[each]}` }, String(each)), text);
     });
     const letters = Math.max(...cells.map((cell) => cell.textContent!.length)) - 2;
     const wide = letters > 14 ? "grid wide" : letters > 9 ? "grid middle" : "grid";
@@ -190,4 +192,11 @@ export class WarpView {
       h("div", { class: wide }, ...cells),
     );
   }
+}
+
+/** The register that all lanes are shown of: the chosen one, else the first one written. */
+export function shownRegister({ register, run, warp, step }: Session): number {
+  if (register >= 0) return register;
+  const at = run.lastOf(warp, step);
+  return at < 0 ? -1 : (run.site(at).writes[0] ?? -1);
 }

@@ -1,6 +1,6 @@
 // The text in a block, if there is room for it.
 
-import type { Explorer } from "../page/explorer.js";
+import type { Codes } from "../numbers/values.js";
 import type { Sheet } from "./sheet.js";
 
 export const LEAST = 9; // pixels: smaller letters are not written
@@ -41,10 +41,15 @@ export interface Writing {
   size: number;
 }
 
-export function namesOf(explorer: Explorer, sheet: Sheet): Names {
+/** What is written of elements: their values, where there are some, and the codes. */
+export interface Written {
+  values: { has(name: string): boolean; text(name: string, index: number): string } | null;
+  codes: Codes;
+}
+
+export function namesOf({ values, codes }: Written, sheet: Sheet): Names {
   const { matrix } = sheet;
-  if (matrix.name === "metadata") return codesOf(explorer, sheet);
-  const { values } = explorer;
+  if (matrix.name === "metadata") return codesOf(codes, sheet);
   const numbers = values?.has(matrix.name);
   const head = headOf(sheet);
   const element = numbers
@@ -93,7 +98,7 @@ function elementOf({ matrix, across, down }: Sheet): (index: number) => string {
 }
 
 /** Of metadata the codes are written, one hexadecimal digit each. */
-function codesOf({ codes }: Explorer, sheet: Sheet): Names {
+function codesOf(codes: Codes, sheet: Sheet): Names {
   return {
     head: headOf(sheet),
     element: (index) => codes[index].toString(16),

@@ -45,6 +45,9 @@ export interface Descriptor {
   leading: number;
   stride: number;
   swizzle: string;
+  /** The address of the first element, and the line in which the swizzle begins. */
+  start?: number;
+  base?: number;
 }
 
 export interface Tile {
@@ -77,8 +80,8 @@ export function swizzleOf({ memory }: Catalogue, name: string): Swizzle {
 }
 
 /** The address to which a swizzle moves a byte. */
-export function swizzled(address: number, { mask, shift, source }: Swizzle): number {
-  return address ^ (((address >> source) & mask) << shift);
+export function swizzled(address: number, { mask, shift, source }: Swizzle, base = 0): number {
+  return address ^ ((((address - 128 * base) >> source) & mask) << shift);
 }
 
 /** The swizzles that an operand may have; none if its side cannot be major. */
@@ -143,15 +146,17 @@ export function addresses(
   const [toSpan, toLines] = names.map((name) => descriptor[name]);
   const swizzle = swizzleOf(catalogue, descriptor.swizzle);
   const { span, lines } = swizzle;
+  const { start = 0, base = 0 } = descriptor;
   return (mn, k) => {
     const [along, across] = tile.major === "k" ? [k, mn] : [mn, k];
     const byte = firstBit(catalogue, tile, along) >> 3;
     const linear =
+      start +
       (byte % span) +
       (across % lines) * span +
       Math.floor(byte / span) * toSpan +
       Math.floor(across / lines) * toLines;
-    return swizzled(linear, swizzle);
+    return swizzled(linear, swizzle, base);
   };
 }
 
@@ -175,6 +180,24 @@ export function encoded(
     word |= BigInt(value) << BigInt(low);
   }
   return `0x${word.toString(16).padStart(16, "0")}`;
+}
+
+/** What a 64-bit word says; null if its swizzle does not exist. */
+export function decoded(
+  { memory }: Catalogue,
+  family: Family,
+  word: bigint,
+): Required<Descriptor> | null {
+  const found: Record<string, number> = {};
+  let swizzle = "";
+  for (const { field, low, bits, unit } of memory.fields[family]) {
+    const value = Number((word >> BigInt(low)) & ((1n << BigInt(bits)) - 1n));
+    if (unit === "mode") swizzle = memory.modes[family][value] ?? "";
+    else found[field] = value * Number(unit);
+  }
+  if (!swizzle) return null;
+  const { start, leading, stride, base_offset: base } = found;
+  return { start, leading, stride, base, swizzle };
 }
 
 /** What is wrong with an offset; empty if nothing is. */

@@ -200,7 +200,15 @@ export interface Scene {
   computes: boolean;
 }
 
-export function scene(catalogue: Catalogue, op: Instruction, selector: number): Scene {
+/** Which places count, by operand: of what is free in its layout. */
+export type Pins = Record<string, Element>;
+
+export function scene(
+  catalogue: Catalogue,
+  op: Instruction,
+  selector: number,
+  pins: Pins = {},
+): Scene {
   const matrices = new Map<string, Matrix>();
   let warps = 1;
   let selectors = 1;
@@ -213,7 +221,7 @@ export function scene(catalogue: Catalogue, op: Instruction, selector: number): 
     for (const { name: free, size } of layout.free) {
       if (free === "selector") selectors = Math.max(selectors, size);
       // Copies are all of them there; a selector says which places count.
-      if (free !== "copy") pinned[free] = free === "selector" ? selector % size : 0;
+      if (free !== "copy") pinned[free] = pins[name]?.[free] ?? (free === "selector" ? selector % size : 0);
     }
     const { bits } = catalogue.types[part.type];
     matrices.set(name, new Matrix(name, part.type, bits, part, [], pinned));

@@ -1,12 +1,11 @@
 // The picture: B above D, A beside it, metadata and scales beside A.
 
-import { arrange, BAND, TOP, type Arrangement, type Panel } from "../drawing/arrange.js";
-import { drawAxes } from "../drawing/axes.js";
+import { arrange, TOP, type Arrangement, type Panel } from "../drawing/arrange.js";
+import { drawAround } from "../drawing/captions.js";
 import { listenToMoves } from "../drawing/camera.js";
 import { announce, byId, download, h, toast } from "../page/dom.js";
 import {
   boxOf,
-  caption,
   drawNames,
   drawPanel,
   hit,
@@ -22,7 +21,7 @@ import { hideLens, showLens, showRemark, type Hidden } from "./lens.js";
 import { drawMarks } from "../drawing/marks.js";
 import type { Matrix } from "../records/matrix.js";
 import { banksOfB } from "./memory.js";
-import { CanvasPainter, SvgPainter, type Painter } from "../drawing/painter.js";
+import { SvgPainter, type Painter } from "../drawing/painter.js";
 import {
   bankColour,
   colours,
@@ -32,12 +31,11 @@ import {
 } from "../drawing/palette.js";
 import { logicalSheet, sheetOf, type Sheet } from "../drawing/sheet.js";
 import { CLOSEST } from "../page/state.js";
+import { clamp, nearestTo, Viewport } from "../drawing/viewport.js";
 import { Minimap } from "./minimap.js";
 import { showWiring, type Corner } from "./wiring.js";
 
 const STEP = 1.5; // how much closer one press of a button comes
-const TITLE = 12; // the size of captions
-const STUCK = 28; // pixels beside the edge: the numbers of rows stand there
 const EDGE = { left: 12, top: 36 }; // around a picture that is saved
 const PHONE = 1000; // pixels: narrower pages have the answer in a sheet below
 const SETTLED = 250; // milliseconds without a move
@@ -49,11 +47,8 @@ export class Figure {
   /** Names, numbers and captions, above what is marked: no veil hides them. */
   private letters = h("canvas", { class: "letters", "aria-hidden": "true" });
   private stages = new Map<string, HTMLElement>();
-  private arrangement!: Arrangement;
+  private view = new Viewport();
   private looks = new Map<string, Look>();
-  /** Where the window is in the picture. */
-  private pan = { x: Infinity, y: 0 };
-  private size = { width: 0, height: 0 };
   /** Whether anyone moved since a link was opened. */
   private touched = false;
   /** A timer that waits until nobody moves any more. */
@@ -67,23 +62,23 @@ export class Figure {
     this.host.parentElement!.append(this.minimap.canvas);
     explorer.listen((change) => this.changed(change));
     byId("export").addEventListener("click", () => this.save());
-    const centre = () => [this.size.width / 2, this.size.height / 2] as const;
+    const centre = () => [this.view.size.width / 2, this.view.size.height / 2] as const;
     byId("zoom-in").addEventListener("click", () => this.zoom(STEP, ...centre()));
     byId("zoom-out").addEventListener("click", () => this.zoom(1 / STEP, ...centre()));
     byId("zoom-fit").addEventListener("click", () => this.zoom(0, 0, 0));
     listenToMoves(this.host, {
-      movable: () => this.movable,
+      movable: () => this.view.movable,
       move: (dx, dy) => this.move(dx, dy),
       zoom: (factor, x, y) => this.zoom(factor, x, y),
       point: (at) => this.point(at),
-      click: (at) => this.click(this.spotAt(at.x, at.y)),
+      click: (at) => this.click(this.view.spotAt(at.x, at.y)),
     });
     new ResizeObserver(() => this.resized()).observe(this.host);
     // For whoever drives the page from outside: where an element is on the screen, the
     // picture as it can be saved, and where on the screen that picture begins.
     Object.assign(this.host, {
       pointOf: (spot: Spot) => this.pointOf(spot),
-      picture: (seen = false) => this.svg(seen ? this.window : null),
+      picture: (seen = false) => this.svg(seen ? this.view.window : null),
       offset: () => this.offset(),
     });
   }
@@ -91,7 +86,7 @@ export class Figure {
   private changed(change: Change): void {
     // What is too wide for a phone begins with D and what stands beside it.
     if (change === "instruction") {
-      this.pan = { x: Infinity, y: 0 };
+      this.view.pan = { x: Infinity, y: 0 };
       this.touched = false;
     }
     if (change === "pointer") this.mark();
@@ -104,11 +99,11 @@ export class Figure {
   begin(): void {
     const { middle, pinned } = this.explorer.state;
     const spot = middle ?? pinned;
-    const panel = spot && this.panelOf(spot);
+    const panel = spot && this.view.panelOf(spot);
     const box = panel && boxOf(panel, spot.index);
     if (!box) return;
-    const { width, height } = this.size;
-    this.pan = { x: box.x + (box.width - width) / 2, y: box.y + (box.height - height) / 2 };
+    const { width, height } = this.view.size;
+    this.view.pan = { x: box.x + (box.width - width) / 2, y: box.y + (box.height - height) / 2 };
     this.move(0, 0);
     this.touched = false;
     clearTimeout(this.settling);
@@ -116,7 +111,7 @@ export class Figure {
 
   private resized(): void {
     const { clientWidth, clientHeight } = this.host;
-    const { width, height } = this.size;
+    const { width, height } = this.view.size;
     if (clientWidth === width && clientHeight === height) return;
     this.draw();
     // Until someone moves, what a link shows stays in the middle.
@@ -141,22 +136,22 @@ export class Figure {
 
   draw(): void {
     const { explorer } = this;
-    this.size = { width: this.host.clientWidth, height: this.host.clientHeight };
+    this.view.size = { width: this.host.clientWidth, height: this.host.clientHeight };
     // Both forms of a sparse A only where they leave room for names in A, B and D.
     explorer.roomy = true;
-    this.arrangement = this.arranged();
-    if (!explorer.state.sparse && !this.arrangement.enough) {
+    this.view.arrangement = this.arranged();
+    if (!explorer.state.sparse && !this.view.arrangement.enough) {
       explorer.roomy = false;
-      this.arrangement = this.arranged();
+      this.view.arrangement = this.arranged();
     }
     byId<HTMLSelectElement>("sparse").value = explorer.sparseForm;
-    const sheets = this.arrangement.panels.map(({ sheet }) => sheet);
+    const sheets = this.view.arrangement.panels.map(({ sheet }) => sheet);
     this.looks = new Map(sheets.map((sheet) => [sheet.name, this.look(sheet)]));
-    const { height } = this.size;
-    this.aim?.(this.arrangement);
-    this.hold();
-    this.host.classList.toggle("movable", this.movable);
-    this.host.classList.toggle("tall", this.arrangement.height > height + 1);
+    const { height } = this.view.size;
+    this.aim?.(this.view.arrangement);
+    this.view.hold();
+    this.host.classList.toggle("movable", this.view.movable);
+    this.host.classList.toggle("tall", this.view.arrangement.height > height + 1);
     this.prepareStages();
     this.paint();
     this.mark();
@@ -165,61 +160,30 @@ export class Figure {
   private arranged(): Arrangement {
     const { explorer } = this;
     const items = this.sheets().map((sheet) => ({ sheet, names: namesOf(explorer, sheet) }));
-    return arrange(items, { ...this.size, zoom: explorer.state.zoom });
+    return arrange(items, { ...this.view.size, zoom: explorer.state.zoom });
   }
 
   /** What the picture leaves free of the window: the corner of the L, or below it. */
   private get corner(): Corner {
-    const { width, height, corner } = this.arrangement;
-    const below = this.size.height - height - 24;
+    const { width, height, corner } = this.view.arrangement;
+    const below = this.view.size.height - height - 24;
     if (corner.height < 100 && below > corner.height) {
-      const left = Math.max(0, this.origin.x);
+      const left = Math.max(0, this.view.origin.x);
       return { left, top: height + 20, width, height: below };
     }
-    return { left: 0, top: 0, width: this.origin.x + corner.width, height: corner.height };
-  }
-
-  /** A picture smaller than the window stands in its middle. */
-  private get origin(): { x: number; y: number } {
-    const { width } = this.arrangement;
-    const free = this.size.width - width;
-    return { x: free > 0 ? Math.floor(free / 2) : -this.pan.x, y: -this.pan.y };
-  }
-
-  private get movable(): boolean {
-    const { width, height } = this.arrangement;
-    return width > this.size.width + 1 || height > this.size.height + 1;
-  }
-
-  /** Nobody gets lost beside the picture. */
-  private hold(): void {
-    const { width, height } = this.arrangement;
-    const most = (all: number, seen: number) => Math.max(0, all - seen);
-    this.pan.x = clamp(this.pan.x, 0, most(width, this.size.width));
-    this.pan.y = clamp(this.pan.y, 0, most(height, this.size.height));
-  }
-
-  private get window(): Window {
-    const { x, y } = this.origin;
-    const { width, height } = this.size;
-    return { left: -x, top: -y, right: width - x, bottom: height - y };
+    return { left: 0, top: 0, width: this.view.origin.x + corner.width, height: corner.height };
   }
 
   // ── drawing ───────────────────────────────────────────────────────────────
 
-  private canvas(canvas: HTMLCanvasElement): CanvasPainter {
-    const { x, y } = this.origin;
-    return new CanvasPainter(canvas, this.size.width, this.size.height, -x, -y);
-  }
-
   private paint(): void {
-    const [painter, letters] = [this.canvas(this.base), this.canvas(this.letters)];
-    for (const panel of this.arrangement.panels) {
-      this.drawOne(painter, panel, this.window);
-      drawNames(letters, panel, this.explorer.theme, this.window);
+    const [painter, letters] = [this.view.painter(this.base), this.view.painter(this.letters)];
+    for (const panel of this.view.arrangement.panels) {
+      this.drawOne(painter, panel, this.view.window);
+      drawNames(letters, panel, this.explorer.theme, this.view.window);
     }
-    for (const panel of this.arrangement.panels) this.drawAround(letters, panel, this.window);
-    this.minimap.show(this.arrangement, this.window, this.explorer.theme);
+    for (const panel of this.view.arrangement.panels) this.drawAround(letters, panel, this.view.window);
+    this.minimap.show(this.view.arrangement, this.view.window, this.explorer.theme);
   }
 
   private drawOne(painter: Painter, panel: Panel, window: Window | null): void {
@@ -229,35 +193,10 @@ export class Figure {
 
   /** Numbers and captions. */
   private drawAround(painter: Painter, panel: Panel, window: Window | null): void {
-    const { theme } = this.explorer;
-    if (window && !inside(window, panel, TOP)) return;
-    drawAxes(painter, panel, theme, window);
-    // The caption stays beside what is seen of a matrix that is larger than the window.
-    const seen = !window || window.top < panel.y + panel.rows.end - 40;
-    const stuck = STUCK + (panel.bands.length ? BAND : 0);
-    const moved = window && window.left > panel.x ? window.left + stuck - panel.x : 0;
-    const [x, y] = [panel.x + moved, Math.max(panel.y - 22, (window?.top ?? -Infinity) + 8)];
-    const [name, about] = this.caption(panel, panel.caption - moved);
-    const wide = (name.length + 1) * TITLE * 0.605;
-    if (!seen || (moved && panel.caption - moved < wide)) return;
-    painter.text(x, y, name, TITLE, theme.ink, "start", true);
-    if (about) painter.text(x + wide, y, about, TITLE - 1, theme.faint, "start");
-  }
-
-  /** The name, and as much about it as there is room for. */
-  private caption({ sheet }: Panel, room: number): [string, string] {
-    const { matrix } = sheet;
-    const open = sheet.name === "logical";
-    const name = open ? "A" : matrix.name.replace("_", " ");
-    const many = matrix.count > 1 ? `${matrix.count} × ` : "";
-    const size = `${many}${matrix.rows}×${sheet.each}`;
-    const stored = (matrix.part?.stored ?? 1) > 1 ? " as stored" : "";
-    const where = open ? " as it multiplies" : `${stored}${this.placeOf(matrix)}`;
-    const kind = matrix.name === "metadata" ? "" : `${matrix.type} `;
-    const example = !kind && this.explorer.exampleCodes ? ", example codes" : "";
-    const texts = [`${kind}${size}${where}${example}`, `${kind}${size}${where}`, `${kind}${size}`, size, ""];
-    const left = room - (name.length + 1) * TITLE * 0.605;
-    return [name, caption(texts, left, TITLE - 1)];
+    const { matrix } = panel.sheet;
+    const example = matrix.name === "metadata" && this.explorer.exampleCodes;
+    const about = { place: this.placeOf(matrix), remark: example ? ", example codes" : "" };
+    drawAround(painter, panel, about, this.explorer.theme, window);
   }
 
   private placeOf(matrix: Matrix): string {
@@ -295,25 +234,25 @@ export class Figure {
   }
 
   private mark(): void {
-    const painter = this.canvas(this.over);
+    const painter = this.view.painter(this.over);
     const { marks, theme, hover } = this.explorer;
-    for (const panel of this.arrangement.panels) {
+    for (const panel of this.view.arrangement.panels) {
       const own = marks.get(panel.sheet.matrix.name);
-      if (own) drawMarks(painter, panel, own, theme, this.window);
+      if (own) drawMarks(painter, panel, own, theme, this.view.window);
     }
-    const panel = hover && this.panelOf(hover);
+    const panel = hover && this.view.panelOf(hover);
     const box = panel && !saysAll(panel) ? boxOf(panel, hover.index) : null;
-    const { x, y } = this.origin;
+    const { x, y } = this.view.origin;
     const near = box && { ...box, x: box.x + x, y: box.y + y };
     if (near) showLens(this.explorer, this.host, hover!, near, this.hidden(panel!));
     else hideLens(this.host);
-    showWiring(this.explorer, this.movable ? null : this.corner);
+    showWiring(this.explorer, this.view.movable ? null : this.corner);
   }
 
   /** What a lens had better not hide: captions most of all, then other matrices. */
   private hidden(own: Panel): Hidden[] {
-    const { x: left, y: top } = this.origin;
-    const found = this.arrangement.panels.flatMap((panel) => {
+    const { x: left, y: top } = this.view.origin;
+    const found = this.view.arrangement.panels.flatMap((panel) => {
       const [x, y, width] = [panel.x + left, panel.y + top, panel.columns.end];
       const caption = { x, y: y - TOP, width, height: TOP, cost: 30 };
       const cells = { x, y, width, height: panel.rows.end, cost: panel === own ? 1 : 2 };
@@ -327,9 +266,7 @@ export class Figure {
   // ── moving ────────────────────────────────────────────────────────────────
 
   private move(dx: number, dy: number): void {
-    this.pan.x -= dx;
-    this.pan.y -= dy;
-    this.hold();
+    this.view.move(dx, dy);
     this.prepareStages();
     this.paint();
     this.mark();
@@ -345,8 +282,8 @@ export class Figure {
 
   /** A point of the picture comes into the middle. */
   private moveTo(x: number, y: number): void {
-    const { width, height } = this.size;
-    this.move(this.pan.x - x + width / 2, this.pan.y - y + height / 2);
+    const { width, height } = this.view.size;
+    this.move(this.view.pan.x - x + width / 2, this.view.pan.y - y + height / 2);
   }
 
   /** Nobody moves any more: the address says what is in the middle. */
@@ -359,11 +296,11 @@ export class Figure {
    * window shows all. */
   private middle(): Spot | null {
     if (this.explorer.state.zoom === 1) return null;
-    const { width, height } = this.size;
-    const at = { x: width / 2 - this.origin.x, y: height / 2 - this.origin.y };
+    const { width, height } = this.view.size;
+    const at = { x: width / 2 - this.view.origin.x, y: height / 2 - this.view.origin.y };
     // A sparse A that is drawn twice is named by what is stored.
-    const panels = this.arrangement.panels.filter(
-      (each) => this.panelOf({ matrix: each.sheet.matrix.name, index: 0 }) === each,
+    const panels = this.view.arrangement.panels.filter(
+      (each) => this.view.panelOf({ matrix: each.sheet.matrix.name, index: 0 }) === each,
     );
     const panel = nearestTo(at, panels);
     const inside = (value: number, end: number) => clamp(value, 1, end - 1);
@@ -379,20 +316,7 @@ export class Figure {
     const closer = factor ? clamp(state.zoom * factor, 1, CLOSEST) : 1;
     const zoom = Math.round(closer * 100) / 100;
     if (zoom === state.zoom) return;
-    const { panels } = this.arrangement;
-    const at = { x: x - this.origin.x, y: y - this.origin.y };
-    const nearest = nearestTo(at, panels);
-    const part = {
-      x: (at.x - nearest.x) / nearest.columns.end,
-      y: (at.y - nearest.y) / nearest.rows.end,
-    };
-    this.aim = ({ panels: now }) => {
-      const panel = now[panels.indexOf(nearest)];
-      this.pan = {
-        x: panel.x + part.x * panel.columns.end - x,
-        y: panel.y + part.y * panel.rows.end - y,
-      };
-    };
+    this.aim = this.view.aim(x, y);
     this.explorer.zoomTo(zoom);
     this.aim = null;
     this.unsettled();
@@ -400,75 +324,51 @@ export class Figure {
 
   /** Move as little as it takes to see an element. */
   private reveal(spot: Spot): void {
-    const panel = this.panelOf(spot);
-    const box = panel && boxOf(panel, spot.index);
-    if (!box) return;
-    const { left, top, right, bottom } = this.window;
-    const edge = 30;
-    const out = (before: number, after: number) =>
-      Math.min(0, before - edge) + Math.max(0, after + edge);
-    const dx = out(box.x - left, box.x + box.width - right);
-    const dy = out(box.y - top, box.y + box.height - bottom);
-    if (dx || dy) this.move(-dx, -dy);
+    const [dx, dy] = this.view.toReveal(spot);
+    if (dx || dy) this.move(dx, dy);
   }
 
   // ── pointer and keys ──────────────────────────────────────────────────────
 
-  private panelOf(spot: Spot): Panel | undefined {
-    const of = this.arrangement.panels.filter(
-      ({ sheet }) => sheet.matrix.name === spot.matrix,
-    );
-    return of.find(({ sheet }) => sheet.name !== "logical") ?? of[0];
-  }
-
   private point(at: { x: number; y: number } | null): void {
-    const spot = at && this.spotAt(at.x, at.y);
+    const spot = at && this.view.spotAt(at.x, at.y);
     this.explorer.point(spot);
     if (at && !spot) this.remark(at.x, at.y);
   }
 
   /** Where a sparse A stores nothing, there is a zero. */
   private remark(x: number, y: number): void {
-    const { panels } = this.arrangement;
+    const { panels } = this.view.arrangement;
     const open = panels.find(({ sheet }) => sheet.name === "logical");
-    const column = open?.columns.at(x - this.origin.x - open.x) ?? -1;
-    const row = open?.rows.at(y - this.origin.y - open.y) ?? -1;
+    const column = open?.columns.at(x - this.view.origin.x - open.x) ?? -1;
+    const row = open?.rows.at(y - this.view.origin.y - open.y) ?? -1;
     if (row < 0 || column < 0) return hideLens(this.host);
     const text = `A[${row}, ${column}] is not stored: zero`;
     showRemark(this.host, text, { x, y, width: 0, height: 0 });
   }
 
-  private spotAt(x: number, y: number): Spot | null {
-    const at = { x: x - this.origin.x, y: y - this.origin.y };
-    for (const panel of this.arrangement.panels) {
-      const index = hit(panel, at.x, at.y);
-      if (index >= 0) return { matrix: panel.sheet.matrix.name, index };
-    }
-    return null;
-  }
-
-  /** Where on the screen the middle of an element is. */
   /** Where an element is in the window, and how large it is. */
   boxOf(spot: Spot): { x: number; y: number; width: number; height: number } | null {
     const middle = this.pointOf(spot);
-    const panel = this.panelOf(spot);
+    const panel = this.view.panelOf(spot);
     const box = panel && boxOf(panel, spot.index);
     return middle && box ? { ...middle, width: box.width, height: box.height } : null;
   }
 
+  /** Where on the screen the middle of an element is. */
   pointOf(spot: Spot): { x: number; y: number } | null {
     this.reveal(spot);
-    const panel = this.panelOf(spot);
+    const panel = this.view.panelOf(spot);
     const box = panel && boxOf(panel, spot.index);
     if (!box) return null;
     const { left, top } = this.host.getBoundingClientRect();
-    const { x, y } = this.origin;
+    const { x, y } = this.view.origin;
     return { x: left + x + box.x + box.width / 2, y: top + y + box.y + box.height / 2 };
   }
 
   private offset(): { x: number; y: number } {
     const { left, top } = this.host.getBoundingClientRect();
-    return { x: left + this.origin.x - EDGE.left, y: top + this.origin.y - EDGE.top };
+    return { x: left + this.view.origin.x - EDGE.left, y: top + this.view.origin.y - EDGE.top };
   }
 
   private click(spot: Spot | null): void {
@@ -483,8 +383,8 @@ export class Figure {
 
   /** For each matrix something to move to with the keyboard. */
   private prepareStages(): void {
-    const panels = this.arrangement.panels.filter(
-      (panel) => panel === this.panelOf({ matrix: panel.sheet.matrix.name, index: 0 }),
+    const panels = this.view.arrangement.panels.filter(
+      (panel) => panel === this.view.panelOf({ matrix: panel.sheet.matrix.name, index: 0 }),
     );
     const names = panels.map(({ sheet }) => sheet.matrix.name);
     for (const [name, stage] of this.stages) {
@@ -498,7 +398,7 @@ export class Figure {
       const size = `${matrix.rows} by ${matrix.cols}`;
       const many = matrix.count > 1 ? `${matrix.count} matrices of ${size}` : size;
       stage.setAttribute("aria-label", `${matrix.name}, ${matrix.type}, ${many}`);
-      const { x, y } = this.origin;
+      const { x, y } = this.view.origin;
       Object.assign(stage.style, {
         left: `${x + panel.x}px`,
         top: `${y + panel.y}px`,
@@ -546,9 +446,9 @@ export class Figure {
   private zoomKey(key: string, spot: Spot): boolean {
     const factor = { "+": STEP, "=": STEP, "-": 1 / STEP, "0": 0 }[key];
     if (factor === undefined) return false;
-    const panel = this.panelOf(spot);
+    const panel = this.view.panelOf(spot);
     const box = panel && boxOf(panel, spot.index);
-    this.zoom(factor, this.origin.x + (box?.x ?? 0), this.origin.y + (box?.y ?? 0));
+    this.zoom(factor, this.view.origin.x + (box?.x ?? 0), this.view.origin.y + (box?.y ?? 0));
     return true;
   }
 
@@ -565,7 +465,7 @@ export class Figure {
     const { explorer } = this;
     const { theme } = explorer;
     const painter = new SvgPainter();
-    const { panels, width, height, corner } = this.arrangement;
+    const { panels, width, height, corner } = this.view.arrangement;
     painter.text(EDGE.left, 18, explorer.op.name, 13, theme.ink, "start", true);
     painter.at(EDGE.left, EDGE.top);
     for (const panel of panels) {
@@ -593,28 +493,6 @@ export class Figure {
   }
 }
 
-/** Whether a window shows anything of a panel, or of what is so near to it. */
-function inside(window: Window, { x, y, columns, rows }: Panel, near: number): boolean {
-  return (
-    window.left < x + columns.end + near &&
-    window.right > x - near &&
-    window.top < y + rows.end + near &&
-    window.bottom > y - near
-  );
-}
-
-/** The panel that is nearest to a point of the picture. */
-function nearestTo(at: { x: number; y: number }, panels: readonly Panel[]): Panel {
-  return panels.reduce((one, other) =>
-    distance(other, at) < distance(one, at) ? other : one,
-  );
-}
-
-function distance({ x, y, columns, rows }: Panel, at: { x: number; y: number }): number {
-  const out = (value: number, end: number) => Math.max(0, -value, value - end);
-  return Math.hypot(out(at.x - x, columns.end), out(at.y - y, rows.end));
-}
-
 /** Where an arrow key leads, through the gaps between several matrices. */
 function moved(matrix: Matrix, index: number, key: string): number {
   let [m, row, col] = matrix.spot(index);
@@ -625,8 +503,4 @@ function moved(matrix: Matrix, index: number, key: string): number {
   if (col < 0 && m > 0) [m, col] = [m - 1, matrix.cols - 1];
   if (col >= matrix.cols && m < matrix.count - 1) [m, col] = [m + 1, 0];
   return matrix.index(m, row, clamp(col, 0, matrix.cols - 1));
-}
-
-function clamp(value: number, least: number, most: number): number {
-  return Math.min(most, Math.max(least, value));
 }

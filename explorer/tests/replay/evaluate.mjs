@@ -5,11 +5,12 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { modules, shared } from "./pages.mjs";
 
-const { Recording, Values, readHead, inflate, split, laneText, typeHeld, nextStep, typeAccessed } = await modules(
+const { Recording, Values, Products, Origins, readHead, inflate, split, laneText, typeHeld, nextStep, typeAccessed, told, Names, Typed, framesAt } = await modules(
   "recording/head", "recording/columns", "recording/recording", "recording/registers", "recording/search", "recording/values",
+  "recording/products", "recording/origins", "recording/scope", "recording/typed", "recording/stack", "../src/numbers/telling",
 );
 const html = readFileSync(process.argv[2], "utf8");
-const inside = (id) => new RegExp(`id="${id}">([\\s\\S]*?)</script>`).exec(html)[1];
+const inside = (id) => new RegExp(`id="${id}">([\\s\\S]*?)</script>`).exec(html)?.[1];
 const head = readHead(inside("replay-head"));
 const run = new Recording(head, split(head, await inflate(inside("replay-data"))));
 const values = new Values(shared().types);
@@ -48,12 +49,57 @@ const byte = ([step, number, offset]) => {
 const next = ([step, warp, back]) => nextStep(run, step, "instruction", warp, back);
 const line = ([file, number]) => [...run.stepsOfLine(file, number)];
 
+const given = inside("replay-products");
+const products = given ? new Products(run, JSON.parse(given), shared()) : null;
+const origins = new Origins(run, products);
+const texts = (found) => found && Array.from(found, String);
+
+/** The operands of a product as bits, D as it was recorded, some elements explained. */
+const product = ([step, elements]) => {
+  const found = products.at(step);
+  const { scene, codes, values: of, name, catalogue } = found;
+  const operands = Object.fromEntries(["A", "B", "C", "scale_A", "scale_B"].map((each) => [each, texts(of.bits(each))]));
+  const explained = elements.map((index) => {
+    const [, row, col] = scene.matrices.get("D").spot(index);
+    return told(catalogue, name, head.target, row, col, of.explain(index));
+  });
+  return { name, ...operands, codes: [...codes], D: texts(of.bits("D")), recorded: texts(found.recorded()), explained };
+};
+
+/** Where an element was, and the steps that it came through. */
+const origin = ([step, matrix, index]) => {
+  const where = products.at(step).where(matrix, index);
+  return [where, origins.chain(where).map((each) => [each.step, each.from.length, each.where])];
+};
+
+/** The elements of products that a byte was made of. */
+const made = ([step, memory, offset]) => origins.madeOf({ kind: "memory", memory, offset, bytes: 4, step });
+
+/** An expression: its texts, type and lanes, or what is wrong with it. */
+const typed = new Typed(shared().types);
+const expression = ([step, warp, text]) => {
+  try {
+    const value = new Names(run, typed, step, warp).evaluate(text);
+    return { texts: typed.texts(value), type: value.type, lanes: value.lanes };
+  } catch (error) {
+    return { refused: error.message, kind: error.constructor.name };
+  }
+};
+
+/** The functions that are under way in a warp, innermost first: name and step. */
+const stack = ([step, warp]) => framesAt(run, warp, step).map((each) => [each.function, each.step]);
+
 const answers = {
+  expressions: asked.expressions?.map(expression),
+  stacks: asked.stacks?.map(stack),
+  products: asked.products?.map(product),
+  origins: asked.origins?.map(origin),
+  made: asked.made?.map(made),
   types: head.memories.map((_, number) => run.memories[number].accessedAs(0, head.memories[number].size, typeAccessed)),
-  registers: asked.registers.map(registers),
-  memory: asked.memory.map(memory),
-  byte: asked.byte.map(byte),
-  next: asked.next.map(next),
-  line: asked.line.map(line),
+  registers: asked.registers?.map(registers),
+  memory: asked.memory?.map(memory),
+  byte: asked.byte?.map(byte),
+  next: asked.next?.map(next),
+  line: asked.line?.map(line),
 };
 console.log(JSON.stringify(answers));

@@ -277,6 +277,16 @@ const TESTS = {
     return page;
   },
 
+  async "on paper there is the kernel, the time and every part"(browser) {
+    const page = await show(browser, `#step=${HAZARD}&at=0:0x44`, PHONE);
+    await page.emulateMedia({ media: "print" });
+    for (const part of ["#kernel", "#facts", "#time canvas", "#hazard", "#source", "#memory", "#byte", "#warp"]) {
+      assert.ok(await page.locator(part).isVisible(), part);
+    }
+    assert.equal(await page.locator("header .tools").isVisible(), false);
+    return page;
+  },
+
   async "axe: no violations, light and dark, with the sheet open"(browser) {
     const views = [
       [`#step=${HAZARD}&at=0:0x44`, { ...DESK, colorScheme: "light" }],

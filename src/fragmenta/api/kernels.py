@@ -43,26 +43,35 @@ class Result(result.Result):
         cluster: int | None = None,
         start: int | None = None,
         stop: int | None = None,
+        blocks: Sequence[int] | None = None,
     ) -> Timeline:
-        """A picture of what happened in one cluster of the launch, event by event.
+        """A picture of what happened in some blocks of the launch, event by event.
 
-        Without ``cluster`` it is the one with the first problem, or else the first one.
+        ``blocks`` are numbers of blocks in the grid, ``cluster`` is the number of a
+        cluster.  Without them, it is the cluster with the first problem, and the one of
+        its other access; or else the first one.  Clusters stand one below the other.
         ``start`` and ``stop`` choose events; see :mod:`fragmenta.view.timeline`.
 
         If a problem is about a copy, and the schedule was eager, the launch is run once
-        more with the schedule lazy, with the arrays as they are now; afterwards, they
-        are as before it.
+        more with the schedule lazy.  If the events of a block were not kept, it is run
+        once more, too.  That is with the arrays as they are now; afterwards, they are
+        as before it.
         """
         from fragmenta.view.timeline import timeline
 
-        return timeline(self, cluster, start, stop, self._lazily)
+        return timeline(self, cluster, start, stop, self._again, blocks)
 
-    def _lazily(self) -> Result | None:
-        """The same launch with the schedule lazy; None if it cannot be made again."""
+    def _again(
+        self, schedule: str | int | None, blocks: tuple[int, ...] = ()
+    ) -> Result | None:
+        """The same launch once more; None if it cannot be made again.
+
+        It keeps the events of some blocks.
+        """
         from fragmenta.launch.options import Watch
         from fragmenta.sameness.capturing import called
         from fragmenta.sameness.naming import root_of
-        from fragmenta.units.schedule import LAZY
+        from fragmenta.tracing.told import Window
 
         launched = getattr(self, "_launched", None)
         if launched is None:
@@ -77,7 +86,10 @@ class Result(result.Result):
         roots = {id(root): root for root in (root_of(e.array) for e in call.arrays())}
         before = {each: root.copy() for each, root in roots.items()}
         try:
-            made = call.run(watch=Watch("report", strict), schedule=LAZY)
+            more: dict[str, object] = {} if schedule is None else {"schedule": schedule}
+            if blocks:
+                more["replay"] = Window(blocks, most=1)
+            made = call.run(watch=Watch("report", strict), **more)
         except Error:
             return None
         finally:

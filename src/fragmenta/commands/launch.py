@@ -104,11 +104,12 @@ from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Arguments
-from fragmenta.units.schedule import LAZY
+from fragmenta.tracing.told import Window
 
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How
     from fragmenta.replay.recorded import Replay
+    from fragmenta.view.timeline import Again
 
 MOST_OPCODES = 6
 """Opcodes in the table; JSON has all of them."""
@@ -355,7 +356,7 @@ def launch(
         replay,
         result,
         beside,
-        partial(_lazily, found, sizes, arg or (), options),
+        partial(_once_more, found, sizes, arg or (), options),
         force,
     )
     done = _Done(file, found, *sizes, where, result, changes)
@@ -424,7 +425,7 @@ def _write(
     replay: str | None,
     result: Result,
     beside: Beside,
-    again: Callable[[], Result | None],
+    again: Again,
     force: bool,
 ) -> Replay | None:
     """Write what shows the launch; the record of its steps."""
@@ -433,17 +434,22 @@ def _write(
     return write_replay(replay, result, force, beside)
 
 
-def _lazily(
+def _once_more(
     kernel: Kernel,
     sizes: tuple[tuple[int, ...], tuple[int, ...]],
     texts: Sequence[str],
     options: LaunchOptions,
+    schedule: str | int | None,
+    blocks: tuple[int, ...] = (),
 ) -> Result | None:
-    """The same launch with the schedule lazy, on new arrays, for its picture."""
+    """The same launch on new arrays, for its picture; some blocks keep their events."""
     values = for_kernel([each.value for each in read_arguments(texts)])
-    late: LaunchOptions = {**options, "schedule": LAZY}
+    more: LaunchOptions = {**options}
+    if schedule is not None:
+        more["schedule"] = schedule
+    window = Window(blocks, most=1) if blocks else False
     try:
-        return kernel.launch(*sizes, values, **late)
+        return kernel.launch(*sizes, values, replay=window, **more)
     except KernelError:
         return None
 
@@ -452,7 +458,7 @@ def _draw(
     path: str,
     picture: str,
     result: Result,
-    again: Callable[[], Result | None],
+    again: Again,
     force: bool,
 ) -> None:
     """Write the picture of a launch; one that was isolated has drawn it."""

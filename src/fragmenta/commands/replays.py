@@ -12,9 +12,9 @@ import typer
 from fragmenta.commands.files import check_output, save_bytes
 from fragmenta.commands.output import emit
 from fragmenta.errors import BadCall, KernelError, one_of, shortened
+from fragmenta.launch.result import Result
 
 if TYPE_CHECKING:
-    from fragmenta.launch.result import Result
     from fragmenta.replay.recorded import Replay
     from fragmenta.tracing.told import Window
 
@@ -135,8 +135,6 @@ def write_replay(
 
 def write_fault(path: str | None, fault: KernelError, force: bool) -> None:
     """Write the record of a launch that was stopped, and name it in the message."""
-    from fragmenta.launch.result import Result
-
     if path is None or not isinstance(fault.result, Result):
         return
     if not fault.result.steps:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import ml_dtypes
 import numpy as np
@@ -90,12 +90,22 @@ class Value:
     @property
     def texts(self) -> list[str]:
         """Each element in words."""
-        rows = self.data.reshape(len(self.lanes) or -1, *self.data.shape[1:])
-        found = [text(each, self.type) for each in rows]
+        found = [text(each, self.type) for each in self._rows()]
         if self.states is None:
             return found
         marks = np.broadcast_to(self.states, len(found))
         return [f"{each}{MARKS[mark]}" for each, mark in zip(found, marks, strict=True)]
+
+    def _rows(self) -> NDArray[np.generic]:
+        """Element after element; a packed one with its parts."""
+        count = len(self.lanes)
+        if self.offsets is not None:
+            count = len(self.offsets)
+        elif not count and self.type not in ("", "pred"):
+            count = 1
+        if not count or self.data.size == count:
+            return self.data.reshape(-1)
+        return self.data.reshape(count, -1)
 
 
 UNWRITTEN, WRITTEN, IN_FLIGHT = 0, 1, 2
@@ -130,8 +140,20 @@ def text(item: NDArray[np.generic], kind: str = "") -> str:
 
 
 def _short(found: NDArray[np.generic]) -> str:
-    """The shortest digits that give the same float again."""
-    return str(found.dtype.type(found)).removesuffix(".0").removesuffix(".")
+    """The shortest digits that give the same float again.
+
+    NumPy's own texts differ from version to version.
+
+    >>> _short(np.float32(16777216)), _short(np.float16(1e-5)), _short(np.float32(1e20))
+    ('16777216', '1e-05', '1e+20')
+    """
+    if found.dtype.kind != "f":
+        return str(found.dtype.type(found)).removesuffix(".0").removesuffix(".")
+    one = cast("np.floating", found.dtype.type(found))
+    size = abs(float(one))
+    if size == 0 or not np.isfinite(size) or 1e-4 <= size < 1e16:
+        return np.format_float_positional(one, trim="-")
+    return np.format_float_scientific(one, trim="-", exp_digits=2)
 
 
 def reinterpreted(given: Value, kind: str) -> Value:

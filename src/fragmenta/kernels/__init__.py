@@ -7,6 +7,7 @@
     prepare   compresses a weight on the GPU
     kept      moves the kept values of a matrix that is trained
     quantize  turns rows of numbers into 8-bit elements and scales
+    activate  turns activations into a packed sparse A
     tuning    measures tiles, and remembers the fastest on a GPU
     arguments the sizes and arguments of a launch
     launch    launches a kernel

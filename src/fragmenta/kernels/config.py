@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 
-from fragmenta.errors import BadCall, ShapeError, one_of
+from fragmenta.errors import BadCall, ShapeError, UnknownType, nearest, one_of
 from fragmenta.isa.building import wgmma
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
@@ -77,6 +77,11 @@ GROUP_SCALES = ("f16", "bf16")
 _S4_SUMS = 144  # most registers for all sums in a thread, if A has 4 bits
 _S4_TWO_SETS = 112  # and if two groups can be under way
 _KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
+ACTIVATIONS = {"none": 0, "relu": 1, "relu2": 2}
+"""The activations, as ``chunk.cuh`` numbers them; relu2 is the square of relu."""
+ACTIVATED = {"bf16": "0xB16", "f16": "16"}
+"""The types that go through an activation, as ``chunk.cuh`` calls them."""
+_PACKED_BLOCK = 64 * 64 + 128 * 4 * 2  # bytes of 64 rows and 128 columns of e4m3
 
 
 @dataclass(frozen=True, order=True)
@@ -153,6 +158,8 @@ class Kernel:
     """Columns of A that share a scale (s4 only); 0: none, scale_m can scale rows."""
     scales: str = "f16"
     """The type of these scales: f16 or bf16."""
+    activation: str = ""
+    """D is the packed A of the next product: two of each four activations, in e4m3."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "b", self.b or ("bf16" if self.four_bits else self.a))
@@ -193,6 +200,8 @@ class Kernel:
             )
         if self.grouped and self.tile.turns:
             raise ShapeError(f"a grouped product takes no turns; given {self.tile}")
+        if self.activation:
+            self._check_activation()
         self._check_tile()
 
     def _check_groups(self) -> None:
@@ -216,6 +225,15 @@ class Kernel:
             raise BadCall(
                 f"groups of {self.group} columns are shorter than an instruction of "
                 f"{self.b}; use {self.instruction.shape.k} or more, or bf16 or f16"
+            )
+
+    def _check_activation(self) -> None:
+        activation_macros(self.out, self.activation)
+        plain = self.scaled and not (self.sparse or self.transposed)
+        if not plain or self.tile.n % 128 or self.tile.split > 1:
+            raise BadCall(
+                f"activations are of a scaled product of a dense A, not transposed, in "
+                f"tiles of 128 or 256 columns that are not split; given {self}"
             )
 
     def _check_tile(self) -> None:
@@ -347,6 +365,8 @@ class Kernel:
     def box(self) -> tuple[int, int]:
         """Width in bytes and rows of the part of D that one copy stores."""
         columns = self._columns
+        if self.activation:  # copied without a tensor map
+            return 128, 64
         return (128, columns) if self.transposed else (columns * _BYTES[self.out], 64)
 
     @property
@@ -355,6 +375,8 @@ class Kernel:
 
         As many as a box can have, but so few that all parts of k store some.
         """
+        if self.activation:
+            return 128
         tile, size = self.tile, _BYTES[self.out]
         allowed = range(8, 129, 8) if self.transposed else (16, 32, 64, 128)
         found = [x if self.transposed else x // size for x in allowed]
@@ -373,15 +395,15 @@ class Kernel:
 
     def _piece_bytes(self) -> int:
         """Bytes of the least that is stored at a time: columns of D that fill boxes."""
+        if self.activation:
+            return _PACKED_BLOCK
         wide, high = self.box
         return wide * high * (64 * _BYTES[self.out] // 128 if self.transposed else 1)
 
     def _staged(self, room: int) -> int:
         """Bytes of a consumer's buffer for results, if ``room`` bytes are set aside."""
-        wide, high = self.box
-        columns = high if self.transposed else wide // _BYTES[self.out]
         piece = self._piece_bytes()
-        return piece * min(self.tile.n // columns, max(1, room // piece))
+        return piece * min(self.tile.n // self._columns, max(1, room // piece))
 
     def _free(self, room: int) -> int:
         """Bytes left for the ring, if ``room`` bytes are set aside for results."""
@@ -454,6 +476,8 @@ class Kernel:
             **(self._four_bit_macros if self.four_bits else {"FOUR_BITS": 0}),
             "GROUPED": int(self.grouped),
             "MOST_EXPERTS": MOST_EXPERTS,
+            "ACTIVATED": int(bool(self.activation)),
+            **self._activation_macros,
         }
 
     @property
@@ -471,6 +495,13 @@ class Kernel:
         """Sums of a group that may be under way at the same time, if A has 4 bits."""
         tile = self.tile
         return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_TWO_SETS else 1
+
+    @property
+    def _activation_macros(self) -> dict[str, object]:
+        if not self.activation:
+            return {}
+        macros = activation_macros(self.out, self.activation)
+        return {**macros, "PACKED_BLOCK": _PACKED_BLOCK}
 
     def parts(self, k: int) -> list[tuple[int, int]]:
         """The first and the last (exclusive) k of each part that is summed by itself.
@@ -541,10 +572,39 @@ class Kernel:
         words += [f"{self.group} {self.scales}"] if self.group else []
         for name in ("promote", "scaled", "transposed", "xor", "grouped"):
             words += [name] if getattr(self, name) else []
+        words += [self.activation] if self.activation else []
         return " ".join(words)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.tile}"
+
+
+def check_activation(activation: object) -> str:
+    """The name of an activation; refuses any other.
+
+    >>> check_activation("gelu")
+    Traceback (most recent call last):
+    fragmenta.errors.BadCall: an activation must be none, relu or relu2; given 'gelu' \
+(did you mean relu?)
+    """
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        hint = nearest(str(activation), ACTIVATIONS)
+        raise BadCall(
+            f"an activation must be {one_of(ACTIVATIONS)}; given {activation!r}{hint}"
+        )
+    return activation
+
+
+def activation_macros(given: str, activation: str) -> dict[str, object]:
+    """The macros of ``chunk.cuh``.
+
+    >>> activation_macros("bf16", "relu2")
+    {'FLOATS': '0xB16', 'ACTIVATION': 2}
+    """
+    if given not in ACTIVATED:
+        raise UnknownType(f"activations must be {one_of(ACTIVATED)}; given {given}")
+    number = ACTIVATIONS[check_activation(activation)]
+    return {"FLOATS": ACTIVATED[given], "ACTIVATION": number}
 
 
 # ── which tile ──────────────────────────────────────────────────────────────
@@ -617,6 +677,8 @@ def tiles_for(kernel: Kernel) -> Iterator[Tile]:
         return
     widths = _widths(kernel.a, kernel.b, kernel.sparse)
     for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
+        if kernel.activation and tile.n % 128:
+            continue
         if tile.n in widths and (tile.promotes or not kernel.promote):
             yield tile
 
@@ -699,6 +761,10 @@ def _slab_times(kernel: Kernel, n: int) -> tuple[float, float]:
     return slab, max(slab, 8.3e-3 * (-n % share))
 
 
+#: Rows of tiles that are computed in turn: how much longer activations took than here.
+_ACTIVATED_TURNS = {64: 1.0, 128: 1.06}
+
+
 #: Microseconds of a slab of 4-bit integers, and more for each column of a tile, by the
 #: bits of B and the rows of the tile.
 _INTEGER_SLABS = {
@@ -746,7 +812,9 @@ def _dense_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     tile, slabs = kernel.tile, -(-k // kernel.slab_k)
     waves = -(-kernel.tiles(m, n) // (_PROCESSORS // tile.cluster))
     multiplied = _dense_slab_time(kernel) * slabs
-    stored = tile.m * tile.n * _BYTES[kernel.out] / 49_000
+    # Activations take longer than the transfer of their bytes.
+    size = 5 if kernel.activation else _BYTES[kernel.out]
+    stored = tile.m * tile.n * size / 49_000
     if tile.turns:  # only the last store is not hidden
         body = waves * max(1.04 * multiplied, stored) + stored
     else:
@@ -756,6 +824,8 @@ def _dense_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     # Blocks of a cluster wait for each other; several waves even that out.
     waiting = 1.2 if waves == 1 and tile.cluster > 1 else 1.0
     exposed = 0.2 * min(body, memory)  # the part that does not overlap
+    if kernel.activation:
+        waiting *= 1.12 if not tile.turns else _ACTIVATED_TURNS[tile.m]
     return (max(body, memory) + exposed) * waiting + 2.9
 
 
@@ -790,7 +860,7 @@ def candidates(kernel: Kernel) -> tuple[Kernel, ...]:
     >>> len(candidates(Kernel("b1", sparse=False)))
     19
     """
-    return _candidates(replace(kernel, tile=Tile(64, 64)))
+    return _candidates(replace(kernel, tile=Tile(64, 128)))
 
 
 @lru_cache(maxsize=64)

@@ -17,11 +17,9 @@ constexpr int CHUNK = ONE_OF_TWO ? 2 : 4;
 constexpr int CHUNKS = COUNT / CHUNK;
 constexpr int SLAB = 4 * COUNT;  // columns of a packed block
 constexpr int ROWS = 64;         // rows of a packed block
-constexpr int VALUES = 4096;     // bytes of a block before its metadata
 static_assert(CHUNKS == 4, "a word has four codes");
 
-struct alignas(4) Where { u16 values, codes; };
-__device__ const Where places[256] = {PLACES};
+#include "places.cuh"
 
 struct alignas(16) Wide { ELEMENT at[COUNT]; };
 struct alignas(16) Unit { ELEMENT at[KEPT]; };

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.packing import packed_shape
-from fragmenta.kernels.prepare import Parameter, places_macro
+from fragmenta.kernels.packing import packed_shape, places_macro
+from fragmenta.kernels.prepare import Parameter
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.sparse.compression import sparse
 

@@ -32,6 +32,7 @@ BLOCK = 64
 """Rows of an m64 block."""
 _ROW = 64  # stored bytes of a row in a slab
 _LANES = 128
+_UNITS = 256  # 16-byte units of stored values in a block
 VALUE_BYTES = BLOCK * _ROW
 """Bytes of a packed block before its metadata."""
 
@@ -163,6 +164,48 @@ def places(element_type: str) -> NDArray[np.int64]:
     found: NDArray[np.int64] = (address // UNIT).ravel()
     found.setflags(write=False)
     return found
+
+
+@lru_cache(maxsize=16)
+def code_places(element_type: str) -> NDArray[np.int64]:
+    """The byte of a block's metadata where the codes of each unit begin.
+
+    For each bit of a unit's number a block is packed in which the units with that
+    bit set have another code.  The bytes that differ show the bits, and so the number,
+    of the unit that owns each byte.
+
+    >>> code_places("e4m3")[:5], code_places("bf16")[:5]
+    (array([ 0, 16,  4, 20, 32]), array([ 0,  4,  8, 12, 16]))
+    """
+    op, granularity = sparse(_any_kernel(element_type).instruction)
+    stored = 16 * 8 // op.types["a"].bits  # stored values of a unit
+    chunks = stored // granularity.kept
+    numbers = np.arange(_UNITS).reshape(64, 4)
+    plain, other = granularity.codes()[0], granularity.codes()[-1]
+    owner = None
+    for bit in range(8):
+        marked = np.where(numbers >> bit & 1, other, plain).repeat(chunks, axis=1)
+        values = np.zeros((64, 4 * stored), op.types["a"].storage)
+        sp = Compressed(values, marked.astype(np.uint8), granularity)
+        bytes_ = pack(op, sp).data[0, 0, 0, VALUE_BYTES:]
+        part = (bytes_ == other * 17).astype(np.int64) << bit
+        owner = part if owner is None else owner | part
+    assert owner is not None
+    _, first = np.unique(owner, return_index=True)
+    return first
+
+
+@lru_cache(maxsize=16)
+def places_macro(element_type: str) -> str:
+    """The table of ``places.cuh``: for each unit, where its values and codes go.
+
+    >>> places_macro("e4m3")[:22]
+    '{0, 0}, {1, 16}, {2, 4'
+    """
+    where = zip(
+        places(element_type).tolist(), code_places(element_type).tolist(), strict=True
+    )
+    return ", ".join(f"{{{unit}, {byte}}}" for unit, byte in where)
 
 
 def metadata_words(

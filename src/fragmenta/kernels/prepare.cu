@@ -2,9 +2,7 @@
 //
 // The launcher defines ELEMENT (an unsigned type of BITS bits that holds an element),
 // SIGNED, MAGNITUDE (a mask of the magnitude), INFINITY_KEY (magnitudes from here on are
-// NaN, and equal), ONE_OF_TWO, BLOCK_BYTES, and PLACES.  Entry 4 r + u of PLACES is for
-// unit u of row r: the 16-byte unit of a packed block where its values go, and the byte
-// of the metadata where its codes go.
+// NaN, and equal), ONE_OF_TWO, BLOCK_BYTES, and PLACES.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
@@ -14,11 +12,8 @@ constexpr int ITEM = sizeof(ELEMENT);
 constexpr int COUNT = 32 / ITEM;  // elements of a row that become one unit
 constexpr int CHUNK = ONE_OF_TWO ? 2 : 4;
 constexpr int CODE_BYTES = COUNT / CHUNK / 2;
-constexpr int VALUES = 4096;  // bytes of a block before its metadata
 
-// Not in constant memory, which serves different addresses one after the other.
-struct alignas(4) Where { u16 values, codes; };
-__device__ const Where places[256] = {PLACES};
+#include "places.cuh"
 
 // The elements that a thread reads, and the unit that it stores.
 struct alignas(16) Given { ELEMENT at[COUNT]; };

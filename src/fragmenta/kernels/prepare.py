@@ -11,15 +11,11 @@ import ctypes
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.packing import VALUE_BYTES, pack, packed_shape, places
+from fragmenta.kernels.packing import packed_shape, places_macro
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.registers.dtype import DType, dtype
-from fragmenta.sparse.compression import Compressed, sparse
 
 if TYPE_CHECKING:
     import torch
@@ -30,47 +26,6 @@ Parameter = ctypes.c_void_p | ctypes.c_longlong | ctypes.c_int
 
 MOST_ROWS = 65_535 // 4 * 256
 """The most rows that one launch compresses."""
-_UNITS = 256  # 16-byte units of stored values in a block
-
-
-@lru_cache(maxsize=16)
-def code_places(element_type: str) -> NDArray[np.int64]:
-    """The byte of a block's metadata where the codes of each unit begin.
-
-    For each bit of a unit's number a block is packed in which the units with that
-    bit set have another code.  The bytes that differ show the bits, and so the number,
-    of the unit that owns each byte.
-
-    >>> code_places("e4m3")[:5], code_places("bf16")[:5]
-    (array([ 0, 16,  4, 20, 32]), array([ 0,  4,  8, 12, 16]))
-    """
-    op, granularity = sparse(Kernel(element_type, tile=Tile(64, 8)).instruction)
-    stored = 16 * 8 // op.types["a"].bits  # stored values of a unit
-    chunks = stored // granularity.kept
-    numbers = np.arange(_UNITS).reshape(64, 4)
-    plain, other = granularity.codes()[0], granularity.codes()[-1]
-    owner = None
-    for bit in range(8):
-        marked = np.where(numbers >> bit & 1, other, plain).repeat(chunks, axis=1)
-        values = np.zeros((64, 4 * stored), op.types["a"].storage)
-        sp = Compressed(values, marked.astype(np.uint8), granularity)
-        bytes_ = pack(op, sp).data[0, 0, 0, VALUE_BYTES:]
-        part = (bytes_ == other * 17).astype(np.int64) << bit
-        owner = part if owner is None else owner | part
-    assert owner is not None
-    _, first = np.unique(owner, return_index=True)
-    return first
-
-
-def places_macro(element_type: str) -> str:
-    """Where each unit of values and its codes go in a block, for a source.
-
-    >>> places_macro("bf16")[:16]
-    '{0, 0}, {1, 4}, '
-    """
-    units, codes = places(element_type).tolist(), code_places(element_type).tolist()
-    where = zip(units, codes, strict=True)
-    return ", ".join(f"{{{unit}, {byte}}}" for unit, byte in where)
 
 
 @lru_cache(maxsize=16)

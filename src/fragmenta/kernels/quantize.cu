@@ -8,52 +8,12 @@
 // row of zeros, and never 0.  Each x / scale is rounded once, as if the quotient was exact.
 // A row with NaN or infinity has the scale NaN, so that its products are NaN.
 
-typedef unsigned int u32;
-typedef unsigned short u16;
-typedef long long i64;
+#include "rows.cuh"
 
-constexpr int ITEM = FLOATS == 32 ? 4 : 2;
-constexpr int PER = 16 / ITEM;  // elements that a thread reads at once
-constexpr int HELD = 4;         // reads that stay in registers; the rest is read again
+constexpr int HELD = 4;  // reads that stay in registers; the rest is read again
 constexpr int WARPS = THREADS / 32;
-constexpr u32 INFINITE = 0x7F800000, ONE_NAN = 0x7FFFFFFF, MAGNITUDE = 0x7FFFFFFF;
 
-struct alignas(16) Given { u32 words[4]; };
 struct alignas(PER) Elements { u32 words[PER / 4]; };
-
-// ── reading ─────────────────────────────────────────────────────────────────
-
-__device__ __forceinline__ Given take(const char* row, i64 at, i64 columns) {
-    Given in{};
-    if (at + PER <= columns) {
-        uint4 found = *reinterpret_cast<const uint4*>(row + at * ITEM);
-        in = {{found.x, found.y, found.z, found.w}};
-    } else {
-#pragma unroll
-        for (int i = 0; i < PER; i++)
-            if (at + i < columns) {
-                const char* from = row + (at + i) * ITEM;
-                if (ITEM == 4) in.words[i] = *reinterpret_cast<const u32*>(from);
-                else in.words[i / 2] |= static_cast<u32>(
-                    *reinterpret_cast<const u16*>(from)) << i % 2 * 16;
-            }
-    }
-    return in;
-}
-
-// The bits of element i as f32.
-__device__ __forceinline__ u32 bits(const Given& in, int i) {
-#if FLOATS == 32
-    return in.words[i];
-#elif FLOATS == 16
-    u16 half = in.words[i / 2] >> i % 2 * 16;
-    float wide;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(half));
-    return __float_as_uint(wide);
-#else
-    return i % 2 ? in.words[i / 2] & 0xFFFF0000 : in.words[i / 2] << 16;
-#endif
-}
 
 // The bits of magnitudes are in the order of the magnitudes, and NaN is the greatest.
 __device__ __forceinline__ u32 largest(const Given& in, u32 so_far) {

@@ -38,7 +38,8 @@ FLOATS = {"f32": "32", "f16": "16", "bf16": "0xB16"}
 THREADS = 256
 ROOM = 16
 """Rows of elements are padded to a multiple of this many bytes."""
-_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+ONE_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+"""The scale of a row that is not finite."""
 
 
 def check_types(given: str, element_type: str) -> None:
@@ -119,7 +120,7 @@ def emulate_quantize(
     finite = np.isfinite(wide)
     rows = finite.all(axis=1)
     values = np.zeros(given.shape, of.storage)
-    scales = np.full(len(wide), _NAN)
+    scales = np.full(len(wide), ONE_NAN)
     if scale is not None:
         one = np.float32(scale)
         if 0 < one < np.inf:

@@ -6,8 +6,8 @@ struct Epilogue {
     const float* scale;
     const float* scale_m;
     const float* scale_n;
-    const float* bias;  // one for each row of D
-    const int* count_m;
+    const float* bias;  // one for each row of D; ACTIVATED: 1 / the scale of all elements
+    const int* count_m;  // ACTIVATED: the packed D
     const int* count_n;
 };
 
@@ -39,8 +39,12 @@ constexpr int ITEM = OUTPUT_BYTES;
 constexpr int WIDE = BOX_WIDE, HIGH = BOX_HIGH;
 constexpr int BOX = WIDE * HIGH;  // bytes that one tensor-map copy stores
 // A slice is the fewest columns of an m64 block of D that fill whole boxes.
+#if ACTIVATED  // a slice is a block of the packed D
+constexpr int COLUMNS = 128, SLICE = PACKED_BLOCK;
+#else
 constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
 constexpr int SLICE = TRANSPOSED ? BOX * (64 * ITEM / 128) : BOX;
+#endif
 constexpr int SLICES = TILE_N / COLUMNS;
 static_assert(TILE_N % COLUMNS == 0, "slices leave no columns behind");
 constexpr int ROOM = STAGING_ROOM / SLICE < 1 ? 1 : STAGING_ROOM / SLICE;
@@ -58,6 +62,9 @@ struct Rows {
     float factor[2];
     float bias[2];
     int count[2];
+#if ACTIVATED
+    char* packed;  // null for rows that the packed D does not have
+#endif
 };
 
 __device__ __forceinline__ Rows rows_of(
@@ -74,6 +81,11 @@ __device__ __forceinline__ Rows rows_of(
             if (e.scale_m && inside) factor = __fmul_rn(factor, e.scale_m[weight]);
             rows.factor[h] = factor;
             rows.bias[h] = e.bias && inside ? e.bias[weight] : -0.0f;  // x + -0.0 is x
+#if ACTIVATED
+            rows.bias[h] = *e.bias;
+            bool there = block / PACKED_M <= (m - 1) / PACKED_M;
+            rows.packed = there ? (char*)e.count_m : nullptr;
+#endif
         }
         if constexpr (XOR) rows.count[h] = inside ? e.count_m[at] : 0;
     }
@@ -86,6 +98,9 @@ constexpr int PARTS = (TILE_N + 31) / 32;
 struct Columns {
     float scale[SCALED ? PARTS : 1];
     int count[XOR ? PARTS : 1];
+#if ACTIVATED
+    int all;  // columns of D
+#endif
 };
 
 __device__ __forceinline__ Columns columns_of(const Epilogue& e, int col, int n) {
@@ -97,6 +112,9 @@ __device__ __forceinline__ Columns columns_of(const Epilogue& e, int col, int n)
             columns.scale[p] = e.scale_n && at < n ? e.scale_n[at] : 1.0f;
         if constexpr (XOR) columns.count[p] = at < n ? e.count_n[at] : 0;
     }
+#if ACTIVATED
+    columns.all = n;
+#endif
     return columns;
 }
 
@@ -106,7 +124,7 @@ __device__ __forceinline__ result_t finish(
     return rows.count[h] + count_n - 2 * value;
 #elif SCALED
     float x = __fmul_rn(__fmul_rn((float)value, rows.factor[h]), scale_n);
-    return __fadd_rn(x, rows.bias[h]);
+    return ACTIVATED ? x : __fadd_rn(x, rows.bias[h]);
 #else
     return value;
 #endif
@@ -177,6 +195,10 @@ __device__ __forceinline__ void stage_columns(
 #endif
 }
 
+#if ACTIVATED
+#include "activated.cuh"
+#endif
+
 // Store the boxes of one slice from the staging buffer, as far as they are inside D.
 __device__ __forceinline__ void store_slice(
     const TensorMap* map, u32 slice, int row, int col) {
@@ -233,6 +255,9 @@ __device__ __forceinline__ void store_block(
         constexpr bool whole = true;
 #endif
         u32 slice = staging + slot * SLICE;
+#if ACTIVATED
+        pack_slice(slice, acc, s, rows, columns);
+#else
 #pragma unroll
         for (int i = 0; i < COLUMNS / 8; i++) {
             int g = s * (COLUMNS / 8) + i;
@@ -241,6 +266,7 @@ __device__ __forceinline__ void store_block(
             int ours = APART && threadIdx.x / 4 % 2 ? i ^ APART : i;
             stage_columns(slice, ours * 8, v);
         }
+#endif
         // The copy engine must see what the threads wrote.  And it must have read the
         // next slot before the threads write there.
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -252,8 +278,12 @@ __device__ __forceinline__ void store_block(
         if (!whole) store_rows(edge, slice, row, col + s * COLUMNS);
 #endif
         if (threadIdx.x % 128 == 0) {  // a group that stores nothing counts, too
+#if ACTIVATED
+            store_packed(rows, columns, slice, row, col + s * COLUMNS);
+#else
             if (whole)
                 store_slice(map, slice, row, col + s * COLUMNS);
+#endif
             asm volatile("cp.async.bulk.commit_group;" ::: "memory");
             if (TOGETHER == 1)
                 asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

@@ -13,6 +13,7 @@ from importlib.resources import files
 from fragmenta.cuda.source.inline import Call
 from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.packing import places_macro
 
 TARGET = "sm_90a"
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
@@ -37,7 +38,10 @@ def source(kernel: Kernel) -> str:
     #define TILE_M 128
     #define TILE_N 1
     """
-    macros = "".join(f"#define {k} {v}\n" for k, v in kernel.macros.items())
+    defined = dict(kernel.macros)
+    if kernel.activation:
+        defined["PLACES"] = places_macro("e4m3")
+    macros = "".join(f"#define {k} {v}\n" for k, v in defined.items())
     wrapper = Call(kernel.instruction, "multiply", kernel.four_bits).text()
     return f"{macros}\n{wrapper}\n{text('gemm.cu')}"
 

@@ -29,7 +29,8 @@ from fragmenta.simt.context import Context, Queue
 from fragmenta.simt.layout import Status
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.fast import layout as fast
-from fragmenta.units.machine import Cluster, Copying
+from fragmenta.units.machine import Cluster
+from fragmenta.units.observing import Copying
 from fragmenta.units.renewal import routines
 
 if TYPE_CHECKING:

@@ -74,7 +74,7 @@ def _order(first: int, last: int) -> list[int] | None:
 
 def run(launch: Launch, limit: int | None) -> None:
     """Run all blocks, or those of a part of the grid."""
-    part = None if _together(launch) else launch.part
+    part = None if may_wait(launch) else launch.part
     try:
         with launch.interrupts:
             run_blocks(launch, limit, *(part or (0, launch.cluster_count)))
@@ -90,7 +90,7 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     if first >= last:
         return
     launch.counts = np.zeros_like(launch.counts)
-    if _together(launch) or launch.compiled.prints:
+    if may_wait(launch) or launch.compiled.prints:
         _in_turns(launch, limit, first, last)
         return
     for start, end, recorded in _parts(launch, first, last):
@@ -119,7 +119,7 @@ def _parts(launch: Launch, first: int, last: int) -> Iterator[tuple[int, int, bo
         yield following, last, False
 
 
-def _together(launch: Launch) -> bool:
+def may_wait(launch: Launch) -> bool:
     """Whether blocks may wait for one another."""
     grants = launch.machine is not None and launch.machine.grants
     return bool(launch.compiled.ordered or launch.cooperative or grants)

@@ -243,6 +243,8 @@ class Kernel:
             defined: int | None = None,
             recorded: bool = False,
             raced: bool = False,
+            traced: bool = False,
+            quiet: bool = False,
             other: Algebra | None = None,
         ) -> Launch:
             plain = defined is None and not recorded
@@ -250,7 +252,7 @@ class Kernel:
                 self.name,
                 shape,
                 given,
-                watch=watched and defined is None,
+                watch=watched and defined is None and not quiet,
                 strict=how is not None and how.strict,
                 schedule=schedule,
                 defined=defined,
@@ -258,7 +260,7 @@ class Kernel:
                 raced=raced,
                 goes_on=reports,
                 counted=counters and plain,
-                window=window if plain and not raced else None,
+                window=window if traced else None,
                 algebra=(other or algebra) if plain else None,
                 names=self.names,
                 language=self.language,
@@ -279,7 +281,7 @@ class Kernel:
                 repeats.note(launch)
             return _run(launch, most, spread)
 
-        runs = _runs(prepared, run_one, several, reports)
+        runs = _runs(prepared, run_one, several, reports, window is not None)
         result = partial(self._result, runs, explored, how, where, start, watched)
         try:
             if explored is not None:
@@ -454,12 +456,16 @@ def _repeats(
 
 
 def _runs(
-    prepared: Prepare, run_one: Run, several: list[Given], reports: bool
+    prepared: Prepare,
+    run_one: Run,
+    several: list[Given],
+    reports: bool,
+    replays: bool,
 ) -> ScheduledRuns:
     """The runs of a launch; a file that is only read does not need them."""
     from fragmenta.launch.scheduled_runs import ScheduledRuns
 
-    return ScheduledRuns(prepared, run_one, several, reports=reports)
+    return ScheduledRuns(prepared, run_one, several, reports, replays)
 
 
 def _explored(states: int, prepared: Prepare) -> Explored:

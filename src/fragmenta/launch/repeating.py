@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fragmenta.launch.grid import run
 from fragmenta.numerics.engine import Found, NumericsAlgebra
-from fragmenta.numerics.report import Numerics, numerics
+from fragmenta.numerics.making import numerics
+from fragmenta.numerics.report import Numerics
 from fragmenta.ptx.module import Module
 
 if TYPE_CHECKING:

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import KernelFault, LimitReached
+from fragmenta.launch.grid import may_wait
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import first_errors, total
+from fragmenta.progress import ignore_progress
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR, SEVERITIES
 from fragmenta.simt import layout
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.module import Function
     from fragmenta.races.report.history import Recorded
     from fragmenta.simt.compiled import Compiled
-    from fragmenta.tracing.told import Stepped
+    from fragmenta.tracing.told import Stepped, Told
 
 Attach: TypeAlias = Callable[[Machine], None]
 """Attaches to the machine of a launch what it is run again for."""
@@ -54,11 +56,14 @@ class Prepare(Protocol):
         defined: int | None = None,
         recorded: bool = False,
         raced: bool = False,
+        traced: bool = False,
+        quiet: bool = False,
     ) -> Launch:
         """``defined`` is the seed of undefined bits, if they are followed.
 
         ``recorded``: what synchronises is recorded.  With ``raced``, what racy loads
-        read is undefined.
+        read is undefined.  ``traced``: its steps are recorded.  ``quiet``: it is not
+        watched.
         """
 
 
@@ -78,9 +83,10 @@ class ScheduledRuns:
         run: Run,
         schedules: list[Given],
         reports: bool,
+        replays: bool = False,
     ) -> None:
         self._prepare, self._run, self._schedules = prepare, run, schedules
-        self._reports = reports
+        self._reports, self._replays = reports, replays
         self.found: list[tuple[Launched, Finding]] = []
         """What was found, with the first run in which it was."""
         self.recorded: list[Recorded] = []
@@ -102,12 +108,12 @@ class ScheduledRuns:
 
         Afterwards the memory is as the first run left it.
         """
-        self.launch = self._prepare(self._schedules[0])
+        self.launch = self._prepared(self._schedules[0])
         several = len(self._schedules) > 1
         before: Images = []
         if several:
             before = copies(self.launch)
-        elif self.launch.recorder is not None and self.launch.cluster_count > 1:
+        elif self._replays and self.launch.cluster_count > 1:
             before = copies(self.launch, changed(self.launch))
         elif _may_doubt(self.launch):
             before = copies(self.launch, reread(self.launch))
@@ -115,7 +121,7 @@ class ScheduledRuns:
         after = copies(self.launch) if several else []
         for each in self._schedules[1:]:
             restore(self.launch, before)
-            other = self._prepare(each)
+            other = self._prepared(each)
             self._one(other, each, before)
             self._compare(other, each, after)
         if several:
@@ -130,6 +136,14 @@ class ScheduledRuns:
         finally:
             launch.close()
 
+    def _prepared(self, schedule: Given) -> Launch:
+        """A launch that is ready to run; recorded, if that is not done apart."""
+        launch = self._prepare(schedule, traced=self._replays)
+        if launch.recorder is None or not _is_recorded_apart(launch):
+            return launch
+        launch.close()
+        return self._prepare(schedule)
+
     def _record(
         self,
         launch: Launch,
@@ -138,29 +152,39 @@ class ScheduledRuns:
         fault: KernelFault | None = None,
     ) -> None:
         """Keep the steps that were recorded; if a problem is elsewhere, those there."""
-        if launch.recorder is None:
+        if not self._replays:
             return
-        from fragmenta.tracing.told import Stepped
+        cluster, recorder = _wrong_cluster(launch, fault), launch.recorder
+        if recorder is None:
+            self._record_again(launch, schedule, before, cluster)
+            return
+        elsewhere = cluster is not None and cluster not in recorder.clusters
+        if before and elsewhere and not recorder.window.blocks:
+            self._record_again(launch, schedule, before, cluster)
+        else:
+            self._keep(launch, schedule, recorder.result(), cluster is not None, [])
 
-        told, name = launch.recorder.result(), str(read_schedule(schedule).name)
-        found = Stepped(name, launch.target, told, launch.kept, [])
-        cluster = _wrong_cluster(launch, fault)
-        if cluster is not None:
-            told.wrong = True
-            asked, known = told.window.blocks, launch.recorder.clusters
-            if before and not asked and cluster not in known:
-                found = self._recorded_there(launch, schedule, before, cluster, found)
-        self.steps.append(found)
-
-    def _recorded_there(
+    def _keep(
         self,
         launch: Launch,
         schedule: Given,
-        before: Images,
-        cluster: int,
-        found: Stepped,
-    ) -> Stepped:
-        """Run a launch again up to a cluster, and record that one."""
+        told: Told,
+        wrong: bool,
+        found: list[tuple[Launched, Finding]],
+    ) -> None:
+        from fragmenta.tracing.told import Stepped
+
+        told.wrong |= wrong
+        name = str(read_schedule(schedule).name)
+        self.steps.append(Stepped(name, launch.target, told, launch.kept, found))
+
+    def _record_again(
+        self, launch: Launch, schedule: Given, before: Images, cluster: int | None
+    ) -> None:
+        """Run a launch again up to a cluster with a problem, and record that one.
+
+        Without one it is the first, which is not watched: that takes less time.
+        """
         if launch.recording.plan.chooser is not None:  # it is asked once
             schedule = launch.recording.to_json()
         slots = {
@@ -170,18 +194,19 @@ class ScheduledRuns:
         }
         after = copies(launch, slots)
         restore(launch, before)
-        again = self._prepare(schedule)
+        again = self._prepare(schedule, traced=True, quiet=cluster is None)
         assert again.recorder is not None
         assert again.machine is not None
-        again.recorder.choose(cluster)
-        again.part = 0, cluster + 1
+        again.progress = ignore_progress
+        if not again.recorder.window.blocks:
+            again.recorder.choose(cluster or 0)
+        again.part = 0, again.recorder.clusters[-1] + 1
         try:
             with suppress(KernelFault):  # the first run reported it
                 self._run(again)
-            told, kept = again.recorder.result(), again.kept
-            told.wrong = True
+            kept, wrong = again.kept, cluster is not None
             own = [(kept, each) for each in again.machine.problems]
-            return found._replace(told=told, of=kept, found=own)
+            self._keep(again, schedule, again.recorder.result(), wrong, own)
         finally:
             restore(launch, after)
             again.close()
@@ -191,14 +216,11 @@ class ScheduledRuns:
         try:
             output = self._run(launch)
         except KernelFault as fault:
-            if (
-                isinstance(fault, LimitReached)
-                or not self._reports
-                or launch.machine is None
-            ):
+            limit = isinstance(fault, LimitReached)
+            if limit or not self._reports or launch.machine is None:
                 self._record(launch, schedule, before, fault)
                 self._found_before(launch, fault)
-                if launch.recorder is not None:
+                if self._replays:
                     self._fatal(launch, fault)
                     self._gather(launch, [])
                 raise
@@ -208,6 +230,7 @@ class ScheduledRuns:
         self._record(launch, schedule, before, stopped)
         if stopped is not None:
             self._fatal(launch, stopped)
+            stopped = None  # its traceback keeps this frame, which must not keep it
         self._gather(launch, more)
         self.found += more
         return output
@@ -337,7 +360,7 @@ class ScheduledRuns:
         """Collect what was found; ``more`` was found when it was run again."""
         if launch.machine is None:
             return
-        if launch.recorder is not None:
+        if self._replays:
             own = [(launch.kept, each) for each in launch.machine.problems]
             self.steps[-1].found.extend([*own, *more])
         watching = launch.machine.watching
@@ -381,6 +404,18 @@ def _may_doubt(launch: Launch) -> bool:
     from fragmenta.races.suspicions import may_doubt
 
     return may_doubt(launch)
+
+
+def _is_recorded_apart(launch: Launch) -> bool:
+    """Whether steps are recorded in a run of their own.
+
+    The launch is watched as fast as any other then, and only what is recorded runs
+    again.  So blocks must not influence one another, and their turns must be the same.
+    """
+    assert launch.machine is not None
+    together = may_wait(launch) or launch.compiled.prints
+    several = launch.cluster_count > 1 and not launch.machine.schedule.plan.stepped
+    return several and not together and launch.machine.watching is not None
 
 
 def _wrong_cluster(launch: Launch, fault: KernelFault | None) -> int | None:

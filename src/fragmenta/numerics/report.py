@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -16,9 +15,8 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import BadCall, nearest, one_of
-from fragmenta.numerics.code.elements import MOST_SOURCES
 from fragmenta.numerics.code.layout import Birth
-from fragmenta.numerics.engine import Found, Node
+from fragmenta.numerics.engine import Found
 from fragmenta.numerics.products import (
     Chain,
     CurvePoint,
@@ -29,20 +27,15 @@ from fragmenta.numerics.products import (
 )
 from fragmenta.numerics.seconds import Held, Seconds, kind_of
 from fragmenta.numerics.summaries import Summary, bits_lost, relative, summary, ulps
-from fragmenta.numerics.words import COUNTED, event_words, number, operand_count
-from fragmenta.ptx.languages import PTX, Words
-from fragmenta.ptx.module import Instruction, Module, Source
-from fragmenta.ptx.sources import source_lines
+from fragmenta.numerics.words import event_words, number
+from fragmenta.ptx.module import Instruction, Source
 from fragmenta.simt.arguments import Elements
-from fragmenta.simt.context import Shape
 from fragmenta.simt.naming import array as array_name
 from fragmenta.simt.naming import element as element_name
 
 if TYPE_CHECKING:
     from fragmenta.numerics.blame import Blame
 
-HUGE = 1e300
-"""A relative error that code writes if the exact result is 0."""
 Again: TypeAlias = "Callable[[frozenset[int] | None, Mapping[str, Any]], Found]"
 """Runs a launch again: with the sites that are exact, and with exact inputs."""
 
@@ -636,278 +629,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value
-
-
-# ── from what was found ─────────────────────────────────────────────────────
-
-
-class _Places:
-    """Names of what numbers stand for."""
-
-    def __init__(
-        self, found: Found, module: Module, shape: Shape, language: Words
-    ) -> None:
-        self.found, self.module, self.shape = found, module, shape
-        self._language = language
-        self._lines = module.text.splitlines()
-
-    def instruction(self, site: int) -> tuple[str, int, Instruction]:
-        """A function, the index of an instruction in it, and the instruction."""
-        function, index = self.found.places[site]
-        return function, index, self.module.functions[function].instructions[index]
-
-    def text(self, instruction: Instruction) -> str:
-        """The line of the source, or of the PTX."""
-        source = instruction.source
-        if source is not None:
-            lines = source_lines(source.file, self._language)
-            said = " ".join("".join(lines[source.line - 1 : source.line]).split())
-            if said:
-                return said
-        if 0 < instruction.line <= len(self._lines):
-            return " ".join(self._lines[instruction.line - 1].split())
-        return instruction.mnemonic
-
-    def ptx(self, instruction: Instruction) -> str:
-        """The instruction as the PTX has it, which may be some lines."""
-        if not 0 < instruction.line <= len(self._lines):
-            return instruction.mnemonic
-        first = self._lines[instruction.line - 1][max(0, instruction.column - 1) :]
-        found = [first.split("//")[0]]
-        for line in self._lines[instruction.line :]:
-            if ";" in found[-1]:
-                break
-            found.append(line.split("//")[0])
-        said = " ".join(" ".join(found).partition(";")[0].split())
-        return f"{said};" if said else instruction.mnemonic
-
-    def thread(self, block: float, thread: float, time: float) -> Thread:
-        """A thread by its numbers."""
-        return Thread(
-            _unravelled(int(block), self.shape.grid),
-            _unravelled(int(thread), self.shape.block),
-            int(time),
-        )
-
-
-def _unravelled(place: int, of: tuple[int, int, int]) -> tuple[int, int, int]:
-    x, y, _ = of
-    return place % x, place // x % y, place // (x * y)
-
-
-def numerics(
-    found: Found,
-    module: Module,
-    shape: Shape,
-    kernel: str,
-    again: Again | None = None,
-    language: Words = PTX,
-) -> Numerics:
-    """What a launch found, in words that users know."""
-    places = _Places(found, module, shape, language)
-    outputs = {
-        each.segment.name: Output(
-            each.segment.name, each.held.format, each.segment.elements, each.held
-        )
-        for each in found.arrays
-        if each.held is not None
-    }
-    shares = _shares(outputs)
-    sites = [
-        _site(places, number, each, shares.get(number, 0.0))
-        for number, each in found.records.items()
-    ]
-    order = lambda each: (-each.share, -each.origin, each.function, each.index)  # noqa: E731
-    sites.sort(key=order)
-    births, notes = _ways(places, outputs)
-    inputs = {each.segment.name: each.before for each in found.arrays if each.before}
-    shapes = {
-        each.segment.name: each.segment.elements
-        for each in found.arrays
-        if each.segment.elements is not None
-    }
-    return Numerics(
-        kernel,
-        outputs,
-        sites,
-        births,
-        notes,
-        inputs,
-        shapes,
-        found.lost_nodes,
-        module.text,
-        again,
-        products=found.products,
-        chain=found.chain,
-    )
-
-
-def _shares(outputs: Mapping[str, Output]) -> dict[int, float]:
-    """How much of the error of an output comes mostly from each site, at most."""
-    found: dict[int, float] = {}
-    for output in outputs.values():
-        weights = np.zeros(MOST_SOURCES + 1)
-        for _, part in output.held.parts():
-            error = np.abs(np.nan_to_num(part.error))
-            weights += np.bincount(part.sources, error, weights.size)
-        total = float(weights.sum())
-        for source in np.flatnonzero(weights):
-            if source:
-                share = float(weights[source]) / total
-                found[int(source) - 1] = max(found.get(int(source) - 1, 0.0), share)
-    return found
-
-
-def _site(
-    places: _Places, number: int, record: Mapping[str, float], share: float
-) -> Site:
-    function, index, instruction = places.instruction(number)
-    count = operand_count(instruction)
-    names = "abc"[:count]
-    worst = Worst(
-        tuple(record[each] for each in names),
-        tuple(record[f"exact_{each}"] for each in names),
-        record["value"],
-        record["exact"],
-        record["local"],
-        places.thread(record["block"], record["thread"], record["time"]),
-    )
-    other = None
-    if record["other_way"]:
-        pair = "ab"[: min(2, count)]
-        other = Worst(
-            tuple(record[f"other_{each}"] for each in pair),
-            tuple(record[f"other_exact_{each}"] for each in pair),
-            0.0,
-            0.0,
-            0.0,
-            places.thread(
-                record["other_block"], record["other_thread"], record["other_time"]
-            ),
-        )
-    ratio = record["worst_cancelled"]
-    return Site(
-        number,
-        function,
-        index,
-        instruction,
-        places.text(instruction),
-        int(record["executions"]),
-        int(record["elements"]),
-        record["added"],
-        record["worst_added"],
-        record["worst_ulp"],
-        record["worst_total"],
-        math.inf if record["worst_relative"] >= HUGE else record["worst_relative"],
-        math.log2(ratio) if ratio > 1 else 0.0,
-        {name: int(record[name]) for name in COUNTED if record[name]},
-        worst,
-        share,
-        int(record["digest"]),
-        other,
-        places.ptx(instruction),
-        record["worst_contracted"],
-    )
-
-
-def _ways(
-    places: _Places, outputs: Mapping[str, Output]
-) -> tuple[list[Way], list[Way]]:
-    """The ways of NaN and infinities: those that reached an array, and the others."""
-    nodes = places.found.nodes
-    ends: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
-    nan: dict[int, bool] = {}
-    for name, output in outputs.items():
-        for start, part in output.held.parts():
-            special = ~np.isfinite(part.values)
-            for node in map(int, np.unique(part.nodes[special])):
-                where = special & (part.nodes == node)
-                first = output.at(start + int(np.argmax(where)))
-                before, earliest = ends[node].get(name, (0, first))
-                ends[node][name] = before + int(where.sum()), earliest
-                is_nan = bool(np.isnan(part.values[where]).any())
-                nan[node] = nan.get(node, False) or is_nan
-    births = []
-    reached: set[int] = set()
-    for node, where in ends.items():
-        chain = list(_chain(nodes, node))
-        reached |= {each.number for each in chain}
-        if chain:
-            births.append(Way(_moments(places, chain), where, nan[node]))
-    births = _grouped(births)
-    starts = [
-        each
-        for each in nodes.values()
-        if each.kind not in (Birth.PASSED, Birth.GIVEN) and each.number not in reached
-    ]
-    notes = [
-        Way(
-            _moments(places, list(_chain(nodes, each.number))),
-            {},
-            math.isnan(each.value),
-        )
-        for each in starts
-    ]
-    return births, _grouped(notes)
-
-
-def _grouped(ways: list[Way]) -> list[Way]:
-    """One way for each birth: its outputs together, the longest way first."""
-    found: dict[tuple[object, ...], Way] = {}
-    for each in ways:
-        born = each.born
-        # A loop that was unrolled has several instructions for one line.
-        key = (born.place, born.kind, born.instruction.opcode, each.nan)
-        old = found.get(key)
-        if old is None:
-            found[key] = each
-            continue
-        outputs = dict(old.outputs)
-        for name, (count, first) in each.outputs.items():
-            before = outputs.get(name)
-            total = count + (before[0] if before else 0)
-            earliest = min(first, before[1], key=_numbers) if before else first
-            outputs[name] = total, earliest
-        longer = each if len(each.moments) > len(old.moments) else old
-        found[key] = Way(longer.moments, outputs, each.nan)
-    ordered = sorted(
-        found.values(),
-        key=lambda each: (not each.nan, -sum(n for n, _ in each.outputs.values())),
-    )
-    return list(ordered)
-
-
-def _numbers(name: str) -> list[int]:
-    """The numbers in the name of an element, which order elements."""
-    return [int(each) for each in re.findall(r"\d+", name)]
-
-
-def _chain(nodes: Mapping[int, Node], number: int) -> Iterator[Node]:
-    """The nodes from a result back to where it was born; the birth comes last."""
-    seen: set[int] = set()
-    while number in nodes and number not in seen:
-        seen.add(number)
-        yield nodes[number]
-        number = nodes[number].parent
-
-
-def _moments(places: _Places, chain: Sequence[Node]) -> tuple[Moment, ...]:
-    made = []
-    for node in reversed(chain):
-        function, index, instruction = places.instruction(node.site)
-        made.append(
-            Moment(
-                node.kind,
-                function,
-                index,
-                instruction,
-                places.text(instruction),
-                node.values,
-                node.value,
-                places.thread(node.block, node.thread, node.time),
-                node.times,
-                node.unwritten,
-                node.operand,
-            )
-        )
-    return tuple(made)

@@ -157,17 +157,28 @@ def _lines(found: Numerics) -> Iterator[str]:
         yield f"  and {len(groups) - MOST_LINES} more instructions"
 
 
+def _named(site: Site, count: int, multiplies: bool) -> Iterator[str]:
+    """Where instructions are, and what is written there."""
+    quoted = [site.text]
+    if multiplies:  # the line may be the beginning of an instruction of several lines
+        begins = site.ptx.startswith(site.text)
+        quoted = [site.ptx] if begins else [site.text, site.ptx]
+    # PTX begins with the mnemonic, so that it need not be said before.
+    told = any(each.startswith(site.mnemonic) for each in quoted)
+    name = "" if told else f", {site.mnemonic}"
+    times = f" ({count} times)" if count > 1 else ""
+    fused = ", fused from a product and a sum" if site.fused else ""
+    yield wrapped(f"  {site.place}{name}{times}{fused}", WIDTH, "    ")
+    for text in quoted:
+        yield _quoted(text, 6)
+
+
 def _site(found: Numerics, alike: list[Site]) -> Iterator[str]:
     """Instructions of one line that are alike; the first is the worst."""
     site, total = alike[0], sum(each.share for each in alike)
-    times = f" ({len(alike)} times)" if len(alike) > 1 else ""
-    fused = ", fused from a product and a sum" if site.fused else ""
-    yield wrapped(f"  {site.place}, {site.mnemonic}{times}{fused}", WIDTH, "    ")
-    yield _quoted(site.text, 6)
     numbers = {each.number for each in alike}
     products = [each for each in found.products if each.number in numbers]
-    if products and site.ptx != site.text:
-        yield _quoted(site.ptx, 6)
+    yield from _named(site, len(alike), bool(products))
     share = f"{total:.0%} of an output's error; " if total > 0.005 else ""
     growth = f", {site.amplification:.3g} times that of operands"
     error = f"relative error {site.worst_relative:.3g}"

@@ -35,7 +35,8 @@ from fragmenta.simt.compiled import callback_address
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.findings import Finding, Problems
 from fragmenta.units.kernel_units import kernel_units
-from fragmenta.units.machine import Cluster, Machine, Results
+from fragmenta.units.machine import Cluster, Machine
+from fragmenta.units.observing import Results
 from fragmenta.units.port import Step
 
 
@@ -290,6 +291,7 @@ class LaunchWatch:
                     launch.module,
                     launch.compiled,
                     tuple(members),
+                    launch.shape,
                 )
             )
         return made

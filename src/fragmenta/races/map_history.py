@@ -28,7 +28,7 @@ from fragmenta.simt.layout import SLOT_BITS
 
 if TYPE_CHECKING:
     from fragmenta.races.global_watch import GlobalWatch
-    from fragmenta.units.machine import Launch
+    from fragmenta.units.observing import Launch
 
 MOST = 1024
 """Maps that were used, and ranges that were written: the oldest are forgotten."""

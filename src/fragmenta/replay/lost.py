@@ -16,6 +16,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.module import Instruction, demangled
 from fragmenta.replay.parts import COLUMNS, Array, Columns, Row
+from fragmenta.replay.problems import problem_row
 from fragmenta.replay.recorded import Replay
 
 MOST_ERRORS = 1 << 16
@@ -139,29 +140,10 @@ def _words(site: Site) -> str:
 
 def lost_problems(replay: Replay, found: Numerics, first: int) -> list[Row]:
     """The findings as problems, with their steps; ``first`` is the first number."""
-    made = []
-    for number, each in enumerate(found.problems, first):
-        step = _step(replay, found, each)
-        source = each.source
-        made.append(
-            {
-                "number": number,
-                "code": each.rule,
-                "severity": each.severity,
-                "words": each.message,
-                "hint": each.hint,
-                "ptx_line": each.line,
-                "file": source.file if source else "",
-                "line": source.line if source else 0,
-                "steps": [-1, step],
-                "units": [-1, -1],
-                "memory": -1,
-                "offset": 0,
-                "size": 0,
-                "missing": "",
-            }
-        )
-    return made
+    return [
+        problem_row(number, each, steps=[-1, _step(replay, found, each)])
+        for number, each in enumerate(found.problems, first)
+    ]
 
 
 def _step(replay: Replay, found: Numerics, problem: Problem) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.races.report.stories import Agent, Collision, story_of
-from fragmenta.replay.parts import Array, Row
+from fragmenta.replay.parts import Array, Row, Value
 from fragmenta.replay.recorded import Replay
 from fragmenta.simt import layout
 from fragmenta.tracing.told import Stepped
@@ -56,27 +56,33 @@ def problems_of(
             continue
         finding = finding or _finding(each, found)
         about = steps.stopped() if finding is None else steps.about(finding)
-        source = each.source
-        made.append(
-            {
-                "number": number,
-                "code": each.rule,
-                "severity": each.severity,
-                "words": each.message,
-                "hint": each.hint,
-                "ptx_line": each.line,
-                "file": source.file if source else "",
-                "line": source.line if source else 0,
-                "steps": [-1, -1],
-                "units": [-1, -1],
-                "memory": -1,
-                "offset": 0,
-                "size": 0,
-                **about,
-            }
-        )
+        if each.rule == rules.SCHEDULE.name:  # arrays differ at the end
+            about = {"steps": [-1, len(replay) - 1]}
+        made.append(problem_row(number, each, **about))
         made[-1]["missing"] = _missing(made[-1], replay)
     return made
+
+
+def problem_row(number: int, problem: Problem, **about: Value) -> Row:
+    """A problem of a record; what is known about its steps is given."""
+    source = problem.source
+    return {
+        "number": number,
+        "code": problem.rule,
+        "severity": problem.severity,
+        "words": problem.message,
+        "hint": problem.hint,
+        "ptx_line": problem.line,
+        "file": source.file if source else "",
+        "line": source.line if source else 0,
+        "steps": [-1, -1],
+        "units": [-1, -1],
+        "memory": -1,
+        "offset": 0,
+        "size": 0,
+        "missing": "",
+        **about,
+    }
 
 
 def _finding(

@@ -11,9 +11,12 @@
     linears         every torch.nn.Linear of a model -> SparseLinear
     SparseExperts   the gated feed-forward blocks of experts, with sparse weights
     experts         the stacked experts of a model -> SparseExperts
+    SparseFeedForward  two layers with sparse activations between them
+    feed_forwards   the feed-forward blocks of a model -> SparseFeedForward
     freeze          layers that were trained -> layers for inference
     pruning_report  what pruning took, or would take, from each layer of a model
     quantize_rows   x -> 8-bit elements, and a scale for each row
+    sparse_activations  x -> relu(x)^2, two of each four, and a scale for each row
     calibrate       some batches -> a scale for the activations of each layer
     report          tile, time, speed and error of each sparse layer of a model
     load_sparse     a checkpoint with 2:4 weights -> a model with SparseLinear
@@ -27,6 +30,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     stack       SparseStack: the sparse weights of experts
     running     runs a product: one launch, or the emulation
     quantizing  tensors -> 8-bit elements and scales
+    activating  activations -> a sparse matrix and scales
     training    the kept values of weights that are trained
     request     a call of an operator -> a record, and the kernel for it
     grouping    the same for a product of experts
@@ -37,6 +41,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     calibration scales for the activations of a model
     modules     SparseLinear, and the conversion of models
     mixture     SparseExperts, and the conversion of models
+    feedforward SparseFeedForward, and the conversion of models
     reporting   time, speed and error of each layer
     tuning      measures tiles for the products of a call
     safetensors files of the safetensors format
@@ -56,6 +61,7 @@ except (ImportError, OSError) as why:  # OSError: a library of it does not load
     ) from None
 
 from fragmenta.torch.calibration import calibrate
+from fragmenta.torch.feedforward import SparseFeedForward, feed_forwards
 from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
@@ -68,11 +74,17 @@ from fragmenta.torch.products import (
     dense_mm,
     grouped_linear,
     quantize_rows,
+    sparse_activations,
     sparse_linear,
     sparse_mm,
 )
 from fragmenta.torch.pruning import LayerPruning, PruningReport, PruningWarning
-from fragmenta.torch.reporting import LayerReport, ModelReport, report
+from fragmenta.torch.reporting import (
+    BlockReport,
+    LayerReport,
+    ModelReport,
+    report,
+)
 from fragmenta.torch.running import run
 from fragmenta.torch.saving import save_sparse
 from fragmenta.torch.stack import SparseStack
@@ -81,6 +93,7 @@ from fragmenta.torch.tuning import autotune
 __all__ = [
     "OUTPUTS",
     "TYPES",
+    "BlockReport",
     "CheckpointWarning",
     "LayerPruning",
     "LayerReport",
@@ -88,6 +101,7 @@ __all__ = [
     "PruningReport",
     "PruningWarning",
     "SparseExperts",
+    "SparseFeedForward",
     "SparseLinear",
     "SparseMatrix",
     "SparseStack",
@@ -98,6 +112,7 @@ __all__ = [
     "compress_experts",
     "dense_mm",
     "experts",
+    "feed_forwards",
     "freeze",
     "from_bitmask",
     "grouped_linear",
@@ -109,6 +124,7 @@ __all__ = [
     "run",
     "save_sparse",
     "sort_by_expert",
+    "sparse_activations",
     "sparse_linear",
     "sparse_mm",
     "to_bitmask",

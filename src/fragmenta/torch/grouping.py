@@ -51,6 +51,7 @@ class GroupedProduct(NamedTuple):
     """The packed bytes of all weights."""
     offs: Tensor
     """The number of tokens up to and with each expert, int32."""
+    settled: bool
     element_type: str
     m: int
     out: torch.dtype
@@ -129,6 +130,7 @@ def grouped_product(
     x: Tensor,
     packed: Tensor,
     offs: Tensor,
+    settled: bool,
     element_type: str,
     m: int,
     out: torch.dtype,
@@ -143,7 +145,7 @@ def grouped_product(
     given = {"scale": scale, "scale_m": scale_weight, "scale_n": scale_x, "bias": bias}
     epilogue = {name: part for name, part in given.items() if part is not None}
     return GroupedProduct(
-        x, packed, offs, element_type, m, out, epilogue, promote, tuple(tile)
+        x, packed, offs, settled, element_type, m, out, epilogue, promote, tuple(tile)
     )
 
 
@@ -166,14 +168,14 @@ def grouped_on_cuda(*arguments: object) -> Tensor:
 
     key = (
         "grouped",
-        *given[3:6],
+        *given[4:7],
         given.promote,
         given.tile,
         *given.epilogue,
         *map(description, (*given[:3], *given.epilogue.values())),
     )
     ready = remembered(key, make)
-    return ready.run(given.packed, given.x, given.epilogue, given.offs)
+    return ready.run(given.packed, given.x, given.epilogue, given.offs, given.settled)
 
 
 def grouped_on_cpu(*arguments: object) -> Tensor:

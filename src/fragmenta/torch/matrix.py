@@ -27,8 +27,15 @@ from fragmenta.kernels.four_bits import (
     numbers_of,
     unpack_integers,
 )
-from fragmenta.kernels.packing import BLOCK, VALUE_BYTES, pack, packed_shape, places
-from fragmenta.kernels.prepare import MOST_ROWS, code_places, compress_on_device
+from fragmenta.kernels.packing import (
+    BLOCK,
+    VALUE_BYTES,
+    code_places,
+    pack,
+    packed_shape,
+    places,
+)
+from fragmenta.kernels.prepare import MOST_ROWS, compress_on_device
 from fragmenta.registers.dtype import dtype as element
 from fragmenta.registers.granularity import Granularity
 from fragmenta.shared.descriptor import UNIT

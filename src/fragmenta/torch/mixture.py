@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import BadCall, Error, ShapeError
-from fragmenta.kernels.packing import packed_shape
 from fragmenta.torch.calibration import check_replaceable, original
 from fragmenta.torch.operators import call
 from fragmenta.torch.products import compress, grouped_linear
@@ -104,6 +103,7 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.weight_type = gate_up.element_type
         self.act, self.quantize, self.promote = act, quantize, promote
         self.pruning = ()
+        self._packed = tuple(gate_up.data.shape), tuple(down.data.shape)
         # Two axes: with more, a change to channels_last would reorder the bytes.
         self.register_buffer("gate_up_packed", gate_up.data.flatten(1))
         self.register_buffer("down_packed", down.data.flatten(1))
@@ -168,16 +168,16 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     @property
     def gate_up(self) -> SparseStack:
         """The weights of gate and up: experts x 2 intermediate x hidden."""
-        return self._stack(self.gate_up_packed, 2 * self.intermediate, self.hidden)
+        shape = (self.num_experts, 2 * self.intermediate, self.hidden)
+        data = self.gate_up_packed.view(self._packed[0])
+        return SparseStack(data, self.weight_type, shape)
 
     @property
     def down(self) -> SparseStack:
         """The weights of down: experts x hidden x intermediate."""
-        return self._stack(self.down_packed, self.hidden, self.intermediate)
-
-    def _stack(self, data: Tensor, m: int, k: int) -> SparseStack:
-        shape = (self.num_experts, *packed_shape(self.weight_type, m, k))
-        return SparseStack(data.view(shape), self.weight_type, (shape[0], m, k))
+        shape = (self.num_experts, self.hidden, self.intermediate)
+        data = self.down_packed.view(self._packed[1])
+        return SparseStack(data, self.weight_type, shape)
 
     def forward(
         self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor
@@ -192,10 +192,11 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         y = self._product(self.act(gate) * up, self.down, offs, self.down_scale)
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order), device=order.device)
-        each = y[back].reshape(tokens, top, self.hidden).float()
+        each = y[back].reshape(tokens, top, self.hidden)
         # Rows of experts that do not exist were not written.
-        there = (top_k_index >= 0) & (top_k_index < self.num_experts)
-        each = torch.where(there[..., None], each * top_k_weights[..., None], 0.0)
+        missing = (top_k_index < 0) | (top_k_index >= self.num_experts)
+        each = each.masked_fill(missing[..., None], 0.0)
+        each = each * top_k_weights[..., None].float()
         return each.sum(dim=1).to(hidden_states.dtype)
 
     def _product(
@@ -207,9 +208,14 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         rows: Tensor | None = None,
     ) -> Tensor:
         """A product for all experts; ``rows`` of x are taken, or all."""
+        # Another kernel ran after the one that made the offsets: it took rows, or it
+        # applied the activation.  A compiler may change that order.
+        settled = not torch.compiler.is_compiling()
         if scale is None:
             chosen = x if rows is None else x[rows]
-            return grouped_linear(chosen, weights, offs, promote=self.promote)
+            return grouped_linear(
+                chosen, weights, offs, promote=self.promote, settled=settled
+            )
         values, scales = call("quantize_rows", x, self.weight_type, None)
         if rows is not None:  # quantise each token once
             values = values.view(torch.uint8)[rows].view(values.dtype)
@@ -222,6 +228,7 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             scale_x=scales,
             scale_weight=scale,
             promote=self.promote,
+            settled=settled,
         )
 
     def _apply(

@@ -24,6 +24,14 @@ from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.packing import Packed, packed_shape
 from fragmenta.kernels.prepare import count_bits
+from fragmenta.torch.activating import (
+    activate_on_cpu,
+    activate_on_cuda,
+    activate_without_data,
+    activated_on_cpu,
+    activated_on_cuda,
+    activated_without_data,
+)
 from fragmenta.torch.grouping import (
     grouped_on_cpu,
     grouped_on_cuda,
@@ -390,13 +398,14 @@ _KEPT = "(Tensor values, Tensor codes, str a, int columns"
 
 _OPERATORS = {
     "sparse_mm": _product_operator(
-        f"(Tensor packed, Tensor b, str a, int m, {_OPTIONS}", sparse_product
+        f"(Tensor packed, Tensor b, str a, SymInt m, {_OPTIONS}", sparse_product
     ),
     "sparse_linear": _product_operator(
         f"(Tensor x, Tensor packed, str a, int m, {_LINEAR_OPTIONS}", linear_product
     ),
     "grouped_linear": Operator(
-        "(Tensor x, Tensor packed, Tensor offs, str a, int m, " + _LINEAR_OPTIONS,
+        "(Tensor x, Tensor packed, Tensor offs, bool settled, str a, int m, "
+        + _LINEAR_OPTIONS,
         grouped_on_cuda,
         grouped_on_cpu,
         grouped_without_data,
@@ -420,6 +429,19 @@ _OPERATORS = {
         quantize_on_cuda,
         quantize_on_cpu,
         quantize_without_data,
+    ),
+    "activate_rows": Operator(
+        "(Tensor x, str activation) -> (Tensor, Tensor)",
+        activate_on_cuda,
+        activate_on_cpu,
+        activate_without_data,
+    ),
+    "activated_mm": Operator(
+        "(Tensor a, Tensor b, str activation, ScalarType out, Tensor? scale_m, "
+        "Tensor? scale_n, Tensor inverse, int[] tile) -> Tensor",
+        activated_on_cuda,
+        activated_on_cpu,
+        activated_without_data,
     ),
     "to_dense": Operator(
         "(Tensor packed, str a, SymInt m, SymInt k) -> Tensor",

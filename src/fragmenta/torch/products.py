@@ -226,6 +226,30 @@ def quantize_rows(
     return values.reshape(x.shape), scales.reshape(x.shape[:-1])
 
 
+def sparse_activations(
+    x: Tensor, activation: str = "relu2"
+) -> tuple[SparseMatrix, Tensor]:
+    """The activations of x (rows x k) as a sparse matrix of e4m3, and row scales.
+
+    ``activation`` is ``"relu2"`` (the square of relu), ``"relu"`` or ``"none"``.  Each
+    four neighbours of a row keep the two greatest magnitudes; of equal ones, those in
+    lower columns.  On a GPU one kernel reads x once and writes what
+    :func:`sparse_mm` reads.
+
+    A scale is the least power of two with which no element is beyond 448; 1 for a row
+    of zeros.  A row with NaN or an infinity has the scale NaN, so that its products are
+    NaN.
+
+    >>> x = torch.tensor([[1.0, 2.0, 3.0, -4.0]], dtype=torch.bfloat16)
+    >>> sparse, scales = sparse_activations(x)
+    >>> sparse.to_dense().float() * scales[:, None]
+    tensor([[0., 4., 9., 0.]])
+    """
+    _check_tensor(x, "x")
+    packed, scales = call_pair("activate_rows", x, activation)
+    return SparseMatrix(packed, "e4m3", (x.shape[0], x.shape[1])), scales
+
+
 # ── products ────────────────────────────────────────────────────────────────
 
 
@@ -441,6 +465,7 @@ def grouped_linear(
     scale_weight: Tensor | None = None,
     promote: bool = False,
     tile: Tile | None = None,
+    settled: bool = False,
 ) -> Tensor:
     """y = x W^T + bias with a W and a bias for each expert, in one launch.
 
@@ -452,6 +477,9 @@ def grouped_linear(
     ``scale_weight`` and ``bias`` are experts x out; the other options are those of
     :func:`sparse_linear`.  The order of the sum depends on the number of rows of x, the
     number of experts and the shape of their weights, not on ``offs``.
+
+    With ``settled`` you promise that the kernel before this one does not write
+    ``offs``.  Then, in a CUDA graph, they and weights are read before it has ended.
 
     >>> weights = torch.tensor([[[1, 0, 0, 1]], [[0, 2, 2, 0]]], dtype=torch.bfloat16)
     >>> x = torch.ones(3, 4, dtype=torch.bfloat16)
@@ -469,7 +497,7 @@ def grouped_linear(
     _, m, k = weights.shape
     check_input(x, (m, k))
     _check_tensor(offs, "offs")
-    check_options(out_dtype, promote=promote)
+    check_options(out_dtype, promote=promote, settled=settled)
     parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
     if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():
         parts = (*parts[:-1], bias.float())
@@ -478,7 +506,14 @@ def grouped_linear(
     )
     options = (kind, *parts, promote, _sizes(tile))
     return call(
-        "grouped_linear", x, weights.data, offs, weights.element_type, m, *options
+        "grouped_linear",
+        x,
+        weights.data,
+        offs,
+        settled,
+        weights.element_type,
+        m,
+        *options,
     )
 
 

@@ -1,7 +1,8 @@
-"""Reports time, speed and error of each sparse layer of a model.
+"""Reports time, speed and error of each sparse layer and block of a model.
 
 The model is called once.  While it runs, each of its sparse layers is compared with a
-dense one.  Errors are measured on the CPU, too, times only on a GPU.
+dense one, and so is each block with sparse activations.  Errors are measured on the
+CPU, too, times only on a GPU.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fragmenta.errors import BadCall, ShapeError, nearest
 from fragmenta.kernels.config import Tile, choose
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.calibration import call_with, check_model, original
+from fragmenta.torch.feedforward import FUNCTIONS, SparseFeedForward
 from fragmenta.torch.matrix import DTYPES
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import table
@@ -71,6 +73,53 @@ class LayerReport:
 
 
 @dataclass(frozen=True)
+class BlockReport:
+    """One block with sparse activations in one call of a model.
+
+    >>> BlockReport("mlp", (4, 8), "relu2", 5, zeros=20, values=20, lost=3).share
+    0.15
+    """
+
+    name: str
+    """The name of the block in its model."""
+    shape: tuple[int, int]
+    """Wide x in."""
+    activation: str
+    tokens: int = 0
+    """Rows of x in the first call; 0 if the block was not called."""
+    zeros: int = 0
+    """Activations that are zero before two of four are kept."""
+    values: int = 0
+    """Activations that are not."""
+    lost: int = 0
+    """Those of them that are not kept."""
+    norm_lost: float | None = None
+    """The share of the norm of all activations that is lost."""
+    time_us: float | None = None
+    """Microseconds of the block on the GPU; None on the CPU."""
+    dense_us: float | None = None
+    """The same with dense weights of the type of x, by PyTorch."""
+    error: float | None = None
+    """The relative error of the output against dense activations in float32."""
+
+    @property
+    def share(self) -> float | None:
+        """The share of the activations that are not zero which is lost."""
+        return self.lost / self.values if self.values else None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as dense the block is; None on the CPU."""
+        if self.time_us is None or self.dense_us is None:
+            return None
+        return self.dense_us / self.time_us
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything as plain Python values."""
+        return {**asdict(self), "share": self.share, "ratio": self.ratio}
+
+
+@dataclass(frozen=True)
 class ModelReport:
     """What :func:`report` found; ``str()`` is a table.
 
@@ -85,11 +134,18 @@ class ModelReport:
     """One for each sparse layer."""
     reference: bool = False
     """Whether errors are against the layers of another model."""
+    blocks: tuple[BlockReport, ...] = ()
+    """One for each block with sparse activations."""
 
     def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
-        rows = [each.to_dict() for each in self.rows]
-        return {"reference": self.reference, "layers": rows}
+        found: dict[str, object] = {
+            "reference": self.reference,
+            "layers": [each.to_dict() for each in self.rows],
+        }
+        if self.blocks:
+            found["blocks"] = [each.to_dict() for each in self.blocks]
+        return found
 
     def to_json(self) -> str:
         """The same as JSON, in which an error that is no number is the text "nan".
@@ -97,15 +153,33 @@ class ModelReport:
         >>> ModelReport(()).to_json()
         '{"reference": false, "layers": []}'
         """
-        rows = []
-        for each in self.rows:
-            row = each.to_dict()
-            if each.error is not None and not math.isfinite(each.error):
-                row["error"] = str(each.error)  # JSON has no NaN
-            rows.append(row)
-        return json.dumps({**self.to_dict(), "layers": rows}, allow_nan=False)
+        return json.dumps(_without_nan(self.to_dict()), allow_nan=False)
 
     def __str__(self) -> str:
+        parts = [self._layers()] if self.rows or not self.blocks else []
+        return "\n".join([*parts, *([self._blocks()] if self.blocks else [])])
+
+    def _blocks(self) -> str:
+        titles = (
+            "block",
+            "tokens",
+            "zero",
+            "lost",
+            "norm lost",
+            "us",
+            "ratio",
+            "error",
+        )
+        rows = [titles, *map(_block_cells, self.blocks)]
+        return "\n".join(
+            [
+                *table(rows, (1, 2, 3, 4, 5, 6, 7)),
+                "lost: of the activations that are not zero, those beyond two of four",
+                "error: of y against all activations and the same weights in float32",
+            ]
+        )
+
+    def _layers(self) -> str:
         titles = ("shape", "batch", "type", "tile", "us", "ratio", "error", "layer")
         rows = [titles, *map(_cells, self.rows)]
         room = _WIDTH - max(map(len, table([(*row[:-1], "|") for row in rows], ()))) + 1
@@ -133,6 +207,29 @@ def _cells(each: LayerReport) -> tuple[str, ...]:
     return (*start, *numbers, each.name or "(it)")
 
 
+def _block_cells(each: BlockReport) -> tuple[str, ...]:
+    every = each.zeros + each.values
+    return (
+        each.name or "(it)",
+        str(each.tokens),
+        _number(each.zeros / every if every else None, ".1%"),
+        _number(each.share, ".1%"),
+        _number(each.norm_lost, ".1%"),
+        _number(each.time_us, ".1f" if (each.time_us or 0) < _LONG else ".0f"),
+        _number(each.ratio, ".2f"),
+        _number(each.error, ".1e"),
+    )
+
+
+def _without_nan(x: object) -> object:
+    """The same values, with text for numbers that JSON does not have."""
+    if isinstance(x, dict):
+        return {name: _without_nan(each) for name, each in x.items()}
+    if isinstance(x, list | tuple):
+        return [_without_nan(each) for each in x]
+    return str(x) if isinstance(x, float) and not math.isfinite(x) else x
+
+
 def _number(x: float | None, form: str) -> str:
     return "-" if x is None else f"{x:{form}}"
 
@@ -149,6 +246,9 @@ def report(
     model: torch.nn.Module, x: object, *, reference: torch.nn.Module | None = None
 ) -> ModelReport:
     """Tile, time, speed and error of each sparse layer, in one call of a model.
+
+    Of each :class:`~fragmenta.torch.SparseFeedForward` it says how many activations
+    were zero, how many others were lost because two of four are kept, and the error.
 
     ``x`` is a tensor, a tuple of arguments, or a dict of named ones.
 
@@ -176,7 +276,12 @@ def report(
         for name, module in watched.named_modules()
         if isinstance(module, SparseLinear)
     }
-    if not layers:
+    blocks = {
+        name: module
+        for name, module in watched.named_modules()
+        if isinstance(module, SparseFeedForward)
+    }
+    if not layers and not blocks:
         raise BadCall(
             "the model has no sparse layers; fragmenta.torch.linears makes them"
         )
@@ -188,6 +293,11 @@ def report(
         )
         for name, layer in layers.items()
     ]
+    seen: dict[str, BlockReport] = {}
+    handles += [
+        block.register_forward_hook(_block_reporting(seen, name))
+        for name, block in blocks.items()
+    ]
     try:
         with torch.no_grad():
             call_with(watched, x)
@@ -198,7 +308,11 @@ def report(
         found.get(name) or LayerReport(name, layer.weight.shape, layer.weight_type)
         for name, layer in layers.items()
     ]
-    return ModelReport(tuple(rows), reference is not None)
+    empty = [
+        seen.get(name) or BlockReport(name, (block.wide, block.in_features), "")
+        for name, block in blocks.items()
+    ]
+    return ModelReport(tuple(rows), reference is not None, tuple(empty))
 
 
 def _weights(
@@ -248,6 +362,75 @@ def _reporting(
         )
 
     return note
+
+
+def _block_reporting(found: dict[str, BlockReport], name: str) -> Callable[..., None]:
+    """A hook that reports the first call of a block."""
+
+    def note(block: SparseFeedForward, inputs: Sequence[Tensor], y: Tensor) -> None:
+        x = inputs[0]
+        if name not in found and x.numel():
+            found[name] = _block_report(name, block, x, y)
+
+    return note
+
+
+def _block_report(
+    name: str, block: SparseFeedForward, x: Tensor, y: Tensor
+) -> BlockReport:
+    every = block.dense_activations(x)
+    tokens = every.shape[0]
+    kept = two_of_four(every)
+    up, down = block.dense_weights()
+    bias_up, bias_down = (
+        None if bias is None else bias.float()
+        for bias in (block.up_bias, block.down_bias)
+    )
+    with _exactly():
+        h = FUNCTIONS[block.activation](_LINEAR(x.float(), up, bias_up))
+        error = relative_error(y, _LINEAR(h, down, bias_down))
+    return BlockReport(
+        name,
+        (block.wide, block.in_features),
+        block.activation,
+        tokens,
+        zeros=int((every == 0).sum()),
+        values=int((every != 0).sum()),
+        lost=int(((every != 0) & ~kept).sum()),
+        norm_lost=relative_error(torch.where(kept, every, 0), every),
+        error=error,
+        **_block_times(block, x),
+    )
+
+
+def two_of_four(x: Tensor) -> Tensor:
+    """Which two of each four neighbours have the greatest magnitudes.
+
+    >>> two_of_four(torch.tensor([[1.0, -3.0, 0.0, 1.0, 5.0]]))
+    tensor([[ True,  True, False, False,  True]])
+    """
+    rows, columns = x.shape
+    chunks = torch.nn.functional.pad(x.abs(), (0, -columns % 4)).reshape(rows, -1, 4)
+    first = chunks.sort(dim=-1, descending=True, stable=True).indices[..., :2]
+    kept = torch.zeros_like(chunks, dtype=torch.bool).scatter_(-1, first, True)
+    return kept.reshape(rows, -1)[:, :columns]
+
+
+def _block_times(block: SparseFeedForward, x: Tensor) -> dict[str, float]:
+    """Microseconds of the block and of a dense one, on a GPU."""
+    if not x.is_cuda:
+        return {}
+    up, down = (weight.to(x.dtype) for weight in block.dense_weights())
+    activate = FUNCTIONS[block.activation]
+
+    def dense() -> Tensor:
+        return _LINEAR(activate(_LINEAR(x, up, None)), down, None)
+
+    with torch.cuda.device(x.device):
+        return {
+            "time_us": 1000 * milliseconds(partial(block.forward, x)),
+            "dense_us": 1000 * milliseconds(dense),
+        }
 
 
 def _tile(layer: SparseLinear, x: Tensor, y: Tensor) -> Tile:

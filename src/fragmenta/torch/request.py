@@ -130,7 +130,7 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
                 f"{self.names.b} must be a matrix; given shape {tuple(self.b.shape)}"
             )
         k = self.b.shape[1]
-        if not isinstance(k, int):  # a symbolic size: not known yet
+        if not isinstance(k, int) or not isinstance(self.m, int):  # not known yet
             return self.a
         return as_packed(self.a, self.a_type, whole_sizes((self.m, k)))
 

@@ -107,9 +107,10 @@ def tiled(
 
 
 @lru_cache(maxsize=_MOST)
-def _planned(
-    kernel: Kernel, m: int, n: int, k: int, gpu: int, experts: int
+def planned_on(
+    kernel: Kernel, m: int, n: int, k: int, gpu: int, experts: int = 0
 ) -> LaunchPlan:
+    """The plan of a launch on a GPU."""
     with torch.cuda.device(gpu):
         return plan(kernel, m, n, k, experts=experts)
 
@@ -190,9 +191,17 @@ class Ready(NamedTuple):
     """Whether A, B and the epilogue's tensors are copied for the kernel to read."""
 
     def run(
-        self, a: Tensor, b: Tensor, parts: EpilogueTensors, ends: Tensor | None = None
+        self,
+        a: Tensor,
+        b: Tensor,
+        parts: EpilogueTensors,
+        ends: Tensor | None = None,
+        settled: bool = False,
     ) -> Tensor:
-        """One launch on the current stream; a grouped one needs its experts' ends."""
+        """One launch on the current stream; a grouped one needs its experts' ends.
+
+        They are ``settled`` if the kernel before this one does not write them.
+        """
         shape = (self.rows, self.pitch)
         d = torch.empty(shape, dtype=self.kind, device=self.device)
         if self.planned is not None:
@@ -202,10 +211,10 @@ class Ready(NamedTuple):
             if copy_parts:
                 parts = {name: part.contiguous() for name, part in parts.items()}
             if self.device.index == _TORCH._cuda_getDevice():
-                self._launch(self.planned, left, right, d, parts, ends)
+                self._launch(self.planned, left, right, d, parts, ends, settled)
             else:
                 with torch.cuda.device(self.device):
-                    self._launch(self.planned, left, right, d, parts, ends)
+                    self._launch(self.planned, left, right, d, parts, ends, settled)
         return d if self.columns == self.pitch else d[:, : self.columns].contiguous()
 
     def _launch(
@@ -216,11 +225,10 @@ class Ready(NamedTuple):
         d: Tensor,
         parts: EpilogueTensors,
         ends: Tensor | None,
+        settled: bool,
     ) -> None:
         size, kernel = self.kind.itemsize, planned.kernel
-        settled = kernel.sparse and SETTLED.has(a)
-        if ends is not None:
-            settled = SETTLED.has(ends) and settled
+        known = kernel.sparse and SETTLED.has(a)
         launch(
             planned,
             a.data_ptr() if kernel.sparse else rows_of(a),
@@ -229,9 +237,9 @@ class Ready(NamedTuple):
             stream=_TORCH._cuda_getCurrentRawStream(self.device.index),
             epilogue={name: part.data_ptr() for name, part in parts.items()},
             # A grouped kernel that is not settled waits before it reads anything.
-            early=(settled or kernel.grouped) and _captured(),
+            early=(known or kernel.grouped) and _captured(),
             ends=None if ends is None else ends.data_ptr(),
-            settled=settled,
+            settled=settled and known,
         )
 
 
@@ -293,7 +301,7 @@ def prepared(
     per = ALIGNMENT // kind.itemsize
     scattered = not all(part.is_contiguous() for part in parts.values())
     return Ready(
-        _planned(kernel, *shape, device.index, experts) if m and n else None,
+        planned_on(kernel, *shape, device.index, experts) if m and n else None,
         rows,
         columns,
         -(-columns // per) * per,

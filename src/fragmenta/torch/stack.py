@@ -31,34 +31,19 @@ class SparseStack:
 <SparseMatrix 8x16 bf16 on cpu, 18432 bytes>)
     """
 
-    def __init__(self, data: Tensor, a: str, shape: tuple[int, int, int]) -> None:
+    def __init__(
+        self, data: Tensor, element_type: str, shape: tuple[int, int, int]
+    ) -> None:
         if not torch.compiler.is_compiling():  # then it was checked before
             experts, *sizes = shape
             shape = (experts, *whole_sizes((sizes[0], sizes[1])))
-            check_stack(data, a, shape)
-        self.data = data
-        self.a = a
-        self.shape = shape
+            check_stack(data, element_type, shape)
+        self.data, self.element_type, self.shape = data, element_type, shape
 
     @classmethod
     def __torch_function__(cls, *arguments: object, **options: object) -> object:
         """Refuse every function of PyTorch."""
         return NotImplemented
-
-    @property
-    def element_type(self) -> str:
-        """The type of the elements as the tensor core reads them."""
-        return self.a
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of a tensor with these elements."""
-        return DTYPES[self.element_type]
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the bytes."""
-        return self.data.device
 
     @property
     def granularity(self) -> Granularity:
@@ -89,7 +74,7 @@ class SparseStack:
     def __repr__(self) -> str:
         sizes = "x".join(map(str, self.shape))
         return (
-            f"<SparseStack {sizes} {self.element_type} on {self.device}, "
+            f"<SparseStack {sizes} {self.element_type} on {self.data.device}, "
             f"{self.data.numel()} bytes>"
         )
 

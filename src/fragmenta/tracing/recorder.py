@@ -98,9 +98,13 @@ class Recorder:
         shape = self.machine.launch.shape
         return sorted({shape.cluster_of(each) for each in self.blocks})
 
+    def chosen(self, cluster: int) -> bool:
+        """Whether somebody chose a block of a cluster."""
+        members = self.machine.launch.shape.members(cluster)
+        return bool({*members} & self.blocks)
+
     def _wanted(self, cluster: Cluster) -> bool:
-        members = self.machine.launch.shape.members(cluster.number)
-        return self._cluster is None and bool({*members} & self.blocks)
+        return self._cluster is None and self.chosen(cluster.number)
 
     def begin(self, cluster: Cluster) -> None:
         """A cluster begins."""

@@ -11,7 +11,7 @@ import ctypes
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
 from fragmenta.units.kernel_units import Sized, kernel_units
 from fragmenta.units.mbarrier_state import Mbarrier, Mbarriers
+from fragmenta.units.observing import Launch, Running, Tracer, Watching
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word
 from fragmenta.units.renewal import Renewal
@@ -43,10 +44,6 @@ from fragmenta.units.schedule import EAGER, LAZY, Given, Schedule
 from fragmenta.units.tasks import Pool
 
 if TYPE_CHECKING:
-    from fragmenta.ptx.module import Module
-    from fragmenta.simt.arguments import Segment
-    from fragmenta.simt.compiled import Compiled
-    from fragmenta.simt.context import Shape
     from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
     from fragmenta.units.tcgen05 import Queue as TensorQueue
@@ -614,14 +611,6 @@ class Prepared(NamedTuple):
     """Where they have the forms."""
 
 
-class Running(Protocol):
-    """What runs clusters in a thread."""
-
-    @property
-    def cluster(self) -> Cluster | None:
-        """The cluster; it is made if there is none yet."""
-
-
 class Local(threading.local):
     """What runs in each thread."""
 
@@ -634,80 +623,6 @@ class Local(threading.local):
         found = self.runner.cluster
         assert found is not None
         return found
-
-
-class Launch(Protocol):
-    """A launch, as far as units and observers need it."""
-
-    target: str
-    parameters: NDArray[np.uint8]
-    places: list[Segment]
-    compiled: Compiled
-    shape: Shape
-    dynamic: int
-    """Bytes of dynamic shared memory."""
-    segments: NDArray[np.int64]
-    """The address, the size and the flags of each slot of global memory."""
-
-    @property
-    def cluster_count(self) -> int:
-        """How many clusters the grid has; without clusters, how many blocks."""
-
-    def module(self) -> Module:
-        """The module of the kernel."""
-
-
-class Results(NamedTuple):
-    """Memory of a cluster with what was found there."""
-
-    flags: list[NDArray[Any]]
-    """Numbers that are 0 if nothing was found."""
-    counts: list[NDArray[Any]]
-    """What was counted; see :meth:`Copying.add`."""
-    log: NDArray[np.uint8]
-    """What happened in the present cluster."""
-
-
-class Copying(Protocol):
-    """Observes clusters that are copies of one another, of which Python has nothing."""
-
-    def results(self, cluster: Cluster) -> Results:
-        """Where machine code writes what it found in a cluster."""
-
-    def add(self, counts: list[NDArray[np.uint8]]) -> None:
-        """Add the counts of a copy in which nothing was found."""
-
-    def keep_first(self, log: NDArray[np.uint8]) -> None:
-        """Keep what happened in the first cluster, which a copy has run."""
-
-
-class Watching(Protocol):
-    """What observes a launch: it has an observer for each cluster."""
-
-    def observer(self, cluster: Cluster) -> Port:
-        """The observer of a cluster."""
-
-    def collect(self, problems: Problems) -> None:
-        """Add the problems that it found."""
-
-    def copying(self) -> Copying | None:
-        """How copies of clusters are observed; None if each needs Python."""
-
-    def told(self) -> Any:
-        """What it found, in plain types, for one in another process."""
-
-    def take(self, told: Any) -> None:
-        """Add what one in another process found in other clusters."""
-
-    def close(self) -> None:
-        """Free everything: the launch has ended."""
-
-
-class Tracer(Protocol):
-    """What records the steps of a launch."""
-
-    def listen(self, cluster: Cluster, port: Port) -> Port:
-        """The port of a cluster, of whose calls it hears, too."""
 
 
 class Machine:

@@ -168,9 +168,43 @@ def _multiplications() -> list[Instruction]:
     return found
 
 
+def drawn_record(ops: Iterable[Instruction]) -> JsonRecord:
+    """Some instructions, with what it takes to draw them and to compute with them.
+
+    The element types are not in it: a page has them all.
+
+    >>> import fragmenta as fm
+    >>> record = drawn_record([fm.find("m16n8k16 f16 f32")])
+    >>> [list(each["parts"]) for each in record["instructions"]]
+    [['A', 'B', 'C', 'D']]
+    """
+    pools = {name: Pool() for name in POOLS}
+    types: dict[str, JsonRecord] = {}
+    found = [_drawn(op, pools, types) for op in ops]
+    used = ("parts", "patterns", "words", "models", "sums")
+    return {
+        "rounded": rounding_words(),
+        "memory": memory_record(),
+        **{name: pools[name].items for name in used},
+        "instructions": found,
+    }
+
+
 def _instruction(
     op: Instruction, pools: Mapping[str, Pool], types: dict[str, JsonRecord]
 ) -> JsonRecord:
+    return {
+        **_drawn(op, pools, types),
+        "requires": pools["targets"].add(_requirement(op)),
+        "notes": [pools["notes"].add(note) for note in op.notes],
+        "sass": [pools["sass"].add(code) for code in _machine_code(op)],
+    }
+
+
+def _drawn(
+    op: Instruction, pools: Mapping[str, Pool], types: dict[str, JsonRecord]
+) -> JsonRecord:
+    """What it takes to draw an instruction, and to compute with it."""
     for of in (*op.types.values(), *(part.dtype for part in op.fragments.values())):
         types[of.name] = type_record(of)
     record: JsonRecord = {
@@ -178,13 +212,10 @@ def _instruction(
         "family": op.family,
         "shape": list(op.shape) if "shape" in op.values else [0, 0, 0],
         "values": {key: value for key, value in op.values.items() if value},
-        "requires": pools["targets"].add(_requirement(op)),
         "parts": {
             name: pools["parts"].add(_part(part)) for name, part in op.fragments.items()
         },
         "operands": [str(operand) for operand in op.operands],
-        "notes": [pools["notes"].add(note) for note in op.notes],
-        "sass": [pools["sass"].add(code) for code in _machine_code(op)],
     }
     if op.multiplies:
         record["sums"] = _sums(op, pools)

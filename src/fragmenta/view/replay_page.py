@@ -14,8 +14,10 @@ from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 
+from fragmenta.debugging.places import Lines, Place
 from fragmenta.replay.files import packed
 from fragmenta.replay.recorded import Replay
+from fragmenta.view.replay_products import products_record
 
 PLACE = "<!-- replay -->"
 """Where the page has the record."""
@@ -37,15 +39,32 @@ def page(replay: Replay) -> str:
 def _record(replay: Replay, number: int, first: Replay) -> str:
     """A run as elements of the page; those beside the first one have numbers."""
     head, data = packed(replay, first)
-    # A script ends at its first end tag, wherever that is.
-    small = json.dumps(head, separators=(",", ":")).replace("</", "<\\/")
-    large = base64.b64encode(data).decode()
     of = f"-{number}" if number else ""
-    return (
-        f'<script type="application/json" id="replay-head{of}">{small}</script>\n'
-        f'<script type="application/octet-stream" id="replay-data{of}">{large}'
-        "</script>\n"
-    )
+    found = _script("json", f"head{of}", _json(head))
+    found += _script("octet-stream", f"data{of}", base64.b64encode(data).decode())
+    for name, made in (("products", products_record), ("inlined", inlined_record)):
+        own = made(replay)
+        if own if not number else own != made(first):
+            found += _script("json", f"{name}{of}", _json(own))
+    return found
+
+
+def inlined_record(replay: Replay) -> dict[int, list[Place]]:
+    """For each instruction of an inlined function its lines, outermost first."""
+    return {
+        site: list(places)
+        for site, places in enumerate(Lines(replay).frames)
+        if len(places) > 1
+    }
+
+
+def _script(kind: str, name: str, text: str) -> str:
+    return f'<script type="application/{kind}" id="replay-{name}">{text}</script>\n'
+
+
+def _json(record: object) -> str:
+    """As a script may have it: it ends at its first end tag, wherever that is."""
+    return json.dumps(record, separators=(",", ":")).replace("</", "<\\/")
 
 
 def _built(replay: Replay) -> str:

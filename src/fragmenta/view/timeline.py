@@ -1,4 +1,4 @@
-"""The picture of what a cluster of a launch did.
+"""The picture of what some clusters of a launch did, one below the other.
 
 From left to right are the events of the cluster; rows are its warps, its copies, the
 products of its warpgroups, its work on tensor memory, and its mbarriers
@@ -9,10 +9,10 @@ dashed box (:mod:`timeline_marks`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from html import escape
 from math import ceil
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import BadCall, ShapeError, one_of
@@ -30,6 +30,10 @@ MOST_EVENTS = 320
 AROUND = 60
 """Events before and after a problem that are drawn, if not all are."""
 MOST_ROWS = 96
+MOST_RUNS = 2
+"""How often a launch is run for the blocks of its first problem."""
+MOST_CLUSTERS = 6
+"""Clusters that are drawn one below the other."""
 MOST_AGAIN = 5_000_000
 """Warp instructions of a launch that is run once more for its picture."""
 _LEFT, _RIGHT = 116, 972
@@ -81,8 +85,20 @@ _SCHEDULES = {
 }
 
 
+class Again(Protocol):
+    """Makes a launch once more, with another schedule; None if that cannot be.
+
+    It keeps the events of some blocks.
+    """
+
+    def __call__(
+        self, schedule: str | int | None, blocks: tuple[int, ...] = ()
+    ) -> Watched | None:
+        """The result of the launch."""
+
+
 class Timeline(Picture):
-    """A picture of a cluster; notebooks show it."""
+    """A picture of clusters; notebooks show it."""
 
     what = "timeline"
 
@@ -92,32 +108,150 @@ def timeline(
     cluster: int | None = None,
     start: int | None = None,
     stop: int | None = None,
-    again: Callable[[], Watched | None] | None = None,
+    again: Again | None = None,
+    blocks: Sequence[int] | None = None,
 ) -> Timeline:
-    """The picture of one cluster of a launch, or of some of its events.
+    """The picture of some clusters of a launch, or of some of their events.
 
-    ``again`` runs the launch with the schedule lazy.  It is called if a problem is
-    about a copy, which the schedule eager has done before anybody looks.
+    ``again`` runs the launch once more: with the schedule lazy if a problem is about a
+    copy, which the schedule eager has done before anybody looks; and if the events of
+    a block that is drawn were not kept.
     """
     known = numbers(result)
     run = _late(result, again)
     here = numbered(run, known)
     if run is not result and 1 not in [*here.values()]:
         run, here = result, numbered(result, known)
-    recorded = _chosen(run.recorded, cluster, here)
-    seen = ClusterRows(recorded)
-    found = marks(seen, run.found, known)
-    window = _window(seen, found, start, stop)
-    return Timeline(_Picture(seen, window, found, run is not result).draw())
+    main = _chosen(run.recorded, here)
+    asked = _asked(main, cluster, blocks)
+    wanted = asked or _of_problem(main, here)
+    if asked:
+        run = _complete(run, main, wanted, again, must=True)
+    for _ in range(0 if asked else MOST_RUNS):
+        more = _complete(run, main, wanted, again)
+        found_there = numbered(more, known)
+        if more is run or 1 not in found_there.values():
+            break  # with the arrays as they are now, it may not show
+        # Other blocks may be the first that it finds, if threads ran them before.
+        run, here = more, found_there
+        main = _chosen(run.recorded, here)
+        wanted = _of_problem(main, here)
+    kept = {
+        each.cluster: each
+        for each in _same_schedule(run.recorded, main)
+        if len(each.notes) or each.cluster == main.cluster
+    }
+    every = [kept[each] for each in wanted if each in kept]
+    drawn = [ClusterRows(each) for each in every[:MOST_CLUSTERS]]
+    pictures = []
+    for seen in drawn:
+        found = marks(seen, run.found, known)
+        window = _window(seen, found, start, stop)
+        pictures.append(_Picture(seen, window, found, MOST_ROWS // len(drawn)))
+    left = _left_out(main, [each.seen.recorded for each in pictures], wanted)
+    return Timeline(_document(pictures, run is not result, left))
 
 
-def _late(result: Watched, again: Callable[[], Watched | None] | None) -> Watched:
+def _late(result: Watched, again: Again | None) -> Watched:
     """The run to draw: another one with the schedule lazy, if only that shows it."""
     schedules = {str(each.schedule) for each in result.recorded}
     long = result.instructions > MOST_AGAIN
     if again is None or long or schedules != {EAGER} or not _is_about_copies(result):
         return result
-    return again() or result
+    return again(LAZY) or result
+
+
+# ── which clusters ──────────────────────────────────────────────────────────
+
+
+def _asked(
+    main: Recorded, cluster: int | None, blocks: Sequence[int] | None
+) -> list[int]:
+    """The clusters that somebody asks for; none if nobody does."""
+    shape = main.shape
+    assert shape is not None  # of a launch
+    size = shape.cluster_blocks
+    if blocks is not None and cluster is not None:
+        raise BadCall("timeline takes a cluster or blocks; given both")
+    if cluster is not None:
+        if not is_whole(cluster) or not 0 <= cluster < shape.blocks // size:
+            last = shape.blocks // size - 1
+            raise BadCall(f"the launch has clusters 0 to {last}; given {cluster!r}")
+        return [int(cluster)]
+    if blocks is not None and (not isinstance(blocks, Iterable) or not [*blocks]):
+        raise BadCall(
+            f"blocks are numbers in the grid, such as [0, 3]; given {blocks!r}"
+        )
+    found: list[int] = []
+    for each in blocks or ():
+        if not is_whole(each) or not 0 <= each < shape.blocks:
+            last = shape.blocks - 1
+            raise BadCall(f"the grid has blocks 0 to {last}; given {each!r}")
+        found.append(shape.cluster_of(int(each)))
+    return list(dict.fromkeys(found))
+
+
+def _of_problem(main: Recorded, here: dict[object, int]) -> list[int]:
+    """The cluster with the first problem, and the one of its earlier access."""
+    assert main.shape is not None
+    mine = [each for each in main.problems if each.key in here]
+    first = min(mine, key=lambda each: here[each.key], default=None)
+    story = None if first is None else story_of(first)
+    agents = (story.before, story.now) if story else ()
+    blocks = {each.block for each in agents if each is not None and each.block >= 0}
+    return sorted({main.cluster, *map(main.shape.cluster_of, blocks)})
+
+
+def _same_schedule(every: Iterable[Recorded], main: Recorded) -> list[Recorded]:
+    return [each for each in every if each.schedule == main.schedule]
+
+
+def _complete(
+    run: Watched,
+    main: Recorded,
+    wanted: list[int],
+    again: Again | None,
+    must: bool = False,
+) -> Watched:
+    """A run with the events of all wanted clusters, if there can be one."""
+
+    def lacks(some: Watched) -> list[int]:
+        kept = _same_schedule(some.recorded, main)
+        have = {each.cluster for each in kept if len(each.notes)}
+        return [each for each in wanted if each not in have]
+
+    if not lacks(run):
+        return run
+    assert main.shape is not None
+    blocks = [each for number in wanted for each in main.shape.members(number)]
+    long = run.instructions > MOST_AGAIN
+    made = None if again is None or long else again(main.schedule, tuple(blocks))
+    if made is not None and not lacks(made):
+        return made
+    if must and (missing := [e for e in lacks(run) if e != main.cluster]):
+        have = one_of(sorted({each.cluster for each in run.recorded}), "and")
+        raise BadCall(
+            f"the events of cluster {missing[0]} were not kept, and the launch cannot "
+            f"be run again; those of some were: {have}"
+        )
+    return run
+
+
+def _left_out(main: Recorded, drawn: list[Recorded], wanted: list[int]) -> str:
+    """What is not drawn, in words; empty if all is."""
+    assert main.shape is not None
+    count = sum(len(each.blocks) for each in drawn)
+    missing = [each for each in wanted if each not in {e.cluster for e in drawn}]
+    said, all_ = "", main.shape.blocks
+    if count < all_:
+        said = (
+            f"{count:,} of {all_:,} blocks are drawn; timeline(blocks=) draws others."
+        )
+    if missing:
+        of = one_of([str(each) for each in missing], "and")
+        why = "too many" if len(drawn) == MOST_CLUSTERS else "its events were not kept"
+        said += f" Not drawn: cluster {of}, {why}."
+    return said.strip()
 
 
 def _is_about_copies(result: Watched) -> bool:
@@ -136,23 +270,12 @@ def _is_about_copies(result: Watched) -> bool:
     return False
 
 
-def _chosen(
-    every: list[Recorded], cluster: int | None, here: dict[object, int]
-) -> Recorded:
+def _chosen(every: list[Recorded], here: dict[object, int]) -> Recorded:
     """The cluster with the first problem; of several schedules, a lazy one."""
     if not every:
         raise BadCall(
             "there is nothing to draw: the launch was not watched (watch=False)"
         )
-    if cluster is not None:
-        mine = [each for each in every if each.cluster == cluster]
-        if not mine:
-            have = one_of(sorted({each.cluster for each in every}), "and")
-            raise BadCall(
-                f"the events of cluster {cluster} were not kept; those of the first "
-                f"and of some with problems are: {have}"
-            )
-        every = mine
 
     def worth(each: Recorded) -> tuple[object, ...]:
         marked = [here[of.key] for of in each.problems if of.key in here]
@@ -190,6 +313,33 @@ class _Place(NamedTuple):
     y: float
 
 
+def _document(pictures: list[_Picture], again: bool, left: str) -> str:
+    """The clusters one below the other, and what is said below them."""
+    parts = [part for each in pictures for part in each.draw()]
+    notes = [*_listed(pictures), words(pictures[0].said(again), "k s")]
+    if left:
+        notes.append(words(left, "k s"))
+    used = set().union(*(each.used for each in pictures))
+    below = down([*notes, _legend(used)], 4)
+    return document(down([*parts, below], 10), pictures[0].title, _STYLE)
+
+
+def _listed(pictures: list[_Picture]) -> list[Drawing]:
+    """The words about problems, each once, and about rows that are not drawn."""
+    told: dict[int, Mark] = {}
+    for mark in (mark for each in pictures for mark in each.found):
+        if mark.own or mark.number not in told:
+            told[mark.number] = mark
+    found = [
+        words(line, "k t" if not number else "k s")
+        for _, mark in sorted(told.items())
+        for number, line in enumerate(mark.lines)
+    ]
+    if left := sum(each.left_out for each in pictures):
+        found.append(words(f"{left} more rows are not drawn", "k s"))
+    return found
+
+
 class _Picture:
     """Draws the rows of a cluster, between two events."""
 
@@ -198,10 +348,10 @@ class _Picture:
         seen: ClusterRows,
         window: tuple[int, int],
         found: list[Mark],
-        again: bool,
+        most: int,
     ) -> None:
         self.seen, (self.first, self.last) = seen, window
-        self.found, self.again = found, again
+        self.found, self._most = found, most
         self.late = {
             seen.works[each.work].bar: each
             for each in reversed(found)
@@ -210,7 +360,7 @@ class _Picture:
         """The work that may still be in flight, with the first problem of each."""
         self._above: list[str] = []
         """What is drawn above the lines of problems."""
-        self._used: set[str] = set()
+        self.used: set[str] = set()
         """The styles that the legend has to explain."""
         self.middles: dict[Key, float] = {}
         """The height of each row's middle."""
@@ -223,26 +373,29 @@ class _Picture:
         share = (time - self.first) / (self.last - self.first)
         return _LEFT + min(1.0, max(0.0, share)) * (_RIGHT - _LEFT)
 
-    def draw(self) -> str:
-        """The whole picture."""
+    @property
+    def title(self) -> str:
+        """Which cluster it is, or which block."""
         recorded = self.seen.recorded
-        title = f"cluster {recorded.cluster}, schedule {recorded.schedule}"
         if len(recorded.blocks) == 1:
             place = ", ".join(map(str, recorded.blocks[0]))
-            title = f"block ({place}), schedule {recorded.schedule}"
+            return f"block ({place}), schedule {recorded.schedule}"
+        return f"cluster {recorded.cluster}, schedule {recorded.schedule}"
+
+    def draw(self) -> list[Drawing]:
+        """The head and the rows."""
         shown = f"events {self.first:,} to {self.last:,} of {self.seen.last:,}"
-        head = down([words(title, "g t"), words(shown, "k s")], 4)
+        head = down([words(self.title, "g t"), words(shown, "k s")], 4)
         body, height = [], 20.0
         for band in self.seen.bands:
             text, height = self._band(band, height)
             body.append(text)
-        lines, marked, listed = self._marks()
+        lines, marked = self._marks()
         grid = self._axis(height)
         plot = Drawing(
             _RIGHT, height, "".join([_HATCH, grid, *body, lines, *self._above, marked])
         )
-        notes = down([*listed, self._said(), self._legend()], 4)
-        return document(down([head, plot, notes], 10), title, _STYLE)
+        return [head, plot]
 
     # ── rows ────────────────────────────────────────────────────────────────
 
@@ -253,7 +406,7 @@ class _Picture:
             y += 18
         group = ""
         for row in filter(self._shown, band.rows):
-            if len(self.middles) >= MOST_ROWS:
+            if len(self.middles) >= self._most:
                 self.left_out += 1
                 continue
             if group and row.key[0] != group:
@@ -295,7 +448,7 @@ class _Picture:
         return bar.end >= self.first and bar.start <= self.last
 
     def _bar(self, bar: Bar, y: float) -> str:
-        self._used.add("even" if bar.style == "odd" else bar.style)
+        self.used.add("even" if bar.style == "odd" else bar.style)
         if bar in self.late:
             return self._late(bar, self.late[bar], y)
         left, right = self.x(bar.start), self.x(bar.end)
@@ -365,7 +518,7 @@ class _Picture:
         )
 
     def _tick(self, tick: Tick, y: float) -> str:
-        self._used.add(tick.style)
+        self.used.add(tick.style)
         x = self.x(tick.time)
         title = f"<title>{escape(tick.title)}</title>"
         return f'<path class="s" d="{_shape(tick.style, x, y)}">{title}</path>'
@@ -385,28 +538,22 @@ class _Picture:
 
     # ── problems and legend ─────────────────────────────────────────────────
 
-    def _marks(self) -> tuple[str, str, list[Drawing]]:
-        """The lines and the marks of problems, and the words below about them."""
-        lines, parts, listed = [], [], []
+    def _marks(self) -> tuple[str, str]:
+        """The lines and the marks of problems."""
+        lines, parts = [], []
         for mark in self.found:
             places = self._places(mark)
             lines.append(_link(places))
             parts += [_numbered(each, mark.number) for each in places]
-            listed += [
-                words(line, "k t" if not number else "k s")
-                for number, line in enumerate(mark.lines)
-            ]
-        if self.left_out:
-            listed.append(words(f"{self.left_out} more rows are not drawn", "k s"))
-        return "".join(lines), "".join(parts), listed
+        return "".join(lines), "".join(parts)
 
-    def _said(self) -> Drawing:
+    def said(self, again: bool) -> str:
         """Which run it is."""
         schedule = str(self.seen.recorded.schedule)
         said = _SCHEDULES.get(schedule, f"schedule {schedule}")
-        if self.again:
+        if again:
             said += "; run once more for this picture"
-        return words(f"{said}. Time is counted in events.", "k s")
+        return f"{said}. Time is counted in events."
 
     def _places(self, mark: Mark) -> list[_Place]:
         return [
@@ -422,25 +569,26 @@ class _Picture:
         self._taken.add((round(x / 13), round(y)))
         return _Place(x, y)
 
-    def _legend(self) -> Drawing:
-        """The styles that are in the picture."""
-        used, x, parts = set(self._used), 0.0, []
-        for style, text in _LEGEND.items():
-            if style not in used:
-                continue
-            parts.append(
-                f'<rect class="{_COLOURS[style]}" x="{x:g}" y="0" width="18" '
-                f'height="11" rx="2"/>'
-                f'<text class="q s" x="{x + 23:g}" y="9">{text}</text>'
-            )
-            x += 23 + _LETTER * len(text) + 14
-        for style, text in _TICKS.items():
-            if style not in used:
-                continue
-            mark = f'<path class="s" d="{_shape(style, x + 4, -1)}"/>'
-            parts.append(f'{mark}<text class="q s" x="{x + 12:g}" y="9">{text}</text>')
-            x += 12 + _LETTER * len(text) + 14
-        return Drawing(x, 14, "".join(parts))
+
+def _legend(used: set[str]) -> Drawing:
+    """The styles that are in the picture."""
+    x, parts = 0.0, []
+    for style, text in _LEGEND.items():
+        if style not in used:
+            continue
+        parts.append(
+            f'<rect class="{_COLOURS[style]}" x="{x:g}" y="0" width="18" '
+            f'height="11" rx="2"/>'
+            f'<text class="q s" x="{x + 23:g}" y="9">{text}</text>'
+        )
+        x += 23 + _LETTER * len(text) + 14
+    for style, text in _TICKS.items():
+        if style not in used:
+            continue
+        mark = f'<path class="s" d="{_shape(style, x + 4, -1)}"/>'
+        parts.append(f'{mark}<text class="q s" x="{x + 12:g}" y="9">{text}</text>')
+        x += 12 + _LETTER * len(text) + 14
+    return Drawing(x, 14, "".join(parts))
 
 
 def _shape(style: str, x: float, y: float) -> str:

@@ -80,6 +80,8 @@ class Mark(NamedTuple):
     """The note of the work that may still be in flight; -1 if there is none."""
     memory: str = ""
     """What it may still read or write."""
+    own: bool = True
+    """Whether the problem shows in this cluster; else its earlier access is here."""
 
 
 def numbers(result: Watched) -> Numbers:
@@ -116,11 +118,21 @@ def marks(
     made = []
     for problem, some in grouped(every):
         mine = next((here[each.key] for each in some if each.key in here), None)
+        own = mine is not None
+        mine = mine or next((each for each in some if _began(each, seen)), None)
         number = _number(problem, known)
         if mine is None or number is None or problem.severity == rules.INFO:
             continue
-        made.append(_Marked(seen, Reporter(launches[mine.key]), mine).mark(number))
+        mark = _Marked(seen, Reporter(launches[mine.key]), mine).mark(number)
+        made.append(mark._replace(own=own))
     return sorted(made)[:MOST_MARKS]
+
+
+def _began(found: Finding, seen: ClusterRows) -> bool:
+    """Whether the earlier access of a problem is in a cluster."""
+    story = story_of(found)
+    before = None if story is None else story.before
+    return before is not None and before.block in seen.recorded.members
 
 
 def _wrapped(line: str) -> list[str]:

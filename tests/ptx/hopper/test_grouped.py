@@ -3,6 +3,7 @@
 ``make hopper`` runs all launches in all schedules, ``make test`` a few.
 """
 
+import json
 import os
 from dataclasses import replace
 
@@ -16,11 +17,14 @@ from fragmenta.kernels import Kernel, Tile
 from fragmenta.kernels.arguments import geometry
 from fragmenta.kernels.config import MOST_EXPERTS
 from fragmenta.kernels.source import TARGET
-from tests.ptx.hopper import launching
-from tests.ptx.hopper.grouped import GROUPED, Grouped, grouped
+from tests.ptx.hopper import judging, launching
+from tests.ptx.hopper.gemms import short_hash
+from tests.ptx.hopper.grouped import GROUPED, Grouped, grouped, subject
+from tests.ptx.hopper.record import GROUPED_FILE, recorded
+from tests.thinning import some
 
 COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
-LAUNCHES = GROUPED if COMPLETE else [GROUPED[3], GROUPED[7], GROUPED[15]]
+LAUNCHES = GROUPED if COMPLETE else [GROUPED[3], GROUPED[7]]
 SCHEDULES = ("eager", "lazy", 1) if COMPLETE else ("lazy",)
 NARROW = Kernel("e4m3", out="bf16", tile=Tile(64, 8), transposed=True, grouped=True)
 
@@ -36,6 +40,9 @@ MISTAKES = {
     "__syncthreads();\n\n    Tiles": "__syncwarp();\n\n    Tiles",
 }
 """Statements of the source, and what a mistake would be; each of them is seen."""
+TRIED = list(MISTAKES) if COMPLETE else some(list(MISTAKES), 3)
+SEEN = {"do not wait at try_wait": "rule", "remove bar.sync": "rule"}
+"""Changes of the synchronisation that are tried, and what shows them."""
 
 
 def names(launches: list[Grouped]) -> list[str]:
@@ -54,15 +61,25 @@ def test_every_kind_is_there():
     assert any(sum(each.counts) < each.n for each in GROUPED)
 
 
+def test_the_emulation_has_the_bits_of_an_h200():
+    assert "H200" in json.loads(GROUPED_FILE.read_text())["made"]["gpu"]
+    kept = recorded(GROUPED_FILE)
+    assert list(kept) == names(GROUPED)
+    for each in GROUPED if COMPLETE else some(GROUPED, 4):
+        found = (each.digest(), short_hash(each.expected))
+        assert found == (kept[each.name].inputs, kept[each.name].rows)
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("launch", LAUNCHES, ids=names(LAUNCHES))
 def test_a_launch_leaves_the_bytes_of_the_emulation(launch, schedule):
     found = launching.launch(launch, schedule=schedule, watch="report")
     assert found.right(launch)
+    assert short_hash(found.d.buffer) == recorded(GROUPED_FILE)[launch.name].buffer
     assert not [str(each) for each in found.result.problems if each.severity == "error"]
 
 
-@pytest.mark.parametrize("counts", [(0, 0, 0), (4, 0), (0, 1, 0, 9)])
+@pytest.mark.parametrize("counts", [(0, 0, 0), (0, 1, 0, 9)])
 def test_any_shares_work(counts):
     launch = grouped(NARROW, 1, counts)
     assert launching.launch(launch, schedule="lazy", watch=False).right(launch)
@@ -82,7 +99,7 @@ def test_bounds_that_make_no_sense_write_nothing_outside():
 # ── mistakes ────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("statement", MISTAKES, ids=list(MISTAKES.values()))
+@pytest.mark.parametrize("statement", TRIED)
 def test_a_mistake_is_seen(statement):
     launch = grouped(NARROW, 1, (3, 0, 12, 1))
     assert launch.source.count(statement) == 1
@@ -106,6 +123,18 @@ def test_a_mistake_is_seen(statement):
     serious = [each for each in result.problems if each.severity == "error"]
     right = memory.d.inside.tobytes() == launch.expected.tobytes()
     assert serious or not right or (memory.d.buffer[:, memory.d.width :] != 0xA5).any()
+
+
+def test_mutants_are_seen():
+    small = subject(NARROW)
+    listed = judging.one_of_each(small.mutants())
+    if not COMPLETE:
+        kinds = {each.change: each for each in reversed(listed)}
+        listed = [kinds[each] for each in SEEN]
+    table = judging.run_mutants(small, ("lazy",), listed)
+    first = {each.mutant.change: each.way for each in reversed(table)}
+    assert {change: first[change] for change in SEEN} == SEEN
+    assert not COMPLETE or sum(each.caught for each in table) > len(table) // 2
 
 
 # ── what is refused ─────────────────────────────────────────────────────────

@@ -17,6 +17,7 @@ from fragmenta.ptx.module import Module
 from fragmenta.races.shadow import notes as log
 from fragmenta.races.shadow.layout import MBARRIERS
 from fragmenta.simt.compiled import Compiled, sparse
+from fragmenta.simt.context import Shape
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding
 from fragmenta.units.renewal import Renewal
@@ -214,9 +215,9 @@ class History:
         """Tell that the log of a cluster is empty when it begins."""
         renewal.clear(self._memory[:8])
 
-    def keep(self, cluster: int, problem: bool) -> None:
-        """Keep the notes, if there is a problem in the cluster or it is the first."""
-        if (problem and len(self.kept) < MOST_KEPT) or not cluster:
+    def keep(self, cluster: int, problem: bool, wanted: bool = False) -> None:
+        """Keep the notes, if there is a problem, or if they are wanted or the first."""
+        if (problem and len(self.kept) < MOST_KEPT) or wanted or not cluster:
             self.kept[cluster] = self.notes
 
     def keep_alone(self, wrong: set[int]) -> None:
@@ -319,3 +320,5 @@ class Recorded(NamedTuple):
     compiled: Compiled
     members: tuple[int, ...] = ()
     """The numbers of its blocks in the grid, by rank."""
+    shape: Shape | None = None
+    """The shape of the launch."""

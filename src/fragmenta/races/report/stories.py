@@ -140,7 +140,10 @@ class Stories:
         if alone:  # several blocks have run, and one of them has notes
             history.keep_alone({observer.number_of(each) for each in found})
         else:
-            history.keep(observer.cluster.number, bool(found) or problem)
+            number = observer.cluster.number
+            tracer = observer.machine.tracer
+            chosen = tracer is not None and tracer.chosen(number)
+            history.keep(number, bool(found) or problem, chosen)
         for each in found:
             if each.key not in self._stories:
                 number = observer.number_of(each)

@@ -1,0 +1,252 @@
+// Where a value comes from: the step that wrote it, and what that step had it from; through
+// registers, loads, stores and copies, back to a product or to what was there at first.
+
+import { scene } from "../../src/records/matrix.js";
+import type { Site } from "./head.js";
+import type { Access } from "./memory.js";
+import type { InMemory, InRegister, Products, Where } from "./products.js";
+import type { Recording } from "./recording.js";
+
+/** An element of D of the product of a step. */
+export interface Made {
+  step: number;
+  index: number;
+}
+
+/** Who wrote a value, and what it was made of. */
+export interface Origin {
+  where: Where;
+  /** The step that wrote it; -1: it was there before the first. */
+  step: number;
+  access: Access | null;
+  from: Where[];
+  product: Made | null;
+}
+
+/** Steps that are followed at most. */
+const FARTHEST = 400;
+
+export class Origins {
+  private matrices = new Map<number, ReturnType<typeof scene>>();
+
+  constructor(
+    private run: Recording,
+    private products: Products | null,
+  ) {}
+
+  /** Who wrote a value last. */
+  of(where: Where): Origin {
+    if (where.kind === "register") return this.ofRegister(where);
+    if (where.kind === "memory") return this.ofMemory(where);
+    return { where, step: -1, access: null, from: [], product: null };
+  }
+
+  /** A value, what it was copied from, what that was … as long as there is one. */
+  chain(where: Where, most = 12): Origin[] {
+    const found: Origin[] = [];
+    for (let at: Where | undefined = where; at && found.length < most; ) {
+      const origin = this.of(at);
+      found.push(origin);
+      at = origin.product || origin.from.length !== 1 ? undefined : origin.from[0];
+    }
+    return found;
+  }
+
+  /** The nearest elements of products that a value was made of. */
+  madeOf(where: Where): Made[] {
+    let level: Where[] = [where];
+    const seen = new Set<string>();
+    for (let left = FARTHEST; level.length && left > 0; ) {
+      const found: Made[] = [];
+      const next: Where[] = [];
+      for (const each of level) {
+        const key = Object.values(each).join();
+        if (seen.has(key) || left-- < 0) continue;
+        seen.add(key);
+        const { product, from } = this.of(each);
+        if (product) found.push(product);
+        else next.push(...from);
+      }
+      if (found.length) return distinctMade(found);
+      level = next;
+    }
+    return [];
+  }
+
+  // ── registers ─────────────────────────────────────────────────────────────
+
+  private ofRegister(where: InRegister): Origin {
+    const { run } = this;
+    const wide = run.head.registers[where.register].bits !== 32;
+    const held = run[wide ? "held" : "settled"](where.warp, where.register, where.step);
+    const none = { where, step: held?.step ?? -1, access: null, from: [], product: null };
+    if (!held || held.step < 0) return none;
+    const unit = run.unitAt(held.at);
+    const found = { ...none, product: unit < 0 ? this.productOf(where, held.step) : this.productOfUnit(where, unit) };
+    // What a unit wrote late is not of the step at which it came.
+    if (found.product || unit >= 0) return unit < 0 ? found : { ...found, step: run.head.units[unit].issued };
+    return { ...found, from: this.inputs(where, held.step) };
+  }
+
+  /** The element of D, if a product of a warpgroup wrote the register. */
+  private productOfUnit({ warp, register, lane, low }: InRegister, unit: number): Made | null {
+    const { products, run } = this;
+    const { site, issued } = run.head.units[unit];
+    if (!products?.bound(site) || issued < 0) return null;
+    const product = products.at(issued);
+    const index = product.elementOfD(warp, register, lane, low);
+    const own = product.members.find((each) => each.warp === warp)?.step ?? issued;
+    return index < 0 ? null : { step: own, index };
+  }
+
+  /** The element of D, if a product wrote the register. */
+  private productOf({ warp, register, lane, low }: InRegister, step: number): Made | null {
+    const { products, run } = this;
+    if (!products) return null;
+    if (!products.bound(run.columns.site[step])) return null;
+    const steps = products.ofWarp(warp).filter((each) => each <= step);
+    for (const each of [...steps].reverse()) {
+      const product = products.at(each);
+      if (product.done < 0 || product.done > step) continue;
+      const index = product.elementOfD(warp, register, lane, low);
+      if (index >= 0) return { step: each, index };
+    }
+    return null;
+  }
+
+  private inputs(where: InRegister, step: number): Where[] {
+    const site = this.run.site(step);
+    if (/^ldmatrix/.test(site.opcode)) return this.matrixRow(where, site, step);
+    if (/^(ld|atom|tld)\b/.test(site.opcode)) return this.loaded(where, site, step);
+    const before = (register: number, low: number, bits: number): InRegister => ({ ...where, register, low, bits, step: step - 1 });
+    const [result, ...given] = operandsOf(site);
+    const sized = (register: number) => this.run.head.registers[register].bits;
+    const named = (text: string) => this.register(site, text);
+    // mov.b32 %r, {%h1, %h2}: one of the halves.
+    const packed = /^\{(.*)\}$/.exec(given[0] ?? "");
+    if (/^mov/.test(site.opcode) && packed) {
+      const parts = packed[1].split(",").map((each) => named(each.trim()));
+      const bits = sized(where.register) / parts.length;
+      const part = parts[Math.floor(where.low / bits)];
+      return part === undefined || part < 0 ? [] : [before(part, where.low % bits, Math.min(bits, where.bits))];
+    }
+    // mov.b32 {%h1, %h2}, %r: a part of the word.
+    const apart = /^\{(.*)\}$/.exec(result ?? "");
+    if (/^mov/.test(site.opcode) && apart) {
+      const parts = apart[1].split(",").map((each) => named(each.trim()));
+      const from = named(given[0]);
+      return from < 0 ? [] : [before(from, parts.indexOf(where.register) * sized(where.register) + where.low, where.bits)];
+    }
+    // cvt.rn.f16x2.f32 %r, %f1, %f2: the first is the upper half.
+    if (/^cvt.*x2\./.test(site.opcode) && given.length === 2) {
+      const part = named(given[where.low >= 16 ? 0 : 1]);
+      return part < 0 ? [] : [before(part, 0, sized(part))];
+    }
+    return site.reads
+      .filter((register) => this.run.head.registers[register].type !== "pred")
+      .map((register) => before(register, 0, sized(register)));
+  }
+
+  /** The number of a register of a function, by its name. */
+  private register({ function: name }: Site, text: string): number {
+    return this.run.head.registers.findIndex((each) => each.name === text && (each.function ?? name) === name);
+  }
+
+  /** What a load of a lane read. */
+  private loaded({ register, lane, low, bits }: InRegister, site: Site, step: number): Where[] {
+    const which = site.writes.indexOf(register);
+    const read = this.read(step, lane);
+    if (!read) return [];
+    const offset = read.offset + which * (read.size / site.writes.length) + (low >> 3);
+    return [{ kind: "memory", memory: read.memory, offset, bytes: Math.max(1, bits >> 3), step: step - 1 }];
+  }
+
+  /** The row of a matrix that an element comes from: its address is another lane's. */
+  private matrixRow({ register, lane, low, bits }: InRegister, site: Site, step: number): Where[] {
+    const number = this.run.columns.site[step];
+    const bound = this.products?.given.sites[number];
+    if (!bound) return [];
+    let known = this.matrices.get(number);
+    if (!known) this.matrices.set(number, (known = scene(this.products!.catalogue, this.products!.catalogue.instructions[bound.op], 0)));
+    const [matrix] = known.matrices.values();
+    const which = (bound.operands.d ?? []).indexOf(register);
+    for (let index = 0; index < matrix.size; index++) {
+      if (matrix.lane[index] !== lane || matrix.register[index] !== which) continue;
+      const [first, last] = matrix.bitRange(matrix.slot[index]);
+      if (low < first || low > last) continue;
+      const [m, row, col] = matrix.spot(index);
+      // A row of memory is a column of the matrix, if it is transposed.
+      const [line, place] = /\.trans/.test(site.opcode) ? [col, row] : [row, col];
+      const read = this.read(step, 8 * m + line);
+      if (!read) return [];
+      const offset = read.offset + ((place * matrix.bits) >> 3);
+      return [{ kind: "memory", memory: read.memory, offset, bytes: Math.max(1, bits >> 3), step: step - 1 }];
+    }
+    return [];
+  }
+
+  /** What a lane read at a step, and in which memory. */
+  private read(step: number, lane: number): { memory: number; offset: number; size: number } | null {
+    for (const history of this.run.memories) {
+      const found = history.readBy(step, lane);
+      if (found) return { memory: history.number, ...found };
+    }
+    return null;
+  }
+
+  // ── memory ────────────────────────────────────────────────────────────────
+
+  private ofMemory(where: InMemory): Origin {
+    const access = this.run.memories[where.memory].wroteAt(where.step, where.offset);
+    const found = { where, step: access?.step ?? -1, access, from: [], product: null };
+    if (!access) return found;
+    return { ...found, from: this.stored(where, access) };
+  }
+
+  private stored(where: InMemory, { step, lane, unit, offset, size }: Access): Where[] {
+    const { run } = this;
+    const past = where.offset - offset;
+    if (unit >= 0) {
+      if (run.head.units[unit].kind !== "cp.async") return [];
+      // A copy of a lane: what it read at the same step.
+      const read = this.read(run.head.units[unit].issued, lane);
+      if (!read || read.size < past) return [];
+      return [{ ...where, memory: read.memory, offset: read.offset + past, step: step - 1 }];
+    }
+    const site = run.site(step);
+    if (!/^st\b/.test(site.opcode) || lane < 0) return [];
+    const items = operandsOf(site)[1]?.replace(/[{}]/g, "").split(",").map((each) => each.trim()) ?? [];
+    const each = size / Math.max(1, items.length);
+    const register = this.register(site, items[Math.floor(past / each)] ?? "");
+    if (register < 0) return [];
+    const warp = run.columns.warp[step];
+    const low = 8 * (past % each);
+    return [{ kind: "register", warp, register, lane, low, bits: Math.min(8 * where.bytes, 8 * each), step: step - 1 }];
+  }
+}
+
+function distinctMade(found: Made[]): Made[] {
+  const keys = new Map(found.map((each) => [`${each.step} ${each.index}`, each]));
+  return [...keys.values()];
+}
+
+/**
+ * The operands of an instruction as it is written; what is in braces stays together.  None
+ * if the line does not have all of it.
+ */
+export function operandsOf({ text, opcode }: Pick<Site, "text" | "opcode">): string[] {
+  const begin = text.indexOf(opcode);
+  const end = text.indexOf(";", begin);
+  if (begin < 0 || end < 0) return [];
+  const plain = text.slice(begin + opcode.length, end);
+  const found: string[] = [];
+  let [depth, from] = [0, 0];
+  for (let at = 0; at <= plain.length; at++) {
+    if ("{[(".includes(plain[at] ?? " ")) depth++;
+    if ("}])".includes(plain[at] ?? " ")) depth--;
+    if (at < plain.length && !(plain[at] === "," && !depth)) continue;
+    found.push(plain.slice(from, at).trim());
+    from = at + 1;
+  }
+  return found.filter(Boolean);
+}
