@@ -782,8 +782,8 @@ def _integer_time(kernel: Kernel, m: int, n: int, k: int) -> float:
 
     Converting them takes longer than multiplying them, so that the time of a slab
     grows with the rows and columns of a tile.  The constants were fitted to 390
-    measurements (``benchmarks/gpu/bench_int4.py --tiles``): on average, the tile of the
-    least estimate is 0.7% slower than the fastest one.
+    measurements: on average, the tile of the least estimate was 0.7% slower than the
+    fastest one.  Then small layers got two rules, for what ``bench_int4.py`` showed.
     """
     tile, slabs = kernel.tile, -(-k // kernel.slab_k)
     stages = -(-slabs // kernel.slabs)

@@ -64,7 +64,6 @@ constexpr int PACKED_M = 256;  // rows of A whose slabs are adjacent in memory
 // From one slab of a packed A to the next: those of an m64 block of integers are adjacent.
 constexpr int PACKED_SLAB = (FOUR_BITS ? 1 : PACKED_M / 64) * BLOCK_A;
 constexpr int WARPS = 4 * CONSUMERS;
-constexpr int SIGNALS = SPARSE ? 32 : 0;  // of a warp, that it has read its metadata
 constexpr int TEAM = TURNS ? 1 : CONSUMERS;  // consumers that share a tile
 
 static_assert(TILE_M == 64 * TEAM * BLOCKS, "consumers share a tile by rows");
@@ -104,7 +103,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(room.full + 8 * s, 1);
-            barrier_init(room.empty + 8 * s, 4 * TEAM * (CLUSTER + SIGNALS));
+            barrier_init(room.empty + 8 * s, 4 * TEAM * (CLUSTER + (SPARSE ? 32 : 0)));
         }
         for (int c = 0; c < 2; c++) {
             barrier_init(room.turns + 8 * c, 4);

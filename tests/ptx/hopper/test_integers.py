@@ -5,16 +5,27 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
-from tests.ptx.hopper import launching
+from fragmenta.kernels import Kernel, Tile
+from tests.ptx.hopper import judging, launching, subjects
 from tests.ptx.hopper.gemms import OF_INTEGERS, Gemm, short_hash
 from tests.ptx.hopper.record import INTEGERS_FILE, recorded
 
 COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
 LAUNCHES = OF_INTEGERS if COMPLETE else OF_INTEGERS[3::9]
 SCHEDULES = ("eager", "lazy", 1) if COMPLETE else ("lazy",)
+
+MISTAKES = {
+    "do not wait at try_wait": "rule",
+    "expect 16 bytes more": "deadlock",
+    "remove wgmma.fence": "rule",
+    "remove wgmma.wait_group": "rule",
+    "remove mbarrier.arrive": "deadlock",
+}
+"""Changes of the synchronisation, and what shows them."""
 
 
 def names(gemms: list[Gemm]) -> list[str]:
@@ -55,3 +66,11 @@ def test_a_launch_leaves_the_bytes_of_the_gpu(gemm, schedule):
     assert found.right(gemm)
     assert short_hash(found.d.buffer) == recorded(INTEGERS_FILE)[gemm.name].buffer
     assert not [str(each) for each in found.result.problems if each.severity == "error"]
+
+
+def test_mistakes_are_seen():
+    subject = subjects.of_kernel(Kernel("s4", "e4m3", tile=Tile(64, 8), group=64))
+    subject = replace(subject, launches=subject.launches[:1])
+    kinds = {each.change: each for each in judging.one_of_each(subject.mutants())}
+    table = judging.run_mutants(subject, ("lazy",), [kinds[each] for each in MISTAKES])
+    assert {each.mutant.change: each.way for each in table} == MISTAKES
