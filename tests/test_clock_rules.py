@@ -55,6 +55,7 @@ ALLOWED = {
     "tests/triton/tutorials.py": "a command says how long it took",
     "tests/triton/configurations.py": "a command dates what it records on a GPU",
     "tests/triton/record.py": "a command dates what it records on a GPU",
+    "tests/view/replay_in_browser.py": "a command says how long it took",
     "tests/torch/test_torch_on_device.py": "needs a GPU, which is kept busy meanwhile",
 }
 

@@ -285,16 +285,17 @@ def page(cases: list[Case]) -> str:
     """The summary, and tables with a row for each layer and a column for each batch."""
     lines = [summary(cases), ""]
     titles = {
-        "Times as fast as dense": lambda c: f"{c.dense_us / c.grouped_us:.2f}",
-        "Times as fast as a loop": lambda c: f"{c.loop_us / c.grouped_us:.2f}",
+        "Than dense": lambda c: f"{c.dense_us / c.grouped_us:.2f}",
+        "Than a loop": lambda c: f"{c.loop_us / c.grouped_us:.2f}",
         "Microseconds": lambda c: f"{c.grouped_us:.1f}",
-        "Microseconds with settled offsets": lambda c: f"{c.settled_us:.1f}",
+        "Microseconds, settled": lambda c: f"{c.settled_us:.1f}",
     }
     for of in dict.fromkeys(case.type for case in cases):
         batches = list(dict.fromkeys(c.batch for c in cases if c.type == of))
         for title, cell in titles.items():
             lines += [f"### {title}, {of}", ""]
-            lines.append("| experts | " + " | ".join(map(str, batches)) + " |")
+            unit = "us" if title.startswith("Microseconds") else "experts"
+            lines.append(f"| {unit} | " + " | ".join(map(str, batches)) + " |")
             lines.append("|---|" + "---:|" * len(batches))
             for name in dict.fromkeys(c.layer for c in cases):
                 row = [c for c in cases if (c.type, c.layer) == (of, name)]

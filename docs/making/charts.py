@@ -230,8 +230,9 @@ def changes(title: str, rows: list[Row]) -> str:
 
 
 def by_batch(title: str, rows: list[Row]) -> str:
-    """How many times as fast as dense, by batch: mean and range of the layers."""
-    batches = [int(name) for name in rows[0] if name != "layer"]
+    """How many times as fast as a rival, by batch: mean and range of the rows."""
+    first, *names = rows[0]
+    batches = [int(name) for name in names]
     values = {n: [float(row[str(n)]) for row in rows] for n in batches}
     top = max(2.0, math.ceil(2 * max(max(found) for found in values.values())) / 2)
     left, foot, height = 40, 214, 204
@@ -253,7 +254,11 @@ def by_batch(title: str, rows: list[Row]) -> str:
         told = f"batch {n}: {mean:.2f}, from {min(values[n])} to {max(values[n])}"
         disc = f'<circle class="own" cx="{x}" cy="{y}" r="3.4">'
         body.append(f"{disc}<title>{told}</title></circle>")
-    heading = f"{title}: times as fast as dense, by batch; mean and range of all layers"
+    rival = "a loop" if title.startswith("Than a loop") else "dense"
+    rows_are = "layers" if first == "layer" else first
+    heading = (
+        f"{title}: times as fast as {rival}, by batch; mean and range of all {rows_are}"
+    )
     plot = Drawing(WIDTH, foot + 22, "".join(body))
     return document(down([words(heading, "g t"), plot], 12), title, STYLE)
 
@@ -288,6 +293,11 @@ CHARTS = (
     ),
     (lambda head: head[0] == "linears" and "weights" in head, decoder),
     (lambda head: {"layer", "tokens", "part", "times, both"} <= set(head), steps),
-    (lambda head: head[0] == "layer" and all(map(str.isdecimal, head[1:])), by_batch),
+    (
+        lambda head: (
+            head[0] in ("layer", "experts") and all(map(str.isdecimal, head[1:]))
+        ),
+        by_batch,
+    ),
 )
 """The head of a table, and the function that draws such a table."""

@@ -24,8 +24,8 @@ SOME = KINDS if THOROUGH else [("bf16", "relu2"), ("f16", "none"), ("f16", "relu
 
 
 @cache
-def text(given, activation, shape):
-    return to_ptx(acts.activate_source(given, activation, shape), "sm_90a")
+def text(given, activation, held):
+    return to_ptx(acts.activate_source(given, activation, held), "sm_90a")
 
 
 def launched(x, given, activation, change=None, **options):
@@ -36,16 +36,14 @@ def launched(x, given, activation, change=None, **options):
     room[:, :width] = x.view(np.uint8)
     packed = np.full(packed_shape("e4m3", rows, columns), 0xA5, np.uint8)
     scales = np.zeros(rows, np.float32)
-    written = text(given, activation, acts.shape_of(rows, columns))
+    written = text(given, activation, acts.held_slabs(columns))
     if change is not None:
         assert change[0] in written
         written = written.replace(*change)
     kernel = ptx.parse(written).kernels[acts.entry_for(columns)]
     arguments = [room, room.shape[1], rows, columns, packed, scales]
     blocks = acts.blocks_for(rows)
-    result = kernel.launch(
-        blocks, acts.shape_of(*x.shape).threads, arguments, **options
-    )
+    result = kernel.launch(blocks, acts.THREADS, arguments, **options)
     return packed, scales.view(np.uint32), result.problems
 
 
@@ -141,7 +139,7 @@ def test_a_missing_barrier_is_reported():
     x = hostile("bf16", 15, 520)
     barrier = next(
         line
-        for line in text("bf16", "relu2", acts.shape_of(*x.shape)).splitlines()
+        for line in text("bf16", "relu2", acts.held_slabs(x.shape[1])).splitlines()
         if "bar" in line
     )
     *_, problems = launched(x, "bf16", "relu2", (barrier, ""), watch="report")
@@ -169,9 +167,9 @@ def test_a_changed_step_changes_the_bytes(change):
 
 def test_what_is_refused():
     with pytest.raises(fm.errors.UnknownType, match="must be bf16 or f16; given f32"):
-        acts.activate_source("f32", "relu", acts.Shape(1, 512))
+        acts.activate_source("f32", "relu", 1)
     with pytest.raises(fm.errors.BadCall, match="an activation must be none, relu or"):
-        acts.activate_source("bf16", "silu", acts.Shape(1, 512))
+        acts.activate_source("bf16", "silu", 1)
     with pytest.raises(fm.errors.ShapeError, match="must be a matrix with elements"):
         acts.emulate_activate(np.zeros((0, 4), np.float16), "relu")
     with pytest.raises(fm.errors.UnknownType, match="given float64"):

@@ -19,7 +19,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,13 +52,9 @@ GIVEN = tuple(ACTIVATED)
 ELEMENT = "e4m3"
 """The type that is written."""
 THREADS = 512
-"""Threads of a block, if there are many blocks."""
-MORE_THREADS = 512
-"""Threads of a block, if each has a multiprocessor for itself."""
 ROWS = 4
 """Rows of a block of threads."""
 _HELD = 7  # slabs of a warp in registers, at most
-_FEW = 132  # multiprocessors
 
 
 def entry_for(columns: int) -> str:
@@ -70,38 +66,27 @@ def entry_for(columns: int) -> str:
     return "activate_ragged_rows" if columns % 8 else "activate_rows"
 
 
-class Shape(NamedTuple):
-    """What of a matrix is fixed when the source is compiled."""
+def held_slabs(columns: int) -> int:
+    """The slabs that a warp keeps in registers, if a row has so many columns.
 
-    held: int
-    """The slabs that a warp keeps in registers."""
-    threads: int
-    """The threads of a block."""
-
-
-def shape_of(rows: int, columns: int) -> Shape:
-    """What is compiled for a matrix.
-
-    >>> shape_of(512, 14336), shape_of(4096, 4096)
-    (Shape(held=7, threads=512), Shape(held=2, threads=512))
+    >>> held_slabs(4096), held_slabs(14336), held_slabs(28672)
+    (2, 7, 7)
     """
-    threads = MORE_THREADS if blocks_for(rows) <= _FEW else THREADS
     slabs = packed_shape(ELEMENT, 1, columns)[1]
-    warps = threads // 32
-    return Shape(min(-(-slabs // warps), _HELD * THREADS // threads), threads)
+    return min(-(-slabs // (THREADS // 32)), _HELD)
 
 
 @lru_cache(maxsize=64)
-def activate_source(given: str, activation: str, shape: Shape) -> str:
-    """The CUDA C++ source of ``activate.cu``.
+def activate_source(given: str, activation: str, held: int) -> str:
+    """The CUDA C++ source of ``activate.cu``; a warp holds ``held`` slabs.
 
-    >>> "#define ACTIVATION 2" in activate_source("bf16", "relu2", Shape(7, 512))
+    >>> "#define ACTIVATION 2" in activate_source("bf16", "relu2", 7)
     True
     """
     macros = {
         **activation_macros(given, activation),
-        "THREADS": shape.threads,
-        "HELD": shape.held,
+        "THREADS": THREADS,
+        "HELD": held,
         "BLOCK_BYTES": Kernel(ELEMENT, tile=Tile(64, 8)).block_bytes,
         "PLACES": places_macro(ELEMENT),
     }
@@ -110,13 +95,13 @@ def activate_source(given: str, activation: str, shape: Shape) -> str:
 
 
 @lru_cache(maxsize=64)
-def activate_cubin(given: str, activation: str, shape: Shape) -> bytes:
+def activate_cubin(given: str, activation: str, held: int) -> bytes:
     """The machine code.
 
-    >>> activate_cubin("bf16", "relu2", Shape(7, 512))[1:4]
+    >>> activate_cubin("bf16", "relu2", 7)[1:4]
     b'ELF'
     """
-    return to_cubin(activate_source(given, activation, shape), TARGET)
+    return to_cubin(activate_source(given, activation, held), TARGET)
 
 
 def blocks_for(rows: int) -> int:
@@ -285,8 +270,7 @@ def activate_on_device(
     here = x.device.index == raw._cuda_getDevice()  # changing the device takes time
     with nullcontext() if here else torch.cuda.device(x.device):
         stream = raw._cuda_getCurrentRawStream(x.device.index)
-        shape = shape_of(rows, columns)
-        code = activate_cubin(given, activation, shape)
+        code = activate_cubin(given, activation, held_slabs(columns))
         handle = load(code, entry_for(columns))
         addresses = [ctypes.addressof(each) for each in arguments]
-        start(handle, (blocks_for(rows), 1), shape.threads, 0, stream, addresses)
+        start(handle, (blocks_for(rows), 1), THREADS, 0, stream, addresses)

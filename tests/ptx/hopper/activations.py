@@ -77,8 +77,8 @@ class Packing:
     @cached_property
     def text(self) -> str:
         """The PTX."""
-        shape = acts.shape_of(self.rows, self.columns)
-        return to_ptx(acts.activate_source(self.given, self.activation, shape), TARGET)
+        held = acts.held_slabs(self.columns)
+        return to_ptx(acts.activate_source(self.given, self.activation, held), TARGET)
 
     def launch(self, text: str | None = None, **options: Any) -> Outcome:
         """Run it here, or changed text in its place."""
@@ -92,9 +92,7 @@ class Packing:
         given = [room, room.shape[1], self.rows, self.columns, packed, scales]
         kernel = ptx.parse(text or self.text).kernels[acts.entry_for(self.columns)]
         blocks = acts.blocks_for(self.rows)
-        result = kernel.launch(
-            blocks, acts.shape_of(self.rows, self.columns).threads, given, **options
-        )
+        result = kernel.launch(blocks, acts.THREADS, given, **options)
         return Outcome(result, [packed, scales])
 
     def left(self) -> list[NDArray[Any]]:
