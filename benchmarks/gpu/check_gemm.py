@@ -29,8 +29,9 @@ from fragmenta.errors import CompileError
 from fragmenta.kernels.arguments import Matrix
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
 from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
+from fragmenta.kernels.four_bits import SCALE_TYPES, pack_integers
 from fragmenta.kernels.launch import launch, plan
-from fragmenta.kernels.packing import pack
+from fragmenta.kernels.packing import Packed, pack
 from fragmenta.kernels.source import cubin
 from fragmenta.registers.dtype import dtype
 from fragmenta.torch.matrix import DTYPES
@@ -75,10 +76,29 @@ def kernels(quick: bool) -> Iterator[Kernel]:
                 yield from epilogues(plain, tiles[:1] if quick else tiles)
             if a in ("e4m3", "e5m2"):
                 yield from promoted(plain, quick)
+    yield from four_bits(quick)
     for xor in (False, True):
         plain = Kernel("b1", tile=Tile(64, 64), sparse=False, xor=xor)
         listed = list(tiles_for(plain))
         yield from (replace(plain, tile=t) for t in (listed[::4] if quick else listed))
+
+
+def four_bits(quick: bool) -> Iterator[Kernel]:
+    """4-bit integers with every group: every tile for groups of 128, else some."""
+    for number, b in enumerate(("bf16", "e4m3", "f16")):
+        for group in (128, 64, 0, 32):
+            if group == 32 and b == "e4m3":
+                continue
+            scales = "bf16" if group == 64 else "f16"
+            kind = {"group": group, "scales": scales}
+            plain = Kernel("s4", b, tile=Tile(64, 64), **kind)
+            listed = list(tiles_for(plain))
+            every = 1 if group == 128 and b != "f16" else 9
+            for tile in listed[number :: 12 * every if quick else every]:
+                yield replace(plain, tile=tile)
+                out = "f16" if b == "f16" else "bf16"
+                across = replace(plain, tile=tile, out=out, transposed=True)
+                yield replace(across, scaled=group != 128)
 
 
 def stored_across(plain: Kernel) -> Iterator[Kernel]:
@@ -143,7 +163,7 @@ class Case:
 
 def cases(kernel: Kernel, quick: bool) -> list[Case]:
     """Whole and ragged shapes; k in multiples of 16 bytes."""
-    step = 128 // dtype(kernel.a).bits
+    step = 128 // dtype(kernel.multiplied).bits
     slab = kernel.slab_k
     shapes = [
         (512, 384, 4 * slab),
@@ -200,23 +220,56 @@ def drawn(
     return mixed.astype(dt.bits_dtype).view(dt.storage)
 
 
+def kind_of(kernel: Kernel) -> Kernel:
+    """The same types with one tile: its inputs are those of all tiles."""
+    return Kernel(
+        kernel.a,
+        kernel.b,
+        tile=Tile(64, 8),
+        sparse=kernel.sparse,
+        group=kernel.group,
+        scales=kernel.scales,
+    )
+
+
 @lru_cache(maxsize=64)
-def inputs(a: str, b: str, sparse: bool, case: Case) -> tuple:
-    """A (compressed if sparse) and B, the same for every tile."""
-    rng = np.random.default_rng(crc32(repr((a, b, sparse, case)).encode()))
+def inputs(kind: Kernel, case: Case) -> tuple:
+    """A (compressed if sparse, packed if it has 4 bits) and B, for all tiles."""
+    a, b = kind.a, kind.b
+    rng = np.random.default_rng(crc32(repr((a, b, kind.sparse, case)).encode()))
+    if kind.four_bits:
+        left = integers(kind, case, rng)
+        return left, drawn(b, case.n, case.k, case.kind, rng)
     left = drawn(a, case.m, case.k, case.kind, rng)
     right = drawn(b, case.n, case.k, case.kind, rng)
-    if sparse:
-        op = Kernel(a, b, tile=Tile(64, 8)).instruction
+    if kind.sparse:
+        op = kind.instruction
         left = fm.sparse.compress(op, fm.sparse.prune(op, left, pad=True), pad=True)
     return left, right
 
 
+def integers(kind: Kernel, case: Case, rng: np.random.Generator) -> Packed:
+    """Packed 4-bit integers; adversarial: -8 and 7, with scales of all sizes."""
+    op, shape = kind.instruction, (case.m, case.k)
+    wild = case.kind == "adversarial"
+    made = rng.choice([-8, 7, 0], shape) if wild else rng.integers(-8, 8, shape)
+    pruned = fm.sparse.prune(op, made.astype(op.types["a"].storage), pad=True)
+    sp = fm.sparse.compress(op, pruned, pad=True)
+    sp = replace(sp, values=sp.values.astype(np.float32).astype(np.int8))
+    if not kind.group:
+        return pack_integers(sp, b=kind.b)
+    scales = rng.normal(size=(case.m, -(-case.k // kind.group)))
+    if wild:
+        scales = scales * 2.0 ** rng.integers(-20, 12, scales.shape)
+    scales = scales.astype(np.float32).astype(SCALE_TYPES[kind.scales])
+    return pack_integers(sp, scales, b=kind.b, group=kind.group)
+
+
 @lru_cache(maxsize=64)
-def packed(a: str, b: str, case: Case) -> np.ndarray:
+def packed(kind: Kernel, case: Case) -> np.ndarray:
     """The bytes of a sparse A: the same for every tile."""
-    op = Kernel(a, b, tile=Tile(64, 8)).instruction
-    return pack(op, inputs(a, b, True, case)[0]).data
+    left = inputs(kind, case)[0]
+    return left.data if kind.four_bits else pack(kind.instruction, left).data
 
 
 def sums(kernel: Kernel, case: Case) -> np.ndarray:
@@ -224,10 +277,10 @@ def sums(kernel: Kernel, case: Case) -> np.ndarray:
 
     Only a split along k changes the order of the sum.
     """
-    types = kernel.a, kernel.b, kernel.sparse
-    key = (*types, kernel.promote, *kernel.parts(case.k), case)
+    kind = kind_of(kernel)
+    key = (kind, kernel.promote, *kernel.parts(case.k), case)
     if key not in _SUMS:
-        _SUMS[key] = accumulate(kernel, *inputs(*types, case))
+        _SUMS[key] = accumulate(kernel, *inputs(kind, case))
     return _SUMS[key]
 
 
@@ -291,7 +344,7 @@ def drawn_epilogue(kernel: Kernel, case: Case) -> Epilogue:
 
 def check(kernel: Kernel, case: Case, repeat: int) -> str:
     """What is wrong; empty if nothing is."""
-    left, right = inputs(kernel.a, kernel.b, kernel.sparse, case)
+    left, right = inputs(kind_of(kernel), case)
     total = sums(kernel, case)
     epilogue = drawn_epilogue(kernel, case)
     given = {}
@@ -310,7 +363,7 @@ def check(kernel: Kernel, case: Case, repeat: int) -> str:
     b = Guarded(*raw.shape, raw)
     d = Guarded(wanted.shape[0], wanted.shape[1] * STORAGE[kernel.out].itemsize)
     if kernel.sparse:
-        data = packed(kernel.a, kernel.b, case)
+        data = packed(kind_of(kernel), case)
         held = Guarded(1, data.size, data)
         a: int | Matrix = held.area.data_ptr()
     else:

@@ -180,12 +180,56 @@ def marlin_folder(tmp_path, bits, columns, version="0.9.0"):
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize(("bits", "columns"), [(4, 64), (4, 384), (8, 384)])
-def test_marlin_becomes_16_bit(tmp_path, bits, columns, kind):
-    path, exact = marlin_folder(tmp_path, bits, columns)
-    layer = torch.nn.Linear(columns, 64, bias=False).to(kind)
+def test_marlin_of_8_bits_becomes_16_bit(tmp_path, kind):
+    path, exact = marlin_folder(tmp_path, 8, 384)
+    layer = torch.nn.Linear(384, 64, bias=False).to(kind)
     found = ft.load_sparse(layer, path).weight.to_dense()
     assert torch.equal(found, exact.float().to(kind))  # exact in float32
+
+
+@pytest.mark.parametrize("columns", [64, 384])
+def test_marlin_of_4_bits_stays_what_it_is(tmp_path, columns):
+    path, exact = marlin_folder(tmp_path, 4, columns)
+    layer = torch.nn.Linear(columns, 64, bias=False).half()
+    found = ft.load_sparse(layer, path)
+    assert found.quantize == "int4"
+    assert torch.equal(found.dense_weight(), exact.float())
+    x = torch.randn(3, columns).half()
+    wanted = x.double() @ exact.T.double()
+    assert (found(x).double() - wanted).abs().max() < 2e-3 * wanted.abs().max()
+    ft.save_sparse(found, tmp_path / "again")
+    again = ft.load_sparse(
+        torch.nn.Linear(columns, 64, bias=False).half(), tmp_path / "again"
+    )
+    assert torch.equal(again.weight_packed, found.weight_packed)
+    assert torch.equal(again(x), found(x))
+    dense = ft.load_sparse(
+        torch.nn.Sequential(layer), _renamed(path, tmp_path), skip="0"
+    )
+    assert torch.equal(dense[0].weight, exact.float().half())
+
+
+def _renamed(path, tmp_path):
+    """The same checkpoint for a model whose layer is called 0."""
+    parts = SafeTensors(path / "model.safetensors")
+    write(tmp_path / "0.safetensors", {f"0.{name}": parts[name] for name in parts})
+    return tmp_path / "0.safetensors"
+
+
+@pytest.mark.parametrize(("quantize", "group"), [("int4", 128), ("int4-fp8", 0)])
+def test_models_of_4_bits_are_saved(tmp_path, quantize, group):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(384, 64)).bfloat16()
+    made = ft.linears(model, prune=True, quantize=quantize, group=group)
+    ft.save_sparse(made, tmp_path / "x")
+    fresh = torch.nn.Sequential(torch.nn.Linear(384, 64)).bfloat16()
+    again = ft.load_sparse(fresh, tmp_path / "x")
+    assert (again[0].quantize, again[0].weight_type) == (quantize, made[0].weight_type)
+    x = torch.randn(3, 384).bfloat16()
+    assert torch.equal(again(x), made(x))
+    other = ft.SparseLinear(384, 64, quantize="int4", group=64)
+    with pytest.raises(fm.Error, match=r"groups of 128 columns.*s4-64"):
+        ft.save_sparse(other, tmp_path / "y")
 
 
 def test_marlin_that_cannot_be_right_is_refused(tmp_path):

@@ -260,10 +260,19 @@ def test_what_is_printed(linear):
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"quantize": "fp4"}, r"quantize must be fp8 or int8; given 'fp4' \(did you"),
+        ({"quantize": "fp4"}, r"fp8, int8, int4 or int4-fp8; given 'fp4' \(did you"),
         ({"quantize": "fp8", "scales": "column"}, "scales must be row or tensor"),
-        ({"scales": "tensor"}, "give quantize='fp8' or 'int8', too"),
-        ({"activation_scale": 0.1}, "give quantize='fp8' or 'int8', too"),
+        (
+            {"scales": "tensor"},
+            "give quantize='fp8', 'int8', 'int4' or 'int4-fp8', too",
+        ),
+        ({"activation_scale": 0.1}, "give quantize='fp8', 'int8', 'int4' or 'int4-"),
+        ({"group": 64}, "give quantize='fp8', 'int8', 'int4' or 'int4-"),
+        ({"quantize": "fp8", "group": 64}, "group is for int4 or int4-fp8"),
+        ({"quantize": "int4", "group": 48}, "32, 64 or 128 columns .* or 0"),
+        ({"quantize": "int4-fp8", "group": 32}, "group is 64 or 128 columns"),
+        ({"quantize": "int4", "scales": "tensor"}, "scales for groups or rows"),
+        ({"quantize": "int4", "activation_scale": 0.1}, "does not quantise x"),
         ({"quantize": "fp8", "activation_scale": 0.0}, "must be above 0 and finite"),
         ({"quantize": "fp8", "activation_scale": 1e-60}, "must be above 0 and finite"),
         ({"quantize": "fp8", "activation_scale": "1"}, "must be a number"),
@@ -479,3 +488,67 @@ def test_no_gradient_is_told_so(linear, x):
     layer = made(linear)
     with pytest.raises(fm.Error, match="for inference"):
         layer(x.requires_grad_()).sum().backward()
+
+
+# ── 4-bit integers ──────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("group", [0, 32, 64, 128])
+@pytest.mark.parametrize(
+    "kind", [torch.bfloat16, torch.float16, torch.float32], ids=str
+)
+def test_layers_of_4_bits_multiply_what_they_say(group, kind):
+    torch.manual_seed(group)
+    linear = torch.nn.Linear(200, 72).to(kind)
+    layer = ft.SparseLinear.from_linear(
+        linear, prune=True, quantize="int4", group=group
+    )
+    dense = layer.dense_weight()
+    kept = dense != 0
+    assert (kept.reshape(72, 50, 4).sum(-1) <= 2).all()
+    left = torch.where(kept, linear.weight.float(), 0)
+    width = group or 200
+    for at in range(0, 200, width):  # half a step of the group's scale, at most
+        part = left[:, at : at + width]
+        step = part.abs().amax(1, keepdim=True) / 7
+        wrong = (dense[:, at : at + width] - part).abs()
+        assert (wrong <= 0.502 * step + 1e-6).all()
+    x = torch.randn(3, 200).to(kind)
+    y = layer(x)
+    assert y.dtype == kind
+    given = x.to(torch.bfloat16) if kind == torch.float32 else x
+    wanted = given.double() @ dense.double().T + linear.bias.double()
+    assert (y.double() - wanted).abs().max() < 0.01 * wanted.abs().max()
+
+
+def test_a_row_of_fp8_has_its_scale_beside_those_of_the_groups():
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(256, 64).bfloat16()
+    made = {"prune": True, "quantize": "int4-fp8"}
+    layer = ft.SparseLinear.from_linear(linear, **made)
+    x = torch.randn(2, 256).bfloat16()
+    values, scales = ft.quantize_rows(x)
+    wanted = values.float() @ layer.dense_weight().T * scales[:, None] + layer.bias
+    assert (layer(x).float() - wanted).abs().max() < 0.01 * wanted.abs().max()
+    x[0, 3] = torch.inf
+    y = layer(x)
+    assert y[0].isnan().all()
+    assert y[1].isfinite().all()
+    static = ft.SparseLinear.from_linear(linear, activation_scale=0.01, **made)
+    assert static(x[1:]).isfinite().all()
+
+
+def test_the_state_of_4_bits_is_loaded():
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(256, 64).bfloat16()
+    layer = ft.SparseLinear.from_linear(linear, prune=True, quantize="int4", group=64)
+    again = ft.SparseLinear(256, 64, quantize="int4", group=64)
+    again.load_state_dict(layer.state_dict())
+    x = torch.randn(2, 256).bfloat16()
+    assert torch.equal(again(x), layer(x))
+    other = ft.SparseLinear(256, 64, quantize="int4")
+    with pytest.raises(RuntimeError, match="s4-64"):
+        other.load_state_dict(layer.state_dict())
+    linear.weight.data[0, 0] = torch.inf
+    with pytest.raises(fm.Error, match="must be finite"):
+        ft.SparseLinear.from_linear(linear, prune=True, quantize="int4")

@@ -51,6 +51,17 @@ def test_marlin_is_read(bits, columns):
     assert found.bits == bits
     assert (fm.sparse.decompress(S8, found.compressed) == dense).all()
     assert (found.scales == scales).all()
+    again = fm.weights.to_marlin_24(found.compressed, found.scales, bits=bits)
+    for mine, theirs in zip(again, (words, packed, meta), strict=True):
+        assert mine.dtype == theirs.dtype
+        assert (mine == theirs).all()
+
+
+def test_marlin_is_not_written_for_other_shapes():
+    op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
+    sp = fm.sparse.compress(op, np.zeros((72, 64), "bfloat16"))
+    with pytest.raises(fm.errors.ShapeError, match=r"multiple of 64 outputs.*72x64"):
+        fm.weights.to_marlin_24(sp, np.ones((72, 1), np.float16))
 
 
 def test_marlin_arrays_that_do_not_fit_are_refused():

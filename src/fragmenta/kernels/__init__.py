@@ -2,6 +2,7 @@
 
     config    the kernel for a product: types, tile, epilogue
     packing   the order of a sparse A in memory, so that one copy brings a tile
+    four_bits the same for 4-bit integers with scales
     source    the CUDA C++ that is compiled
     prepare   compresses a weight on the GPU
     kept      moves the kept values of a matrix that is trained
@@ -16,13 +17,23 @@
 """
 
 from fragmenta.kernels.config import Kernel, Tile, choose
+from fragmenta.kernels.four_bits import (
+    PackedIntegers,
+    pack_integers,
+    quantize_groups,
+    unpack_integers,
+)
 from fragmenta.kernels.packing import Packed, pack, unpack
 
 __all__ = [
     "Kernel",
     "Packed",
+    "PackedIntegers",
     "Tile",
     "choose",
     "pack",
+    "pack_integers",
+    "quantize_groups",
     "unpack",
+    "unpack_integers",
 ]

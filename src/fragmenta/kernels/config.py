@@ -8,6 +8,10 @@ Counted in bytes, the kernel is the same for all types.  A slab is 128 bytes of 
 row of B and the part of A that they are multiplied with: 64 stored bytes of each row
 and their metadata if A is sparse, else 128 bytes.  A stage of the kernel's ring
 buffer has one slab, or several if they are small.
+
+A of 4-bit integers (``s4``) is converted to the type of B in registers.  Its slab is
+128 columns of k, whatever the type of B: 256 bytes of each row of B if it has 16 bits,
+else 128.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ SLAB_BYTES = 128
 """Bytes of each row of B in a slab."""
 READ_BYTES = 32
 """Stored bytes of each row of A that one instruction reads."""
+SLAB_S4 = 128
+"""Columns of k in a slab of 4-bit integers."""
 PACKED_M = 256
 """Rows of a packed A whose slabs are adjacent in memory."""
 ALIGNMENT = 16
@@ -62,6 +68,14 @@ _ACCUMULATORS = 192  # most registers for sums in a thread of a consumer
 
 OUTPUTS = {"f32": 0, "bf16": 1, "f16": 2, "s32": 3}
 _BYTES = {"f32": 4, "bf16": 2, "f16": 2, "s32": 4}
+#: What 4-bit integers are multiplied with, and as which type.
+FOUR_BITS = {"bf16": "bf16", "f16": "f16", "e4m3": "e4m3"}
+GROUPS = (0, 32, 64, 128)
+"""Columns that share a scale, if A has 4 bits; 0: a row has no scales in A."""
+GROUP_SCALES = ("f16", "bf16")
+"""The types of these scales."""
+_S4_SUMS = 144  # most registers for all sums in a thread, if A has 4 bits
+_S4_TWO_SETS = 112  # and if two groups can be under way
 _KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
 ACTIVATIONS = {"none": 0, "relu": 1, "relu2": 2}
 """The activations, as ``chunk.cuh`` numbers them; relu2 is the square of relu."""
@@ -140,11 +154,15 @@ class Kernel:
     """Count the bits that differ, not those set in both (b1 only)."""
     grouped: bool = False
     """Whether each expert has its own A, and multiplies its own rows of B."""
+    group: int = 0
+    """Columns of A that share a scale (s4 only); 0: none, scale_m can scale rows."""
+    scales: str = "f16"
+    """The type of these scales: f16 or bf16."""
     activation: str = ""
     """D is the packed A of the next product: two of each four activations, in e4m3."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "b", self.b or self.a)
+        object.__setattr__(self, "b", self.b or ("bf16" if self.four_bits else self.a))
         kept = _KEPT.get(self.a, ("f32",))[0]
         object.__setattr__(self, "out", self.out or kept)
         self._check(kept)
@@ -174,6 +192,7 @@ class Kernel:
             raise BadCall(f"tiles of {self.tile} leave no registers for promotion")
         if self.xor and self.a != "b1":
             raise BadCall(f"xor is for b1; given {self.a}")
+        self._check_groups()
         if self.grouped and not (self.sparse and self.transposed):
             raise BadCall(
                 "a grouped product has sparse weights, and D is stored transposed; "
@@ -184,6 +203,29 @@ class Kernel:
         if self.activation:
             self._check_activation()
         self._check_tile()
+
+    def _check_groups(self) -> None:
+        if not self.four_bits:
+            if self.group:
+                raise BadCall(f"groups with a scale are for s4; given {self.a}")
+            return
+        if self.grouped:
+            raise BadCall("grouped products have no weights of s4; use e4m3 or s8")
+        if self.b not in FOUR_BITS or not self.sparse:
+            raise BadCall(
+                f"a sparse A of s4 is multiplied with {one_of(FOUR_BITS)}; given "
+                f"{'a sparse' if self.sparse else 'a dense'} one and {self.b}"
+            )
+        if self.group not in GROUPS or self.scales not in GROUP_SCALES:
+            raise BadCall(
+                f"a scale of {one_of(GROUP_SCALES)} is for {one_of(GROUPS[1:])} columns"
+                f", or 0: none; given {self.scales} for {self.group}"
+            )
+        if self.group and self.group < self.instruction.shape.k:
+            raise BadCall(
+                f"groups of {self.group} columns are shorter than an instruction of "
+                f"{self.b}; use {self.instruction.shape.k} or more, or bf16 or f16"
+            )
 
     def _check_activation(self) -> None:
         activation_macros(self.out, self.activation)
@@ -205,6 +247,10 @@ class Kernel:
                 f"n {one_of(map(str, _WIDTHS))}, in clusters of 1 or 2; a split along "
                 f"k is {one_of(map(str, _SPLITS))}, with neither a cluster nor turns"
             )
+        least = (tile.blocks + 1) * tile.n // 2  # and more if two sums take turns
+        many = least > _S4_SUMS if self.four_bits else None
+        if (many or tile.turns) and self.four_bits:
+            raise ShapeError(f"A of s4 has no tiles of {tile}: too many sums, or turns")
         if tile.blocks * tile.n // 2 > _ACCUMULATORS:
             raise ShapeError(f"tiles of {tile} need more registers than a thread has")
         if tile.split > 1 and self._exchanged > self.stages * self.stage_bytes:
@@ -212,14 +258,28 @@ class Kernel:
 
     # ── what it multiplies ──────────────────────────────────────────────────
 
+    @property
+    def four_bits(self) -> bool:
+        """Whether A is stored as 4-bit integers and converted in registers."""
+        return self.a == "s4"
+
+    @property
+    def multiplied(self) -> str:
+        """The type of A in the tensor core.
+
+        >>> Kernel("s4", "f16").multiplied, Kernel("e4m3").multiplied
+        ('f16', 'e4m3')
+        """
+        return FOUR_BITS.get(self.b, self.b) if self.four_bits else self.a
+
     @cached_property
     def instruction(self) -> Instruction:
         """The wgmma instruction that the kernel repeats."""
         per = 2 if self.sparse else 1
-        k = READ_BYTES * 8 * per // dtype(self.a).bits
+        k = READ_BYTES * 8 * per // dtype(self.multiplied).bits
         kept = _KEPT.get(self.a, ("f32",))[0]
         shape, sp = f"m64n{self.tile.n}k{k}", {"sp": "sp"} if self.sparse else {}
-        return wgmma(shape, a=self.a, b=self.b, d=kept, **sp)
+        return wgmma(shape, a=self.multiplied, b=self.b, d=kept, **sp)
 
     @property
     def accumulator(self) -> str:
@@ -229,6 +289,8 @@ class Kernel:
     @property
     def steps(self) -> int:
         """Instructions along k in a slab."""
+        if self.four_bits:
+            return SLAB_S4 // self.instruction.shape.k
         return 2 if self.sparse else 4
 
     @property
@@ -238,7 +300,17 @@ class Kernel:
         >>> Kernel("bf16").slab_k, Kernel("b1", sparse=False).slab_k
         (64, 1024)
         """
-        return SLAB_BYTES * 8 // dtype(self.a).bits
+        return SLAB_S4 if self.four_bits else SLAB_BYTES * 8 // dtype(self.a).bits
+
+    @property
+    def groups(self) -> int:
+        """Sums of a slab that leave the tensor core, if A has 4 bits."""
+        return SLAB_S4 // (self.group or SLAB_S4)
+
+    @property
+    def slab_bytes_b(self) -> int:
+        """Bytes of each row of B in a slab."""
+        return self.slab_k * dtype(self.b).bits // 8
 
     # ── what it occupies ────────────────────────────────────────────────────
 
@@ -250,13 +322,16 @@ class Kernel:
     @property
     def block_bytes(self) -> int:
         """Bytes of 64 rows of A in a slab, with their metadata."""
+        if self.four_bits:
+            scales = 64 * 2 * self.groups if self.group else 0
+            return 64 * SLAB_S4 // 4 + 128 * 4 * self.words + scales
         row = self.steps * READ_BYTES
         return 64 * row + 128 * 4 * self.words
 
     @property
     def _slab_bytes(self) -> int:
         a = self.tile.m // 64 * self.block_bytes
-        return -(-a // 1024) * 1024 + self.tile.n * SLAB_BYTES
+        return -(-a // 1024) * 1024 + self.tile.n * self.slab_bytes_b
 
     @cached_property
     def slabs(self) -> int:
@@ -280,6 +355,10 @@ class Kernel:
     @property
     def stage_bytes(self) -> int:
         """Bytes of a stage in shared memory."""
+        if self.four_bits:  # all of A, then all of B
+            a = self.slabs * self.tile.m // 64 * self.block_bytes
+            b = self.slabs * self.tile.n * self.slab_bytes_b
+            return -(-a // 1024) * 1024 + b
         return self.slabs * self._slab_bytes
 
     @property
@@ -394,11 +473,28 @@ class Kernel:
             "SCALED": int(self.scaled),
             "TRANSPOSED": int(self.transposed),
             "XOR": int(self.xor),
+            **(self._four_bit_macros if self.four_bits else {"FOUR_BITS": 0}),
             "GROUPED": int(self.grouped),
             "MOST_EXPERTS": MOST_EXPERTS,
             "ACTIVATED": int(bool(self.activation)),
             **self._activation_macros,
         }
+
+    @property
+    def _four_bit_macros(self) -> dict[str, object]:
+        """How A is converted: FOUR_BITS is 1 for bf16, 2 for f16, 8 for e4m3."""
+        return {
+            "FOUR_BITS": {"bf16": 1, "f16": 2, "e4m3": 8}[self.multiplied],
+            "GROUPS": self.groups,
+            "GROUP_SCALES": {"f16": 2, "bf16": 1}[self.scales] if self.group else 0,
+            "SETS": self.sets,
+        }
+
+    @property
+    def sets(self) -> int:
+        """Sums of a group that may be under way at the same time, if A has 4 bits."""
+        tile = self.tile
+        return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_TWO_SETS else 1
 
     @property
     def _activation_macros(self) -> dict[str, object]:
@@ -473,6 +569,7 @@ class Kernel:
         """
         words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
         words.append("sparse" if self.sparse else "dense")
+        words += [f"{self.group} {self.scales}"] if self.group else []
         for name in ("promote", "scaled", "transposed", "xor", "grouped"):
             words += [name] if getattr(self, name) else []
         words += [self.activation] if self.activation else []
@@ -538,6 +635,14 @@ def _sparse_tiles() -> Iterator[Tile]:
 
 #: Tiles that compile without a warning of the assembler, tallest first.
 SPARSE_TILES = tuple(_sparse_tiles())
+#: Tiles of kernels for 4-bit integers: as many sums as there are registers for.
+INTEGER_TILES = tuple(
+    Tile(m, n, split=split)
+    for m, splits in ((256, (1, 2)), (128, (1, 2, 3)), (64, (1, 2, 3, 4)))
+    for n in reversed(_WIDTHS)
+    for split in splits
+    if (Tile(m, n).blocks + 1) * n // 2 <= _S4_SUMS
+)
 DENSE_TILES = (
     Tile(128, 256, 2),
     Tile(128, 256),
@@ -567,6 +672,9 @@ def tiles_for(kernel: Kernel) -> Iterator[Tile]:
     >>> [str(t) for t in tiles_for(Kernel("e4m3", promote=True))][:3]
     ['128x192/2', '128x192', '128x192 k/2']
     """
+    if kernel.four_bits:
+        yield from INTEGER_TILES
+        return
     widths = _widths(kernel.a, kernel.b, kernel.sparse)
     for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
         if kernel.activation and tile.n % 128:
@@ -594,6 +702,8 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     960
     """
     estimate = _sparse_time if kernel.sparse else _dense_time
+    if kernel.four_bits:
+        estimate = _integer_time
     return estimate(kernel, max(m, 1), max(n, 1), k)  # an empty product has one tile
 
 
@@ -622,9 +732,10 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     slab, edge = _slab_times(kernel, n)
     edges = -(-waves // -(-n // tile.n))
     body = waves * (1.45 + count * slab + exchange) + edges * count * (edge - slab)
-    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
+    row = kernel.slab_bytes_b
+    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * row * slabs
     memory = (a + b + m * n * _BYTES[kernel.out]) / 4.65e6
-    each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * SLAB_BYTES
+    each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * row
     cache = tiles * each * slabs / 17.3e6
     # Blocks of a cluster wait for each other; several waves even that out.
     waiting = 1.14 if waves == 1 and tile.cluster > 1 else 1.0
@@ -652,6 +763,45 @@ def _slab_times(kernel: Kernel, n: int) -> tuple[float, float]:
 
 #: Rows of tiles that are computed in turn: how much longer activations took than here.
 _ACTIVATED_TURNS = {64: 1.0, 128: 1.06}
+
+
+#: Microseconds of a slab of 4-bit integers, and more for each column of a tile, by the
+#: bits of B and the rows of the tile.
+_INTEGER_SLABS = {
+    (16, 64): (0.0936, 1.53e-3),
+    (16, 128): (0.126, 2.95e-3),
+    (16, 256): (0.306, 3.56e-3),
+    (8, 64): (0.0550, 1.13e-3),
+    (8, 128): (0.102, 1.67e-3),
+    (8, 256): (0.247, 2.15e-3),
+}
+
+
+def _integer_time(kernel: Kernel, m: int, n: int, k: int) -> float:
+    """The expected time of a product with 4-bit integers.
+
+    Converting them takes longer than multiplying them, so that the time of a slab
+    grows with the rows and columns of a tile.  The constants were fitted to 390
+    measurements: on average, the tile of the least estimate was 0.7% slower than the
+    fastest one.  Then small layers got two rules, for what ``bench_int4.py`` showed.
+    """
+    tile, slabs = kernel.tile, -(-k // kernel.slab_k)
+    stages = -(-slabs // kernel.slabs)
+    if stages < tile.split or tile.n >= n + 8 > 16:  # k is too short, or n
+        return math.inf
+    if tile.n < n <= 96:  # A would be read and converted twice
+        return math.inf
+    waves = -(-kernel.tiles(m, n) // _CLUSTERS[tile.cluster * tile.split])
+    sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
+    exchange = 0.283 * tile.split + 8.1e-5 * sent if sent else 0.0
+    if sent and tile.m == 64 and dtype(kernel.b).bits == 8:
+        exchange += 0.6  # parts are as short as their exchange
+    each, column = _INTEGER_SLABS[dtype(kernel.b).bits, tile.m]
+    count = -(-stages // tile.split) * kernel.slabs
+    body = waves * (1.2 + count * (each + column * tile.n) + exchange)
+    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * kernel.slab_bytes_b * slabs
+    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.13e6
+    return 0.73 + math.pow(body**1.96 + memory**1.96, 1 / 1.96)
 
 
 def _dense_time(kernel: Kernel, m: int, n: int, k: int) -> float:

@@ -20,6 +20,12 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
+typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
+
+#if FOUR_BITS
+#include "four_bits.cuh"
+#else
+
 template <int STEP>
 __device__ __forceinline__ void step(
     ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add) {
@@ -51,8 +57,6 @@ __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 }
 
 // ── products ────────────────────────────────────────────────────────────────
-
-typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
 
 // Start the products of COUNT slabs; they may still run when this returns.
 template <int COUNT>
@@ -90,6 +94,8 @@ __device__ __forceinline__ void multiply_stage(
     }
 }
 
+#endif
+
 // Every lane signals that it has read its metadata.  One lane could signal for all, but
 // racecheck does not see the order between lanes.  It costs nothing while products run.
 __device__ __forceinline__ void release_codes(const Room& room, int stage) {
@@ -103,6 +109,56 @@ __device__ __forceinline__ void release(
     if (threadIdx.x % 32 < CLUSTER)
         barrier_arrive(room.empty + 8 * stage, place.part * CLUSTER + threadIdx.x % 32);
 }
+
+#if FOUR_BITS
+// All products of a tile.  The integers of a stage are loaded while the last products of
+// the stage before run.
+__device__ __forceinline__ void sum_stages(
+    Grouped& all, const Room& room, const Place& place, Position& at, int member,
+    int slabs) {
+    Stored stored[SLABS][BLOCKS];
+    u32 first = room.stages + member * BLOCKS * SLABS * BLOCK_A;
+    auto wait_and_load = [&] {
+        barrier_wait(room.full + 8 * at.stage, at.phase);
+        u32 from = first + at.stage * STAGE;
+#pragma unroll
+        for (int s = 0; s < SLABS; s++)
+#pragma unroll
+            for (int i = 0; i < BLOCKS; i++)
+                load_integers(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
+    };
+    auto signal = [&](int stage) {
+        release_codes(room, stage);
+        release(room, place, stage);
+    };
+    all.clear();
+    int whole = slabs / SLABS;
+    if (whole) wait_and_load();
+    for (int k = 0; k < whole; k++) {
+        int stage = at.stage;
+        u32 from = first + stage * STAGE;
+#pragma unroll
+        for (int s = 0; s < SLABS; s++)
+#pragma unroll
+            for (int i = 0; i < BLOCKS; i++)
+                load_codes(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
+        start_slabs(all, stored, room.stages + stage * STAGE + OFFSET_B);
+        at.next();
+        if (k + 1 < whole) wait_and_load();
+        end_slabs(all, stored);
+        signal(stage);
+    }
+    if (SLABS > 1 && slabs % SLABS) {  // the end of k
+        barrier_wait(room.full + 8 * at.stage, at.phase);
+#pragma unroll 1
+        for (int s = 0; s < slabs % SLABS; s++)
+            multiply_slab(all, first + at.stage * STAGE + s * BLOCK_A,
+                          room.stages + at.stage * STAGE + OFFSET_B + s * SLAB);
+        signal(at.stage);
+        at.next();
+    }
+}
+#endif
 
 // ── parts of k ──────────────────────────────────────────────────────────────
 
@@ -192,9 +248,14 @@ __device__ __forceinline__ void consume(
     const Room& room, const Tiles& tiles, const Place& place, const Epilogue& e,
     const TensorMap* map_d, int consumer, int m, int n) {
     u32 staging = room.stages + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
+#if FOUR_BITS
+    Grouped groups;
+    Sums& total = groups.total;
+#else
     Sums acc;
 #if PROMOTE
     Sums total;
+#endif
 #endif
     Position at{0, 0};
     int slot = 0;
@@ -212,6 +273,9 @@ __device__ __forceinline__ void consume(
         // taken for one of this tile: the parity of a barrier only tells one round of
         // the ring from the next.
         if constexpr (TURNS) barrier_wait(room.turns + 8 * turn, parity);
+#if FOUR_BITS
+        sum_stages(groups, room, place, at, member, slabs);
+#else
         int last = 0;
         auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
@@ -246,6 +310,7 @@ __device__ __forceinline__ void consume(
             one_stage(even, k);
             if (k + 1 < stages_k) one_stage(odd, k + 1);
         }
+#endif
         if constexpr (TURNS) {  // all products of this tile are started
             if (threadIdx.x % 32 == 0)
                 barrier_arrive_here(room.turns + 8 * (turn ^ 1));
@@ -255,9 +320,9 @@ __device__ __forceinline__ void consume(
         Columns columns = columns_of(e, spot.col, n);
         Rows rows[BLOCKS];
 #pragma unroll
-        for (int i = 0; i < BLOCKS; i++) 
+        for (int i = 0; i < BLOCKS; i++)
             rows[i] = rows_of(e, row + i * 64, m, spot.expert);
-#if !PROMOTE
+#if !FOUR_BITS && !PROMOTE
         wgmma_wait<0>();
         release(room, place, last);
         auto& total = acc;

@@ -82,6 +82,19 @@ __device__ __forceinline__ void cluster_sync() {
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// Whether this thread is the one that acts for its warp.  The assembler knows that there
+// is only one, and so needs no loop over threads around each copy.
+__device__ __forceinline__ bool elected() {
+    u32 chosen;
+    asm volatile(
+        "{\n"
+        ".reg .pred one;\n"
+        "elect.sync _|one, 0xFFFFFFFF;\n"
+        "selp.u32 %0, 1, 0, one;\n"
+        "}\n" : "=r"(chosen));
+    return chosen;
+}
+
 // Wait until what ran before this kernel has ended, and its results are there.
 __device__ __forceinline__ void previous_wait() {
     asm volatile("griddepcontrol.wait;" ::: "memory");

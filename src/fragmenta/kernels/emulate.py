@@ -6,6 +6,11 @@ each part of k is summed in this way, and then the parts are added in f32, in as
 order.  Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after
 every step, and once more to the output type.  A grouped kernel does this for each
 expert.
+
+If A has 4-bit integers, the sums of each group of columns are those of the integers.
+They leave the tensor core and are added in f32 to the groups before, with the scale, in
+one rounding: ``total = fma(sum, scale, total)``, from zero, in ascending k.  Without
+groups, this is done for each 128 columns, and the scale is 1.
 """
 
 from __future__ import annotations
@@ -22,7 +27,12 @@ from fragmenta.arrays.checks import Array, as_array
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ShapeError
 from fragmenta.execution.matmul import matmul
-from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.config import SLAB_S4, Kernel
+from fragmenta.kernels.four_bits import (
+    PackedIntegers,
+    multiplied_values,
+    unpack_integers,
+)
 from fragmenta.kernels.packing import Packed, unpack
 from fragmenta.sparse.compression import Compressed
 
@@ -151,10 +161,12 @@ def accumulate(
     array([[32],
            [32]], dtype=int32)
     """
-    a = unpack(A) if isinstance(A, Packed) else A
     b = np.swapaxes(as_array(B), -1, -2)
     if not b.shape[-2]:
         raise ShapeError("k must be at least 1; given 0")
+    if isinstance(A, PackedIntegers):
+        return _accumulate_groups(kernel, A, b)
+    a = unpack(A) if isinstance(A, Packed) else A
     with np.errstate(all="ignore"):
         sums = [
             _part(kernel, _columns(a, first, last), b[first:last])
@@ -169,6 +181,53 @@ def _part(kernel: Kernel, a: ArrayLike | Compressed, b: Array) -> Array:
     ends = [(first, min(first + step, len(b))) for first in range(0, len(b), step)]
     sums = (matmul(kernel.instruction, _columns(a, *x), b[slice(*x)]) for x in ends)
     return reduce(_added, sums)
+
+
+def _accumulate_groups(kernel: Kernel, A: PackedIntegers, b: Array) -> Array:
+    """The sums of integers with a scale for each group of columns."""
+    integers, scales = unpack_integers(A)
+    a = multiplied_values(integers, kernel.b)
+    wide = kernel.group or SLAB_S4
+    unit = np.float32(512 if kernel.multiplied == "e4m3" else 1)
+    rows, last = len(a.values), b.shape[-2]
+    factors = np.full((rows, -(-last // wide)), unit)
+    if scales is not None:
+        factors = scales.astype(np.float32) * unit
+
+    def part(first: int, end: int) -> Array:
+        total = np.zeros((rows, b.shape[-1]), np.float32)
+        for at in range(first, end, wide):
+            ends = at, min(at + wide, end)
+            sums = matmul(kernel.instruction, _columns(a, *ends), b[slice(*ends)])
+            total = fused(sums, factors[:, at // wide, None], total)
+        return total
+
+    with np.errstate(all="ignore"):
+        return reduce(_added, [part(*ends) for ends in kernel.parts(last)])
+
+
+def fused(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z of f32, rounded once.
+
+    The product is exact in f64.  The sum there is rounded to an odd number where it is
+    not exact, so that rounding it again to f32 is right.
+
+    >>> fused(np.float32([3]), np.float32([2**-24]), np.float32([1]))
+    array([1.0000002], dtype=float32)
+    """
+    with np.errstate(all="ignore"):
+        product, added = (
+            x.astype(np.float64) * y.astype(np.float64),
+            z.astype(np.float64),
+        )
+        total = np.asarray(product + added)
+        other = total - product
+        error = (product - (total - other)) + (added - other)
+        even = (total.view(np.int64) & 1) == 0
+        move = np.isfinite(total) & (error != 0) & even
+        total = np.where(move, np.nextafter(total, np.copysign(np.inf, error)), total)
+        rounded = total.astype(np.float32)
+    return _one_nan(rounded, "f32")
 
 
 def _added(x: Array, y: Array) -> Array:

@@ -24,28 +24,45 @@
 // The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER SPLIT CONSUMERS
 // TURNS BLOCKS; SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
 // instructions share a word); ACCUMULATOR OUTPUT, BOX_WIDE and BOX_HIGH (bytes and rows of
-// D that a copy stores); PROMOTE SCALED TRANSPOSED XOR; GROUPED and MOST_EXPERTS; and the
-// function `multiply` around one wgmma.
+// D that a copy stores); PROMOTE SCALED TRANSPOSED XOR; GROUPED and MOST_EXPERTS;
+// FOUR_BITS, and with it GROUPS GROUP_SCALES SETS (four_bits.cuh); and the function
+// `multiply` around one wgmma.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
 constexpr int ROW_A = SPARSE ? 64 : 128;  // stored bytes of a row of A in a slab
 constexpr int ROW_B = 128;
-constexpr int STEPS = ROW_A / 32;  // instructions along k in a slab
-// 64 rows of A in a slab; the metadata follows the sparse values.
+#if FOUR_BITS  // a slab is 128 columns of k: in 16 bits, two boxes of B beside each other
+constexpr int BOXES = FOUR_BITS == 8 ? 1 : 2;
+constexpr int STEPS = 2 * BOXES;  // instructions along k in a slab
+constexpr int BLOCK_VALUES = 64 * 32;
+constexpr int BLOCK_SCALES = GROUP_SCALES ? 64 * 2 * GROUPS : 0;
+#else
+constexpr int BOXES = 1;
+constexpr int STEPS = ROW_A / 32;
 constexpr int BLOCK_VALUES = 64 * ROW_A;
-constexpr int BLOCK_A = BLOCK_VALUES + (SPARSE ? 128 * WORDS * 4 : 0);
+constexpr int BLOCK_SCALES = 0;
+#endif
+// 64 rows of A in a slab; the metadata follows the sparse values.
+constexpr int BLOCK_A = BLOCK_VALUES + (SPARSE ? 128 * WORDS * 4 : 0) + BLOCK_SCALES;
 constexpr int BYTES_A = TILE_M / 64 * BLOCK_A;
-constexpr int BYTES_B = TILE_N * ROW_B;
+constexpr int BYTES_B = TILE_N * ROW_B * BOXES;
+#if FOUR_BITS  // all of A, one m64 block after the other, and then all of B
+constexpr int OFFSET_B = (SLABS * BYTES_A + 1023) / 1024 * 1024;
+constexpr int SLAB = BYTES_B;  // from one slab of B to the next
+constexpr int STAGE = OFFSET_B + SLABS * BYTES_B;
+#else
 constexpr int OFFSET_B = (BYTES_A + 1023) / 1024 * 1024;
 constexpr int SLAB = OFFSET_B + BYTES_B;
 constexpr int STAGE = SLABS * SLAB;
+#endif
 constexpr int ACCUMULATORS = TILE_N / 2;  // per lane and m64 block
 constexpr int CODES = SPARSE ? BLOCKS * WORDS : 1;
 constexpr int GROUP = 8;       // rows of tiles whose A stays in the L2 together
 constexpr int PACKED_M = 256;  // rows of A whose slabs are adjacent in memory
-constexpr int PACKED_SLAB = PACKED_M / 64 * BLOCK_A;
+// From one slab of a packed A to the next: those of an m64 block of integers are adjacent.
+constexpr int PACKED_SLAB = (FOUR_BITS ? 1 : PACKED_M / 64) * BLOCK_A;
 constexpr int WARPS = 4 * CONSUMERS;
 constexpr int TEAM = TURNS ? 1 : CONSUMERS;  // consumers that share a tile
 
@@ -111,7 +128,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     if (warp >= WARPS) {
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x == 128 * CONSUMERS)
+        if (warp == WARPS && elected())
             produce(room, tiles, place, &map_a, &map_b, packed, m, slabs_k);
         __syncwarp();
         if (!GROUPED || tiles.first < tiles.count)

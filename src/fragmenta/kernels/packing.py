@@ -113,7 +113,8 @@ def pack(op: Instruction | str, sp: Compressed) -> Packed:
     units = values.view(np.uint8).reshape(tall, blocks, BLOCK, slabs, -1, UNIT)
     units = units.transpose(0, 3, 1, 2, 4, 5).reshape(tall, slabs, blocks, -1, UNIT)
     data[..., :VALUE_BYTES].reshape(units.shape)[..., places(of.name), :] = units
-    words = _words(codes.astype(np.uint8), op).reshape(tall, blocks, slabs, -1)
+    words = metadata_words(codes.astype(np.uint8), op, _any_kernel(of.name).words)
+    words = words.reshape(tall, blocks, slabs, -1)
     data[..., VALUE_BYTES:] = words.swapaxes(1, 2).view(np.uint8)
     return Packed(data, of.name, (m, k))
 
@@ -137,7 +138,7 @@ def unpack(packed: Packed) -> Compressed:
     units = units.reshape(tall, slabs, blocks, BLOCK, -1, UNIT)
     raw = units.transpose(0, 2, 3, 1, 4, 5).reshape(tall * PACKED_M, -1)
     values = np.ascontiguousarray(raw).view(of.bits_dtype)
-    codes = _codes(packed.data[..., VALUE_BYTES:], op, kernel.words)
+    codes = codes_of(packed.data[..., VALUE_BYTES:], op, kernel.words)
     chunks = -(-k // granularity.chunk)
     return Compressed(
         of.decode(values[:m, : chunks * granularity.kept]),
@@ -207,16 +208,17 @@ def places_macro(element_type: str) -> str:
     return ", ".join(f"{{{unit}, {byte}}}" for unit, byte in where)
 
 
-def _words(codes: NDArray[np.uint8], op: Instruction) -> NDArray[np.uint32]:
-    """Metadata words: (m64 blocks, slabs, lanes, words)."""
+def metadata_words(
+    codes: NDArray[np.uint8], op: Instruction, per: int
+) -> NDArray[np.uint32]:
+    """Words of metadata, ``per`` of a lane: (m64 blocks, slabs, lanes, words)."""
     words = op.metadata.pack_tiles(codes, shared=True)[..., 0]
-    per = _any_kernel(op.types["a"].name).words
     parted = words.reshape(len(words), -1, per, _LANES)
     return np.ascontiguousarray(parted.swapaxes(-1, -2))
 
 
-def _codes(data: PackedBytes, op: Instruction, per: int) -> NDArray[np.uint8]:
-    """Codes of all rows from the metadata of packed blocks: the inverse of _words."""
+def codes_of(data: PackedBytes, op: Instruction, per: int) -> NDArray[np.uint8]:
+    """Codes of all rows from the metadata of packed blocks."""
     tall, slabs, blocks, _ = data.shape
     words = np.ascontiguousarray(data.swapaxes(1, 2)).view(np.uint32)
     words = words.reshape(tall * blocks, slabs, _LANES, per).swapaxes(-1, -2)

@@ -21,14 +21,18 @@ __device__ __forceinline__ void copy_b(
     u64 policy) {
 #pragma unroll
     for (int s = 0; s < COUNT; s++) {
-        u32 there = to + s * SLAB + OFFSET_B;
-        if constexpr (CLUSTER > 1) {
-            constexpr int share = TILE_N / CLUSTER;
-            unsigned short all = ((1 << CLUSTER) - 1) << place.part * CLUSTER;
-            copy_tile_to_all(there + place.rank * share * ROW_B, map, bar,
-                             (k + s) * ROW_B, col + place.rank * share, all, policy);
-        } else {
-            copy_tile(there, map, bar, (k + s) * ROW_B, col, policy);
+#pragma unroll
+        for (int box = 0; box < BOXES; box++) {
+            u32 there = to + s * SLAB + OFFSET_B + box * (TILE_N * ROW_B);
+            int x = ((k + s) * BOXES + box) * ROW_B;
+            if constexpr (CLUSTER > 1) {
+                constexpr int share = TILE_N / CLUSTER;
+                unsigned short all = ((1 << CLUSTER) - 1) << place.part * CLUSTER;
+                copy_tile_to_all(there + place.rank * share * ROW_B, map, bar, x,
+                                 col + place.rank * share, all, policy);
+            } else {
+                copy_tile(there, map, bar, x, col, policy);
+            }
         }
     }
 }
@@ -39,6 +43,7 @@ struct Source {
     const char* packed;
     int row, col, k;
     u64 policy_a, policy_b, policy_once;
+    long long apart;  // bytes from one m64 block of integers to the next
 
     // Go to the first slab of a tile.
     __device__ __forceinline__ void take(
@@ -50,9 +55,23 @@ struct Source {
         // A tile entirely below A has no data and no result, so it may read any rows.
         if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
         int group = spot.expert * ((m + PACKED_M - 1) / PACKED_M) + row / PACKED_M;
+        int block = row % PACKED_M / 64;
         if constexpr (GROUPED) policy_a = spot.wide > 1 ? policy_b : policy_once;
-        packed = all + ((long long)group * slabs_k + k) * PACKED_SLAB
-                 + row % PACKED_M / 64 * BLOCK_A;
+        apart = (long long)slabs_k * BLOCK_A;
+        if constexpr (FOUR_BITS)
+            packed = all + (group * (PACKED_M / 64) + block) * apart + k * BLOCK_A;
+        else
+            packed = all + ((long long)group * slabs_k + k) * PACKED_SLAB
+                     + block * BLOCK_A;
+    }
+
+    // Copy `count` slabs of each m64 block of integers.
+    __device__ __forceinline__ void copy_blocks(u32 to, u32 bar, int count) {
+        const char* block = packed;
+        constexpr int at_once = TILE_M > 128 ? 1 : 2;  // the producer has few registers
+#pragma unroll(at_once)
+        for (int i = 0; i < TILE_M / 64; i++, block += apart)
+            copy_bytes(to + i * SLABS * BLOCK_A, block, count * BLOCK_A, bar, policy_a);
     }
 
     // Copy a whole stage of A, B or both.
@@ -60,7 +79,8 @@ struct Source {
     __device__ __forceinline__ void copy(const Place& place, u32 to, u32 bar) {
         if constexpr (A) {
             barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
-            copy_a<SLABS>(to, packed, map_a, bar, row, k, policy_a);
+            if constexpr (FOUR_BITS) copy_blocks(to, bar, SLABS);
+            else copy_a<SLABS>(to, packed, map_a, bar, row, k, policy_a);
         }
         if constexpr (B) copy_b<SLABS>(to, map_b, bar, col, k, place, policy_b);
         packed += SLABS * PACKED_SLAB, k += SLABS;
@@ -70,9 +90,11 @@ struct Source {
     // are not unrolled: the less code, the sooner a kernel starts.
     __device__ __forceinline__ void copy_end(const Place& place, u32 to, u32 bar) {
         barrier_expect(bar, (place.last - k) * (BYTES_A + BYTES_B));
+        if constexpr (FOUR_BITS) copy_blocks(to, bar, place.last - k);
 #pragma unroll 1
         for (; k < place.last; k++, to += SLAB, packed += PACKED_SLAB) {
-            copy_a<1>(to, packed, map_a, bar, row, k, policy_a);
+            if constexpr (!FOUR_BITS)
+                copy_a<1>(to, packed, map_a, bar, row, k, policy_a);
             copy_b<1>(to, map_b, bar, col, k, place, policy_b);
         }
     }

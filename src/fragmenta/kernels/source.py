@@ -42,7 +42,7 @@ def source(kernel: Kernel) -> str:
     if kernel.activation:
         defined["PLACES"] = places_macro("e4m3")
     macros = "".join(f"#define {k} {v}\n" for k, v in defined.items())
-    wrapper = Call(kernel.instruction, "multiply").text()
+    wrapper = Call(kernel.instruction, "multiply", kernel.four_bits).text()
     return f"{macros}\n{wrapper}\n{text('gemm.cu')}"
 
 

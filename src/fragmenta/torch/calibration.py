@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import BadCall, ValueRangeError, nearest
-from fragmenta.torch.quantizing import checked_scale, quantized_type, scale_for
+from fragmenta.torch.quantizing import activation_type, checked_scale, scale_for
 
 Hook = Callable[[torch.nn.Module, tuple[Tensor, ...], dict[str, Tensor]], None]
 Answer = TypeVar("Answer")
@@ -89,7 +89,7 @@ def calibrate(
     {'0': 0.015625}
     """
     check_model(model, "calibrate")
-    element_type = quantized_type(quantize)
+    element_type = activation_type(quantize)
     single = isinstance(batches, Tensor | Mapping | str)
     # A dataset of PyTorch has no __iter__, but can be iterated over.
     if single or not hasattr(batches, "__iter__") | hasattr(batches, "__getitem__"):

@@ -35,7 +35,7 @@ _QUANTIZED = (
     *(f"{kind}-quantized" for kind in ("float", "int", "naive")),
 )
 # Before this version, the scales of groups were written in two different orders.
-_ORDERED_SCALES = (0, 8, 0)
+ORDERED_SCALES = "0.8.0"
 # The key is the bits, what shares a scale, and whether the scale is dynamic.
 _ACTIVATIONS = {(8, "token", True): "row", (8, "tensor", False): "static"}
 
@@ -164,12 +164,16 @@ class Checkpoint:
     def check_groups(self) -> None:
         """Refuse scales of groups whose order is not known."""
         version = re.match(r"(\d+)\.(\d+)\.(\d+)", str(self.config.get("version", "")))
-        if version and tuple(map(int, version.groups())) < _ORDERED_SCALES:
+        if version and tuple(map(int, version.groups())) < _ordered():
             raise BadFile(
                 f"{self.path / CONFIG} is of version {version[0]}, which stored the "
                 f"scales of groups in a wrong order (in {MARLIN}); only versions since "
-                f"{'.'.join(map(str, _ORDERED_SCALES))} are read"
+                f"{ORDERED_SCALES} are read"
             )
+
+
+def _ordered() -> tuple[int, ...]:
+    return tuple(map(int, ORDERED_SCALES.split(".")))
 
 
 def dotted(name: str) -> str:

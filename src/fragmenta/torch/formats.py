@@ -2,7 +2,8 @@
 
     sparse-24-bitmask   values and positions are read and written as they are
     the same, quantised the same with 8-bit values, and their scales
-    marlin-24           integers x scales, rounded once to the type of the model
+    marlin-24, 4 bits   integers and scales are read and written as they are
+    marlin-24, 8 bits   integers x scales, rounded once to the type of the model
 
 None of them goes through the dense matrix.
 """
@@ -26,6 +27,7 @@ from fragmenta.errors import (
     ValueRangeError,
 )
 from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.four_bits import Integers, pack_integers, unpack_integers
 from fragmenta.kernels.packing import Packed, pack, unpack
 from fragmenta.registers.dtype import dtype as element
 from fragmenta.sparse.checkpoint import from_bitmask as positions_from_bitmask
@@ -37,11 +39,12 @@ from fragmenta.torch.matrix import (
     bytes_of,
     listed,
     matrix_of,
+    packed_integers,
     tensor_of,
     type_name,
 )
 from fragmenta.torch.products import check_sparse
-from fragmenta.weights.marlin import from_marlin_24
+from fragmenta.weights.marlin import GROUP, Marlin24, from_marlin_24, to_marlin_24
 
 QUANTIZED = {torch.float8_e4m3fn: "fp8", torch.int8: "int8"}
 """The name of a layer's quantisation, by the type of its weight."""
@@ -221,15 +224,85 @@ def _finite(scale: Tensor, name: str) -> Tensor:
     return found
 
 
-def read_marlin(parts: Mapping[str, Tensor], wide: torch.dtype) -> tuple[Weight, int]:
-    """The weight of a layer in the type of its model, and the number of groups."""
+def read_marlin(
+    parts: Mapping[str, Tensor], wide: torch.dtype, b: str = "bf16"
+) -> tuple[Weight, int]:
+    """The weight of a layer, and the number of groups.
+
+    4-bit integers stay what they are, to be multiplied with 16 bits, or with ``b``;
+    8-bit ones become the type of the model.
+    """
     found = from_marlin_24(
         *(bytes_of(parts[name]) for name in ("weight_packed", "scale_packed", "meta"))
     )
     if not np.isfinite(found.scales).all():
         raise BadFile("scale_packed must be finite")
     groups = found.scales.shape[1]
+    if found.bits == 4:
+        _check_half(wide)
+        return _four_bits(found, b), groups
     return Weight(dequantized(found.compressed, found.scales, wide)), groups
+
+
+def _four_bits(found: Marlin24, b: str) -> Weight:
+    """4-bit integers with the scales that they have."""
+    groups = found.scales.shape[1]
+    integers = Integers(b, GROUP if groups > 1 else 0)
+    packed = pack_integers(
+        found.compressed,
+        found.scales if groups > 1 else None,
+        b=b,
+        group=integers.group,
+    )
+    matrix = SparseMatrix(torch.from_numpy(packed.data), integers.name, packed.shape)
+    if groups > 1:
+        return Weight(matrix)
+    return Weight(matrix, torch.from_numpy(found.scales[:, 0].astype(np.float32)))
+
+
+def to_marlin(weight: SparseMatrix, scale: Tensor | None) -> dict[str, Tensor]:
+    """The tensors of a weight of 4-bit integers in the format marlin-24.
+
+    ``scale`` is that of each row, if the weight has no groups.
+
+    >>> from fragmenta.torch import linears
+    >>> layer = linears(torch.nn.Linear(64, 64), prune=True, quantize="int4", group=0)
+    >>> stored = to_marlin(layer.weight, layer.weight_scale)
+    >>> {name: tuple(x.shape) for name, x in stored.items()}
+    {'weight_packed': (2, 128), 'scale_packed': (1, 64), 'meta': (2, 128)}
+    """
+    integers = weight.integers
+    assert integers is not None
+    if integers.group not in (0, GROUP) or integers.scales != "f16":
+        raise ShapeError(
+            f"marlin-24 has float16 scales for groups of {GROUP} columns, or for rows; "
+            f"this weight is {weight.element_type}: save its state_dict"
+        )
+    found, scales = unpack_integers(
+        packed_integers(weight.data, integers, weight.shape)
+    )
+    if scales is None:
+        assert scale is not None
+        rows = bytes_of(scale)[:, None]
+        scales = rows.astype(np.float16)
+        if (scales != rows).any():
+            raise ShapeError(
+                "marlin-24 has float16 scales, and this layer has others; save its "
+                "state_dict"
+            )
+    made = to_marlin_24(found, scales)
+    return {
+        name: torch.from_numpy(np.ascontiguousarray(x))
+        for name, x in made._asdict().items()
+    }
+
+
+def _check_half(wide: torch.dtype) -> None:
+    if wide not in (torch.float16, torch.bfloat16):
+        raise UnknownType(
+            f"quantised weights with wider activations are for float16 or bfloat16; "
+            f"the layer is {wide}: use model.to(torch.bfloat16)"
+        )
 
 
 def dequantized(stored: Compressed, scales: Array, wide: torch.dtype) -> SparseMatrix:
@@ -241,11 +314,7 @@ def dequantized(stored: Compressed, scales: Array, wide: torch.dtype) -> SparseM
     tensor([[0.0000, 0.5000, 1.0000, 0.0000]], dtype=torch.float16)
     """
     of = element(type_name(wide, "the layer"))
-    if wide not in (torch.float16, torch.bfloat16):
-        raise UnknownType(
-            f"quantised weights with wider activations become float16 or bfloat16; the "
-            f"layer is {wide}: use model.to(torch.bfloat16)"
-        )
+    _check_half(wide)
     most = largest_element(of)
     found = np.empty(stored.values.shape, of.storage)
     repeat = stored.values.shape[1] // scales.shape[1]

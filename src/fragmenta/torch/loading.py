@@ -198,7 +198,7 @@ def _read(
                 bias = checkpoint.get(f"{dotted(name)}bias")
                 made[layer] = _made(layer, weight, bias)
             else:
-                rest[f"{dotted(name)}weight"] = _dense(weight)
+                rest[f"{dotted(name)}weight"] = _dense(weight, _type(layer))
     return made, rest
 
 
@@ -214,7 +214,8 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Layer) -> Weigh
     }
     wide = _type(layer)
     if form == MARLIN:
-        found, groups = read_marlin(parts, wide)
+        b = "e4m3" if checkpoint.activations == "row" else "bf16"
+        found, groups = read_marlin(parts, wide, b)
         if groups > 1:
             checkpoint.check_groups()
     else:
@@ -233,6 +234,8 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Layer) -> Weigh
             f"{found.matrix.shape[0]}x{found.matrix.shape[1]}"
         )
     kind = found.matrix.dtype
+    if found.matrix.integers:
+        return found
     if found.scale is None and kind != layer.weight.dtype:
         why = (
             f"use model.to({kind})" if kind.itemsize > 1 else "weight_scale is missing"
@@ -246,7 +249,8 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Layer) -> Weigh
 def _type(layer: Layer) -> torch.dtype:
     """The type of the activations of a layer; bfloat16 if nothing says it."""
     kind: torch.dtype = layer.weight.dtype
-    if kind.itemsize > 1:
+    integers = isinstance(layer, SparseLinear) and layer.weight.integers
+    if kind.itemsize > 1 and not integers:
         return kind
     out = layer.out_dtype if isinstance(layer, SparseLinear) else None
     return out or torch.bfloat16
@@ -256,14 +260,19 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
     """A sparse layer in the place of a layer, on its device."""
     old = layer.weight.data if isinstance(layer, SparseLinear) else layer.weight
     scaled = weight.scale is not None
+    integers = weight.matrix.integers
+    quantize = QUANTIZED[weight.matrix.dtype] if scaled and not integers else None
+    if integers:
+        quantize = "int4-fp8" if integers.b == "e4m3" else "int4"
     made = SparseLinear(
         layer.in_features,
         layer.out_features,
         layer.bias is not None,
-        dtype=weight.matrix.dtype,
+        dtype=None if quantize else weight.matrix.dtype,
         device=torch.device("cpu") if old.is_meta else old.device,
-        quantize=QUANTIZED[weight.matrix.dtype] if scaled else None,
+        quantize=quantize,
         static=scaled and weight.input_scale is not None,
+        group=integers.group if integers else None,
     )
     for name, scale in (
         ("weight_scale", weight.scale),
@@ -288,7 +297,11 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
     return made
 
 
-def _dense(weight: Weight) -> Tensor:
+def _dense(weight: Weight, kind: torch.dtype) -> Tensor:
+    if weight.matrix.integers:
+        dense = weight.matrix.to_dense()
+        scale = weight.scale
+        return (dense if scale is None else dense * scale[:, None]).to(kind)
     if weight.scale is not None:
         raise BadFile("it is quantised, so that skip= cannot leave it dense")
     return weight.matrix.to_dense()

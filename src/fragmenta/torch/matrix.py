@@ -20,6 +20,13 @@ from torch.sparse import SparseSemiStructuredTensor
 from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, BadMetadata, ShapeError, UnknownType, one_of
 from fragmenta.kernels.config import ALIGNMENT, Kernel
+from fragmenta.kernels.four_bits import (
+    INTEGERS,
+    Integers,
+    PackedIntegers,
+    numbers_of,
+    unpack_integers,
+)
 from fragmenta.kernels.packing import (
     BLOCK,
     VALUE_BYTES,
@@ -99,7 +106,16 @@ class SparseMatrix:
     @property
     def dtype(self) -> torch.dtype:
         """The type of a tensor with these elements."""
-        return DTYPES[self.element_type]
+        return torch.float32 if self.integers else DTYPES[self.element_type]
+
+    @property
+    def integers(self) -> Integers | None:
+        """How 4-bit integers are stored; None if the elements are of another type.
+
+        >>> SparseMatrix(empty_packed("s4-64", 2, 8), "s4-64", (2, 8)).integers
+        Integers(b='bf16', group=64, scales='f16')
+        """
+        return Integers.named(self.element_type)
 
     @property
     def device(self) -> torch.device:
@@ -117,6 +133,8 @@ class SparseMatrix:
 
     def to_dense(self) -> Tensor:
         """The dense matrix, with its zeros.
+
+        4-bit integers are multiplied with the scales of their groups, in float32.
 
         >>> from fragmenta.torch import compress
         >>> weight = torch.tensor([[0, 1, 2, 0], [3, 0, 0, 4]], dtype=torch.int8)
@@ -165,12 +183,14 @@ def check_packed(data: Tensor, element_type: str, shape: tuple[int, int]) -> Non
     fragmenta.errors.ShapeError: a 64x64 matrix of bf16 must have bytes of shape \
 (1, 1, 4, 4608); given torch.uint8 of shape (8,)
     """
-    if not isinstance(data, Tensor) or element_type not in DTYPES:
+    known = element_type in DTYPES or Integers.named(element_type)
+    if not isinstance(data, Tensor) or not known:
         raise ShapeError(
             f"a sparse matrix must be a tensor of bytes, with elements of "
-            f"{one_of(DTYPES)}; given a {type(data).__name__} of {element_type}"
+            f"{one_of([*DTYPES, *INTEGERS])}; given a {type(data).__name__} of "
+            f"{element_type}"
         )
-    wanted = packed_shape(element_type, *shape)
+    wanted = bytes_shape(element_type, *shape)
     if data.shape != wanted or data.dtype != torch.uint8:
         raise ShapeError(
             f"a {shape[0]}x{shape[1]} matrix of {element_type} must have bytes of "
@@ -182,6 +202,18 @@ def check_packed(data: Tensor, element_type: str, shape: tuple[int, int]) -> Non
             f"of {ALIGNMENT}; given strides {data.stride()} and offset "
             f"{data.storage_offset()}"
         )
+
+
+def bytes_shape(element_type: str, m: int, k: int) -> tuple[int, int, int, int]:
+    """The shape of the packed bytes of an m x k matrix, 4-bit integers included.
+
+    >>> bytes_shape("bf16", 300, 128), bytes_shape("s4-row", 300, 128)
+    ((2, 2, 4, 4608), (2, 1, 4, 3072))
+    """
+    integers = Integers.named(element_type)
+    if integers:
+        return integers.packed_shape(m, k)
+    return packed_shape(element_type, m, k)
 
 
 def whole_sizes(shape: tuple[int, int]) -> tuple[int, int]:
@@ -209,8 +241,9 @@ def as_packed(data: Tensor, element_type: str, shape: tuple[int, int]) -> Tensor
     >>> as_packed(empty_packed("bf16", 2, 4).flatten(1), "bf16", (2, 4)).shape
     torch.Size([1, 1, 4, 4608])
     """
-    if element_type in DTYPES and data.ndim == 2 and data.is_contiguous():
-        wanted = packed_shape(element_type, *shape)
+    known = element_type in DTYPES or Integers.named(element_type)
+    if known and data.ndim == 2 and data.is_contiguous():
+        wanted = bytes_shape(element_type, *shape)
         if data.shape == (wanted[0], math.prod(wanted[1:])):
             data = data.view(wanted)
     check_packed(data, element_type, shape)
@@ -240,9 +273,11 @@ def empty_packed(
     tensor([[0., 0., 0., 0.],
             [0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
-    data = torch.zeros(
-        packed_shape(element_type, m, k), dtype=torch.uint8, device=device
-    )
+    shape = bytes_shape(element_type, m, k)
+    if integers := Integers.named(element_type):
+        block = torch.from_numpy(integers.empty_block()).to(device)
+        return block.expand(shape).clone(memory_format=torch.contiguous_format)
+    data = torch.zeros(shape, dtype=torch.uint8, device=device)
     data[..., VALUE_BYTES:] = granularity_of(element_type).empty * 0x11
     return data
 
@@ -256,7 +291,8 @@ def granularity_of(element_type: str) -> Granularity:
     >>> print(granularity_of("tf32"))
     1:2
     """
-    return sparse(Kernel(element_type).instruction)[1]
+    stored = "s4" if Integers.named(element_type) else element_type
+    return sparse(Kernel(stored).instruction)[1]
 
 
 def packed_of(weight: Tensor, element_type: str, prune: bool) -> Tensor:
@@ -315,6 +351,8 @@ def dense_of(data: Tensor, element_type: str, m: int, k: int) -> Tensor:
     >>> dense_of(empty_packed("s8", 1, 4), "s8", 1, 4)
     tensor([[0, 0, 0, 0]], dtype=torch.int8)
     """
+    if integers := Integers.named(element_type):
+        return _dense_integers(data, integers, m, k)
     kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[
         DTYPES[element_type].itemsize
     ]
@@ -327,6 +365,28 @@ def dense_of(data: Tensor, element_type: str, m: int, k: int) -> Tensor:
     columns = first[:, None] + _columns(codes, granularity)
     dense.scatter_(1, columns.flatten(1), values)
     return dense[:m, :k].contiguous().view(DTYPES[element_type])
+
+
+def packed_integers(
+    data: Tensor, integers: Integers, shape: tuple[int, int]
+) -> PackedIntegers:
+    """The bytes of a matrix of 4-bit integers as an array, with what they are.
+
+    >>> packed_integers(empty_packed("s4-128", 2, 8), Integers(), (2, 8))
+    <PackedIntegers 2x8 s4 for bf16, f16 by 128, 12800 bytes>
+    """
+    return PackedIntegers(bytes_of(data), "s4", shape, *integers)
+
+
+def _dense_integers(data: Tensor, integers: Integers, m: int, k: int) -> Tensor:
+    """Integers x scales as a dense matrix of float32."""
+    found, scales = unpack_integers(packed_integers(data, integers, (m, k)))
+    values = numbers_of(
+        found, np.ones((m, 1)) if scales is None else scales, integers.group
+    )
+    dense = np.zeros((m, -(-k // 4) * 4), np.float32)
+    np.put_along_axis(dense, found.columns(), values, axis=1)
+    return torch.from_numpy(np.ascontiguousarray(dense[:, :k])).to(data.device)
 
 
 def codes_of(data: Tensor, element_type: str) -> Tensor:

@@ -17,8 +17,10 @@ from fragmenta.errors import (
     Error,
     NotSparse,
     ValueRangeError,
+    one_of,
 )
 from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.kept import TRAINED
 from fragmenta.torch.calibration import (
     check_model,
@@ -48,7 +50,7 @@ from fragmenta.torch.pruning import (
     warn_pruned,
     without_skipped,
 )
-from fragmenta.torch.quantizing import checked_scale, quantized_type
+from fragmenta.torch.quantizing import FOUR_BITS, LAYERS, checked_scale, layer_type
 from fragmenta.torch.training import (
     check_codes,
     check_trained,
@@ -57,7 +59,11 @@ from fragmenta.torch.training import (
     kept_width,
     row_codes,
 )
-from fragmenta.torch.weights import QuantizedWeight, quantized_weight
+from fragmenta.torch.weights import (
+    QuantizedWeight,
+    integer_weight,
+    quantized_weight,
+)
 
 
 def layer(
@@ -79,11 +85,27 @@ def layer(
     >>> layer(x, made.weight_packed, "bf16", (4, 8), made.bias, None, False)
     tensor([[0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
-    if weight_scale is not None:
+    integers = Integers.named(element_type)
+    if integers and integers.b != "e4m3":
+        check_input(x, shape)
+        kind = out_dtype or _autocast_type(x)
+        given = x if x.dtype in _HALVES else x.to(torch.bfloat16)
+        return linear(
+            given,
+            packed,
+            element_type,
+            shape,
+            bias,
+            out_dtype=kind,
+            scale_weight=weight_scale,
+            promote=promote,
+        )
+    if weight_scale is not None or integers:
         check_input(x, shape)
         kind = out_dtype or _autocast_type(x)
         flat = x.reshape(-1, shape[1])
-        values, scales = call("quantize_rows", flat, element_type, input_scale)
+        of = integers.b if integers else element_type
+        values, scales = call("quantize_rows", flat, of, input_scale)
         y = linear(
             values,
             packed,
@@ -149,6 +171,9 @@ def _rounded(
     return x, out_dtype
 
 
+_HALVES = (torch.bfloat16, torch.float16)
+
+
 def _autocasts(device: str) -> bool:
     """Whether autocast is on; PyTorch cannot say it for some devices, such as meta.
 
@@ -182,6 +207,11 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     ``weight_scale``, a scale for each output.  x is bfloat16, float16 or float32, and
     the layer quantises its rows.  Each row has its own scale, or with ``static`` all
     have ``input_scale``.  See :func:`~fragmenta.torch.quantize_rows`.
+
+    With ``quantize="int4"`` the weight has 4-bit integers, and ``group`` columns share
+    a scale: 32, 64, 128 (the default), or 0 for a whole row, whose scale is in
+    ``weight_scale``.  x is bfloat16 or float16 (float32 becomes bfloat16).  With
+    ``"int4-fp8"`` the layer quantises the rows of x to e4m3.
 
     With ``train`` the places of the kept values are fixed, and the parameter
     ``weight_values`` has the values; the bias is a parameter, too.  ``transposable``
@@ -224,13 +254,14 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         promote: bool = False,
         quantize: str | None = None,
         static: bool = False,
+        group: int | None = None,
         train: bool = False,
         transposable: bool = False,
         model_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = whole_sizes((out_features, in_features))
-        self.weight_type = _weight_type(dtype, quantize, static)
+        self.weight_type = _weight_type(dtype, quantize, static, group)
         scaled = bool(bias or quantize)
         _check_result(self.weight_type, out_dtype, promote, scaled)
         self.quantize = quantize
@@ -239,7 +270,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.pruning = None
         _check_training(self.weight_type, train, transposable, quantize)
         self.trained, self.transposable = train, transposable
-        self.rounds = model_dtype not in (None, DTYPES[self.weight_type])
+        own = DTYPES.get(self.weight_type)  # integers have none
+        self.rounds = own is not None and model_dtype not in (None, own)
         empty = empty_packed(self.weight_type, out_features, in_features, device)
         self._packed_shape = tuple(empty.shape)
         # Two axes: with four, a change to channels_last would reorder the bytes.
@@ -252,7 +284,9 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             )
         else:
             self.register_buffer("bias", values if bias else None)
-        self.register_buffer("weight_scale", values + 1 if quantize else None)
+        integers = Integers.named(self.weight_type)
+        rows = quantize and not (integers and integers.group)
+        self.register_buffer("weight_scale", values + 1 if rows else None)
         one = torch.ones((), dtype=torch.float32, device=device)
         self.register_buffer("input_scale", one if static else None)
 
@@ -282,6 +316,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         quantize: str | None = None,
         scales: str = "row",
         activation_scale: float | None = None,
+        group: int | None = None,
     ) -> SparseLinear:
         """A SparseLinear from a Linear, with its weight pruned and compressed.
 
@@ -292,7 +327,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
         All other options are as for :func:`~fragmenta.torch.linears`.
         """
-        _check_quantization(quantize, scales, activation_scale)
+        _check_quantization(quantize, scales, activation_scale, group)
         made = cls._made(
             module,
             prune,
@@ -304,6 +339,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             out_dtype=out_dtype,
             promote=promote,
             quantize=quantize,
+            group=group,
         )
         if prune is None and made.pruning is not None:
             warn_pruned(PruningReport((made.pruning,)), 2)
@@ -324,16 +360,20 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         activation_scale: float | None,
         out_dtype: torch.dtype | None,
         promote: bool,
+        group: int | None,
     ) -> SparseLinear:
         weight = _weight_of(module)
         allowed = True if prune is None else prune
         eight: QuantizedWeight | None = None
-        if quantize is not None:
-            if dtype is not None:
-                raise BadCall(
-                    f"quantize={quantize!r} decides the type of the weight; leave "
-                    f"dtype out; given {dtype}"
-                )
+        if quantize is not None and dtype is not None:
+            raise BadCall(
+                f"quantize={quantize!r} decides the type of the weight; leave "
+                f"dtype out; given {dtype}"
+            )
+        if quantize in FOUR_BITS:
+            kind = layer_type(quantize, group)
+            eight = integer_weight(weight, kind, prune=allowed)
+        elif quantize is not None:
             eight = quantized_weight(weight, quantize, scales=scales, prune=allowed)
         rounded = _of_type(weight, dtype)
         sparse = eight.sparse if eight else compress(rounded, prune=allowed)
@@ -341,9 +381,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             module.in_features,
             module.out_features,
             module.bias is not None,
-            dtype=sparse.dtype,
+            dtype=None if quantize else sparse.dtype,
             device=weight.device,
             quantize=quantize,
+            group=group,
             static=activation_scale is not None,
             train=train,
             transposable=transposable,
@@ -359,7 +400,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         pruned = eight.pruned if eight else None
         made.pruning = taken(weight, made.weight if train else sparse, name, pruned)
         if eight:
-            made.weight_scale.copy_(eight.scales)  # type: ignore[union-attr, unused-ignore]
+            if eight.scales is not None:
+                made.weight_scale.copy_(eight.scales)  # type: ignore[union-attr, unused-ignore]
             made.pruning = replace(made.pruning, weight_error=eight.error())
         if activation_scale is not None:
             made.input_scale.fill_(checked_scale(activation_scale, "activation_scale"))  # type: ignore[union-attr, unused-ignore]
@@ -564,16 +606,27 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         return f"{settings}, quantize={self.quantize}, static={self._static}"
 
 
-def _weight_type(dtype: torch.dtype | None, quantize: str | None, static: bool) -> str:
+def _weight_type(
+    dtype: torch.dtype | None, quantize: str | None, static: bool, group: int | None
+) -> str:
     """The element type of a layer; refuses options that do not go together."""
     if quantize is None:
-        if static:
-            raise BadCall("static is for layers that are quantised; give quantize, too")
+        if static or group is not None:
+            name = "static" if static else "group"
+            raise BadCall(
+                f"{name} is for layers that are quantised; give quantize, too"
+            )
         return type_name(torch.bfloat16 if dtype is None else dtype, "a weight")
-    element_type = quantized_type(quantize)
-    if dtype not in (None, DTYPES[element_type]):
+    element_type = layer_type(quantize, group)
+    if quantize == "int4" and static:
         raise BadCall(
-            f"quantize={quantize!r} has a weight of {DTYPES[element_type]}; given "
+            "quantize='int4' does not quantise x, so that nothing is static; "
+            "quantize='int4-fp8' does"
+        )
+    own = DTYPES.get(element_type)
+    if dtype not in (None, own):
+        raise BadCall(
+            f"quantize={quantize!r} has a weight of {own or element_type}; given "
             f"dtype={dtype}"
         )
     return element_type
@@ -645,19 +698,33 @@ def _check_result(
 ) -> None:
     """Refuse options with which every call of the layer would fail."""
     check_options(out_dtype, promote=promote)
+    if Integers.named(element_type):
+        element_type, scaled = "s4", True
     if out_dtype is None:
         Kernel(element_type, promote=promote)
     else:
         Kernel(element_type, out=OUTPUTS[out_dtype], promote=promote, scaled=scaled)
 
 
-def _check_quantization(quantize: object, scales: object, static: object) -> None:
+def _check_quantization(
+    quantize: object, scales: object, static: object, group: int | None
+) -> None:
     if quantize is not None:
-        quantized_type(quantize)
-    elif scales != "row" or static is not None:
+        layer_type(quantize, group)
+        if quantize in FOUR_BITS and scales != "row":
+            raise BadCall(
+                f"4-bit weights have scales for groups or rows: group=; given "
+                f"scales={scales!r}"
+            )
+        if quantize == "int4" and static:
+            raise BadCall(
+                "quantize='int4' does not quantise x, so that it has no activation "
+                "scales; quantize='int4-fp8' does"
+            )
+    elif scales != "row" or static is not None or group is not None:
         raise BadCall(
-            "scales and activation scales are for quantised layers; give "
-            "quantize='fp8' or 'int8', too"
+            "scales, groups and activation scales are for quantised layers; give "
+            f"quantize={one_of(map(repr, LAYERS))}, too"
         )
 
 
@@ -675,6 +742,7 @@ def linears(
     quantize: str | None = None,
     scales: str = "row",
     activation_scales: Mapping[str, float] | None = None,
+    group: int | None = None,
 ) -> torch.nn.Module:
     """Replace every ``torch.nn.Linear`` of a model by a SparseLinear.
 
@@ -708,6 +776,10 @@ def linears(
     ``activation_scales`` names all rows have the one given there; :func:`calibrate`
     finds such scales.
 
+    ``quantize="int4"`` rounds what pruning left to 4-bit integers: three bits for each
+    weight.  ``group`` columns share a scale: 32, 64, 128 (the default), or 0 for a
+    whole row.  x stays bfloat16 or float16; ``"int4-fp8"`` quantises it to fp8.
+
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 2))
     >>> print(linears(model.bfloat16(), prune=True, skip="1"))
     Sequential(
@@ -716,7 +788,7 @@ def linears(
     )
     """
     check_replaceable(model, "linears")
-    _check_quantization(quantize, scales, activation_scales)
+    _check_quantization(quantize, scales, activation_scales, group)
     _check_training("bf16", train, transposable, quantize)
     if isinstance(least, bool) or not isinstance(least, Real) or not least >= 0:
         raise BadCall(f"least must be a number of weights, 0 or more; given {least!r}")
@@ -748,6 +820,7 @@ def linears(
                 quantize=quantize,
                 scales=scales,
                 activation_scale=known.get(name),
+                group=group,
             )
         except Error as why:
             raise type(why)(f"layer {name or 'itself'}: {why}") from None

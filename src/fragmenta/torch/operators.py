@@ -21,6 +21,7 @@ from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, ShapeError
 from fragmenta.kernels.config import Kernel, choose
 from fragmenta.kernels.emulate import emulate
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.packing import Packed, packed_shape
 from fragmenta.kernels.prepare import count_bits
 from fragmenta.torch.activating import (
@@ -42,6 +43,7 @@ from fragmenta.torch.matrix import (
     bytes_of,
     dense_of,
     matrix_of,
+    packed_integers,
     packed_of,
     rows_aligned,
     type_name,
@@ -213,7 +215,11 @@ def _product_on_cpu(product: Product) -> Tensor:
     a: Array | Packed
     if product.sparse:
         m, _, k = product.shape
-        a = Packed(bytes_of(product.packed()), product.a_type, (m, k))
+        data, integers = product.packed(), Integers.named(product.a_type)
+        if integers:
+            a = packed_integers(data, integers, (m, k))
+        else:
+            a = Packed(bytes_of(data), product.a_type, (m, k))
     else:
         a = matrix_of(product.a, product.a_type)
     return emulated(kernel, a, product.b, product.m, product.epilogue)
@@ -331,7 +337,8 @@ def _compress_fake(weight: Tensor, prune: bool) -> Tensor:
 
 
 def _to_dense_fake(packed: Tensor, element_type: str, m: int, k: int) -> Tensor:
-    return packed.new_empty((m, k), dtype=DTYPES[element_type])
+    kind = torch.float32 if Integers.named(element_type) else DTYPES[element_type]
+    return packed.new_empty((m, k), dtype=kind)
 
 
 def _binary_mm_fake(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tensor:

@@ -22,6 +22,8 @@ from fragmenta.errors import (
     nearest,
     one_of,
 )
+from fragmenta.kernels.config import GROUPS
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.quantize import (
     FLOATS,
     ROOM,
@@ -40,6 +42,10 @@ from fragmenta.torch.matrix import (
 
 QUANTIZED = {"fp8": "e4m3", "int8": "s8"}
 """The element type of each kind of quantisation."""
+FOUR_BITS = {"int4": "bf16", "int4-fp8": "e4m3"}
+"""Layers with 4-bit weights: the type of what they are multiplied with."""
+LAYERS = (*QUANTIZED, *FOUR_BITS)
+"""All kinds of quantised layers."""
 PER = ("row", "tensor")
 """The parts of a weight that may share a scale."""
 _KINDS = [kind for kind, name in OUTPUTS.items() if name in FLOATS]
@@ -61,6 +67,48 @@ fp8?)
         hint = nearest(str(quantize), QUANTIZED)
         raise BadCall(f"quantize must be {one_of(QUANTIZED)}; given {quantize!r}{hint}")
     return QUANTIZED[quantize]
+
+
+def layer_type(quantize: object, group: int | None = None) -> str:
+    """The element type of the weights of a quantised layer.
+
+    >>> layer_type("int8"), layer_type("int4"), layer_type("int4-fp8", 0)
+    ('s8', 's4-128', 's4-row-e4m3')
+    >>> layer_type("fp8", 64)
+    Traceback (most recent call last):
+    fragmenta.errors.BadCall: group is for int4 or int4-fp8; given 64 with 'fp8'
+    """
+    if not isinstance(quantize, str) or quantize not in LAYERS:
+        hint = nearest(str(quantize), LAYERS)
+        raise BadCall(f"quantize must be {one_of(LAYERS)}; given {quantize!r}{hint}")
+    if quantize in FOUR_BITS:
+        return _integers(FOUR_BITS[quantize], 128 if group is None else group)
+    if group is not None:
+        raise BadCall(
+            f"group is for {one_of(FOUR_BITS)}; given {group!r} with {quantize!r}"
+        )
+    return QUANTIZED[quantize]
+
+
+def _integers(b: str, group: object) -> str:
+    """The name of the format of 4-bit integers with these groups."""
+    allowed = [each for each in GROUPS if (b, each) != ("e4m3", 32)]
+    if isinstance(group, bool) or group not in allowed:
+        raise BadCall(
+            f"group is {one_of(allowed[1:])} columns that share a scale, or 0: a whole "
+            f"row; given {group!r}"
+        )
+    assert isinstance(group, int)
+    return Integers(b, group).name
+
+
+def activation_type(quantize: object) -> str:
+    """The element type that a quantised layer gives its activations.
+
+    >>> activation_type("int4-fp8"), activation_type("int8")
+    ('e4m3', 's8')
+    """
+    return quantized_type("fp8" if quantize == "int4-fp8" else quantize)
 
 
 def scale_for(amax: float, element_type: str) -> float:

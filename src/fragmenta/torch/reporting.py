@@ -20,6 +20,7 @@ from torch import Tensor
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, nearest
 from fragmenta.kernels.config import Tile, choose
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.calibration import call_with, check_model, original
 from fragmenta.torch.feedforward import FUNCTIONS, SparseFeedForward
 from fragmenta.torch.matrix import DTYPES
@@ -434,11 +435,9 @@ def _block_times(block: SparseFeedForward, x: Tensor) -> dict[str, float]:
 
 def _tile(layer: SparseLinear, x: Tensor, y: Tensor) -> Tile:
     """The tile with which this layer multiplies."""
-    of = DTYPES[layer.weight_type]
-    mixed = of.itemsize == 1 and layer.quantize is None  # e4m3 and e5m2, s8 and u8
     kernel = kernel_for(
         layer.weight_type,
-        x.dtype if mixed else of,
+        _multiplied(layer, x),
         y.dtype,
         sparse=True,
         scaled=layer.bias is not None or layer.weight_scale is not None,
@@ -450,6 +449,16 @@ def _tile(layer: SparseLinear, x: Tensor, y: Tensor) -> Tile:
     if not x.is_cuda:
         return choose(kernel, *shape).tile
     return tiled(kernel, shape, (), x.device.index).tile
+
+
+def _multiplied(layer: SparseLinear, x: Tensor) -> torch.dtype:
+    """The type of x in the product."""
+    if integers := Integers.named(layer.weight_type):
+        half = x.dtype if x.dtype.itemsize == 2 else torch.bfloat16
+        return DTYPES["e4m3"] if integers.b == "e4m3" else half
+    of = DTYPES[layer.weight_type]
+    mixed = of.itemsize == 1 and layer.quantize is None  # e4m3 and e5m2, s8 and u8
+    return x.dtype if mixed else of
 
 
 def _error(
@@ -482,7 +491,7 @@ def _times(layer: SparseLinear, x: Tensor) -> dict[str, float]:
     """Microseconds of the layer and of a dense one, on a GPU."""
     if not x.is_cuda:
         return {}
-    kind = DTYPES[layer.weight_type]
+    kind = DTYPES.get(layer.weight_type, torch.uint8)
     if kind.itemsize == 1:
         kind = x.dtype if x.dtype.itemsize > 1 else torch.bfloat16
     weight = layer.dense_weight().to(kind)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from fragmenta.errors import ShapeError, UnknownType
 from fragmenta.kernels.arguments import Matrix
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.launch import LaunchPlan, launch, plan
 from fragmenta.kernels.packing import Packed
 from fragmenta.kernels.tuning import ProductShape, known
@@ -67,6 +68,10 @@ def kernel_for(
             f"the kernels multiply {listed(TYPES)} and return {listed(OUTPUTS)}; given "
             f"{b} and {out}"
         )
+    integers = Integers.named(a)
+    more: dict[str, Any] = {}
+    if integers:
+        a, more = "s4", {"group": integers.group, "scales": integers.scales}
     return Kernel(
         a,
         TYPES[b],
@@ -77,6 +82,7 @@ def kernel_for(
         scaled=scaled,
         transposed=transposed,
         grouped=grouped,
+        **more,
     )
 
 

@@ -1,8 +1,8 @@
 """Writes a model with sparse layers as a checkpoint.
 
 Its format is sparse-24-bitmask: the stored values and a bit for each column, so that
-reading it gives the same bits.  A file that exists stays as it is until
-the new one is complete.
+reading it gives the same bits.  Layers with 4-bit integers are written as marlin-24.
+A file that exists stays as it is until the new one is complete.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import BadCall, BadFile, shortened
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.calibration import check_model, original
 from fragmenta.torch.checkpoint import (
     BITMASK,
     CONFIG,
     INDEX,
+    MARLIN,
     MODEL,
+    ORDERED_SCALES,
     SUFFIX,
     about_layer,
     dotted,
     read_json,
 )
-from fragmenta.torch.formats import to_bitmask
+from fragmenta.torch.formats import to_bitmask, to_marlin
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.safetensors import check_free, write, write_whole
 
@@ -44,6 +47,8 @@ def save_sparse(
     largest: int = LARGEST,
 ) -> None:
     """Write a model as a checkpoint in which SparseLinear is sparse-24-bitmask.
+
+    Layers with 4-bit weights are marlin-24, which has groups of 128 columns, or rows.
 
     ``path`` is a file ``….safetensors``, or a folder.  A folder gets
     ``model.safetensors``, or several files of at most ``largest`` bytes and their
@@ -129,22 +134,36 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
 
 def _stored(layer: SparseLinear) -> dict[str, Tensor]:
     """The tensors of a sparse layer, as the format names them."""
+    if layer.weight.integers:
+        if layer.input_scale is not None:
+            raise BadCall(
+                "marlin-24 has no place for the scale of all activations; save the "
+                "state_dict, or make the layer without activation_scales"
+            )
+        parts = to_marlin(layer.weight, layer.weight_scale)
+        return parts | _bias(layer, [torch.bfloat16, torch.float16])
     parts = to_bitmask(layer.weight)
     kinds = [parts["compressed"].dtype]
     for name, shape in _SCALES.items():
         if (scale := getattr(layer, name, None)) is not None:
             parts[name] = scale.reshape(shape)
             kinds = [torch.bfloat16, torch.float16]
-    if layer.bias is not None:
-        # A layer has it in float32; it is stored in 16 bits if they hold it exactly.
-        narrow = [layer.bias.to(kind) for kind in kinds if kind.itemsize == 2]
-        kept = (each for each in narrow if torch.equal(each.float(), layer.bias))
-        parts["bias"] = next(kept, layer.bias)
-    return parts
+    return parts | _bias(layer, kinds)
+
+
+def _bias(layer: SparseLinear, kinds: list[torch.dtype]) -> dict[str, Tensor]:
+    """The bias, float32 in a layer; 16 bits are enough if they hold it exactly."""
+    if layer.bias is None:
+        return {}
+    narrow = [layer.bias.to(kind) for kind in kinds if kind.itemsize == 2]
+    kept = (each for each in narrow if torch.equal(each.float(), layer.bias))
+    return {"bias": next(kept, layer.bias)}
 
 
 def _scheme(layer: SparseLinear) -> str:
     """The type of a layer with scales, and whether its activations have a given one."""
+    if layer.weight.integers:
+        return layer.weight_type
     given = [name for name in _SCALES if getattr(layer, name, None) is not None]
     return " ".join([layer.weight_type, *given]) if given else ""
 
@@ -201,6 +220,8 @@ def _config(
 
 def _described(scaled: str, plain: list[str]) -> dict[str, object]:
     ignore = sorted(plain)
+    if integers := Integers.named(scaled):
+        return _marlin(integers, ignore)
     config: dict[str, object] = {
         "quant_method": "compressed-tensors",
         "format": "dense",
@@ -226,6 +247,34 @@ def _described(scaled: str, plain: list[str]) -> dict[str, object]:
             }
         }
     return config
+
+
+def _marlin(integers: Integers, ignore: list[str]) -> dict[str, object]:
+    """What weights of 4-bit integers are."""
+    group = integers.group
+    weights = {
+        "num_bits": 4,
+        "type": "int",
+        "symmetric": True,
+        "strategy": "group" if group else "channel",
+        "group_size": group or None,
+        "dynamic": False,
+    }
+    token = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "token"}
+    activations = token | {"dynamic": True} if integers.b == "e4m3" else None
+    return {
+        "quant_method": "compressed-tensors",
+        "format": MARLIN,
+        "version": ORDERED_SCALES,
+        "ignore": ignore,
+        "config_groups": {
+            "group_0": {
+                "targets": ["Linear"],
+                "weights": weights,
+                "input_activations": activations,
+            }
+        },
+    }
 
 
 def _json(content: dict[str, object]) -> Iterator[bytes]:

@@ -1,7 +1,8 @@
 """Quantises a sparse weight: its elements and scales.
 
 A weight is pruned first, by the magnitudes that it has.  Then what is left of each row
-gets a scale and is rounded to 8 bits.
+gets a scale and is rounded to 8 bits.  4-bit integers have scales for groups of
+columns, or one for each row.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fragmenta.errors import BadCall, NotSparse, UnknownType, ValueRangeError, one_of
 from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.four_bits import Integers, pack_integers, quantize_groups
+from fragmenta.sparse.compression import Compressed
+from fragmenta.sparse.compression import compress as compress_matrix
 from fragmenta.sparse.pruning import prune as pruned
 from fragmenta.torch.matrix import (
     SparseMatrix,
@@ -26,12 +31,12 @@ from fragmenta.torch.quantizing import PER, QUANTIZED, quantized_type, scale_for
 
 
 class QuantizedWeight(NamedTuple):
-    """A sparse weight of 8-bit elements."""
+    """A sparse weight of 8-bit elements, or of 4-bit integers."""
 
     sparse: SparseMatrix
     """The elements."""
-    scales: Tensor
-    """One float32 for each row, to multiply with."""
+    scales: Tensor | None
+    """One float32 for each row, to multiply with; None if groups have scales."""
     pruned: Tensor
     """The weight before it was rounded, with its zeros."""
 
@@ -42,7 +47,9 @@ class QuantizedWeight(NamedTuple):
         >>> exact.error()
         0.0
         """
-        stored = self.sparse.to_dense().float() * self.scales[:, None]
+        stored = self.sparse.to_dense().float()
+        if self.scales is not None:
+            stored = stored * self.scales[:, None]
         return relative_error(stored, self.pruned)
 
 
@@ -88,8 +95,45 @@ def quantized_weight(
     return QuantizedWeight(compress(values), factors, left)  # 2:4: nothing is pruned
 
 
+def integer_weight(
+    weight: Tensor, element_type: str, *, prune: bool = True
+) -> QuantizedWeight:
+    """A weight pruned to 2:4 and then rounded to 4-bit integers.
+
+    >>> made = integer_weight(torch.tensor([[1.0, 3.5, 2.0, 0.5]]), "s4-128")
+    >>> made.sparse.to_dense(), made.scales is None
+    (tensor([[0.0000, 3.5000, 2.0000, 0.0000]]), True)
+    """
+    integers = Integers.named(element_type)
+    assert integers is not None
+    left = _pruned(weight, "bf16", prune)
+    op = integers.kernel().instruction
+    # The places of what is left are those of the same matrix in another type.
+    matrix = matrix_of(left.float(), "f32")
+    dense = np.where(matrix != 0, 1, 0).astype(op.types["a"].storage)
+    places = compress_matrix(op, dense, pad=True)
+    numbers = np.zeros((len(matrix), 4 * places.indices.shape[1]), np.float32)
+    numbers[:, : matrix.shape[1]] = matrix
+    stored = np.take_along_axis(numbers, places.columns(), axis=1)
+    sp = Compressed(stored, places.indices, places.granularity, places.width)
+    made, scales = quantize_groups(sp, integers.group, integers.scales)
+    packed = pack_integers(
+        made,
+        scales if integers.group else None,
+        b=integers.b,
+        group=integers.group,
+    )
+    data = torch.from_numpy(packed.data).to(weight.device)
+    factors = None
+    if not integers.group:
+        factors = torch.from_numpy(scales[:, 0].copy()).to(weight.device)
+    return QuantizedWeight(
+        SparseMatrix(data, element_type, packed.shape), factors, left
+    )
+
+
 def _pruned(weight: Tensor, element_type: str, prune: bool) -> Tensor:
-    """The weight with the zeros that 8-bit elements need, 2:4."""
+    """The weight with the zeros that elements of 16 or fewer bits need, 2:4."""
     if weight.dtype in (torch.bfloat16, torch.float16) or is_semi_structured(weight):
         return compress(weight, prune=prune).to_dense()
     if weight.dtype != torch.float32:

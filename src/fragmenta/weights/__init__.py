@@ -2,6 +2,7 @@
 
 shuffle(op, "B", ...)     the order for an instruction -> Shuffle, which reorders
 from_marlin_24(...)       a checkpoint of Marlin 2:4 -> Marlin24
+to_marlin_24(...)         integers, codes and scales -> the arrays of that checkpoint
 
 >>> import fragmenta as fm
 >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -19,7 +20,7 @@ _HOME = homes(
     {
         "api.weights": "shuffle",
         "weights.shuffling": "Shuffle",
-        "weights.marlin": "from_marlin_24 Marlin24",
+        "weights.marlin": "from_marlin_24 to_marlin_24 Marlin24 Marlin24Words",
     }
 )
 __all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
@@ -28,7 +29,9 @@ __all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
 if TYPE_CHECKING:
     from fragmenta.api.weights import shuffle as shuffle
     from fragmenta.weights.marlin import Marlin24 as Marlin24
+    from fragmenta.weights.marlin import Marlin24Words as Marlin24Words
     from fragmenta.weights.marlin import from_marlin_24 as from_marlin_24
+    from fragmenta.weights.marlin import to_marlin_24 as to_marlin_24
     from fragmenta.weights.shuffling import Shuffle as Shuffle
 else:
     __getattr__ = opener(__name__, _HOME)

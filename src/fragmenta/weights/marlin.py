@@ -16,13 +16,14 @@ from numpy.typing import ArrayLike
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import ShapeError, one_of
 from fragmenta.sparse.compression import Compressed
-from fragmenta.sparse.exchange import from_marlin
+from fragmenta.sparse.exchange import from_marlin, to_marlin
 from fragmenta.weights.shuffling import shuffle
 
 GROUP = 128
 """Columns that share a scale, if a row has several."""
 _BITS = (4, 8)
 _OUTPUTS = 64  # must be a multiple of this
+_HALVES = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 _INTEGERS = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
 
 
@@ -66,6 +67,51 @@ def from_marlin_24(
     places = order.scale_order(channel=len(packed) == 1).scatter()
     scales = np.ascontiguousarray(packed[:, places].T)
     return Marlin24(from_marlin(_INTEGERS, values, codes), scales, bits)
+
+
+class Marlin24Words(NamedTuple):
+    """The three arrays of a weight in the format marlin-24.
+
+    >>> Marlin24Words._fields
+    ('weight_packed', 'scale_packed', 'meta')
+    """
+
+    weight_packed: Array
+    scale_packed: Array
+    meta: Array
+
+
+def to_marlin_24(sp: Compressed, scales: ArrayLike, *, bits: int = 4) -> Marlin24Words:
+    """Integers, codes and scales in the format marlin-24.
+
+    ``sp`` has integers of int8, 2:4; ``scales`` are float16 of (out, groups).
+
+    >>> words = np.full((1, 128), 0x99999999, np.uint32).view(np.int32)
+    >>> meta = np.full((1, 128), 0x4444, np.int16)
+    >>> found = from_marlin_24(words, np.ones((1, 64), np.float16), meta)
+    >>> again = to_marlin_24(found.compressed, found.scales)
+    >>> bool((again.weight_packed == words).all() and (again.meta == meta).all())
+    True
+    """
+    values, factors = as_array(sp.values), as_array(scales)
+    rows, columns = sp.shape[-2:]
+    if rows % _OUTPUTS or columns % 32 or values.ndim != 2 or sp.width != columns:
+        raise ShapeError(
+            f"marlin-24 has a multiple of {_OUTPUTS} outputs and of 32 columns; given "
+            f"{'x'.join(map(str, sp.shape))}"
+        )
+    order = shuffle("sparse_marlin", shape=(columns // 2, rows), bits=bits)
+    low = 1 << bits - 1
+    stored = (values.astype(np.int16) + low).astype(np.uint8)
+    words = order.pack(stored.T).view(np.int32).reshape(columns // 32, -1)
+    channel = factors.shape[-1] == 1
+    packed = np.empty(factors.shape[::-1], np.float16)
+    packed[:, order.scale_order(channel=channel).scatter()] = factors.T
+    half = Compressed(stored.astype(np.float16), sp.indices, sp.granularity)
+    meta = to_marlin(_HALVES, half).meta.reshape(columns // 32, 2 * rows)
+    found = Marlin24Words(words, packed, meta)
+    _sizes(*found)
+    return found
 
 
 def _sizes(words: Array, scales: Array, meta: Array) -> tuple[int, int, int]:

@@ -32,6 +32,7 @@ from fragmenta.kernels.config import (
     tiles_for,
 )
 from fragmenta.kernels.emulate import STORAGE, Epilogue, emulate
+from fragmenta.kernels.four_bits import SCALE_TYPES, pack_integers
 from fragmenta.kernels.packing import Packed, pack
 from fragmenta.kernels.source import TARGET, source
 from fragmenta.registers.dtype import dtype
@@ -108,6 +109,8 @@ class Gemm:
     @cached_property
     def a(self) -> NDArray[Any] | Packed:
         """A: packed if it is sparse."""
+        if self.kernel.four_bits:
+            return self._integers()
         drawn = self._drawn("a", self.kernel.a, self.m, self.k)
         if not self.kernel.sparse:
             return drawn
@@ -115,6 +118,27 @@ class Gemm:
         return pack(
             op, fm.sparse.compress(op, fm.sparse.prune(op, drawn, pad=True), pad=True)
         )
+
+    def _integers(self) -> Packed:
+        """A of 4-bit integers: two of four, and a scale for each group."""
+        kernel, op = self.kernel, self.kernel.instruction
+        words = draw.make(
+            draw.integers("i8", self.m, self.k, low=-8, high=8),
+            draw.seed_of(self.name, "a"),
+        )
+        assert isinstance(words, np.ndarray)
+        pruned = fm.sparse.prune(op, words.astype(op.types["a"].storage), pad=True)
+        sp = fm.sparse.compress(op, pruned, pad=True)
+        integers = replace(sp, values=sp.values.astype(np.float32).astype(np.int8))
+        if not kernel.group:
+            return pack_integers(integers, b=kernel.b)
+        made = draw.make(
+            draw.normal("f32", self.m, -(-self.k // kernel.group)),
+            draw.seed_of(self.name, "scales"),
+        )
+        assert isinstance(made, np.ndarray)
+        scales = made.astype(SCALE_TYPES[kernel.scales])
+        return pack_integers(integers, scales, b=kernel.b, group=kernel.group)
 
     @cached_property
     def b(self) -> NDArray[Any]:
@@ -248,7 +272,7 @@ def sized(kernel: Kernel, number: int, **more: Any) -> Gemm:
         tall, wide = (2, 1) if number % 2 else (1, 2)
         stages = tile.split * (kernel.stages + 1) - number % 2
     slabs = stages * kernel.slabs - (kernel.slabs > 1 and number % 2)
-    step = 128 // dtype(kernel.a).bits  # elements in 16 bytes
+    step = 128 // dtype(kernel.multiplied).bits  # elements in 16 bytes
     less = (0, step, step // 2 + 8 * (kernel.a == "b1"))[number % 3]
     if kernel.sparse:
         less -= less % 4
@@ -372,7 +396,40 @@ def _all() -> Iterator[Gemm]:
     yield Gemm(Kernel("f16", tile=Tile(64, 16), sparse=False), 1, 1, 1, 1)
 
 
+INTEGERS = (
+    ("bf16", 128, Tile(64, 8)),
+    ("e4m3", 128, Tile(64, 16)),
+    ("f16", 32, Tile(64, 32, split=2)),
+    ("bf16", 64, Tile(128, 16)),
+    ("e4m3", 64, Tile(128, 64, 2)),
+    ("bf16", 0, Tile(256, 64)),
+    ("e4m3", 0, Tile(256, 96, split=2)),
+    ("f16", 128, Tile(128, 144)),
+    ("bf16", 32, Tile(64, 64, split=4)),
+    ("e4m3", 128, Tile(128, 128, 2)),
+    ("f16", 0, Tile(64, 24)),
+)
+"""4-bit integers: what they are multiplied with, their groups, and tiles."""
+
+
+def _four_bits() -> Iterator[Gemm]:
+    for number, (b, group, tile) in enumerate(INTEGERS):
+        kernel = Kernel(
+            "s4", b, "f32", tile, group=group, scales=("f16", "bf16")[number % 2]
+        )
+        yield sized(kernel, number)
+        across = replace(kernel, transposed=True, out=("bf16", "f16")[number % 2])
+        if number % 3 == 0:
+            yield sized(replace(across, scaled=True), number + 1, parts=SCALES)
+        elif number % 3 == 1:
+            yield sized(kernel, number + 1, inputs="special")
+        else:
+            yield sized(across, number + 1)
+
+
 GEMMS: list[Gemm] = list(_all())
+OF_INTEGERS: list[Gemm] = list(_four_bits())
+"""A of 4-bit integers."""
 
 FEW = [*GEMMS[5::12], GEMMS[39], GEMMS[-1]]
 """Those that are compared whenever the tests run."""

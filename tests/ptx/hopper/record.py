@@ -32,14 +32,16 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.compiler import find
 from fragmenta.errors import Error
 from fragmenta.kernels.source import TARGET
-from tests.ptx.hopper.gemms import GEMMS, POISON, Gemm, Rows, short_hash
+from tests.ptx.hopper.gemms import GEMMS, OF_INTEGERS, POISON, Gemm, Rows, short_hash
 from tests.ptx.hopper.grouped import GROUPED
 
 FOLDER = Path(__file__).parents[2] / "golden" / "kernels"
 FILE, GROUPED_FILE = FOLDER / "gemms.json", FOLDER / "grouped.json"
+INTEGERS_FILE = FOLDER / "integers.json"
 LISTS: dict[str, tuple[Path, Sequence[Gemm]]] = {
     "gemms": (FILE, GEMMS),
     "grouped": (GROUPED_FILE, GROUPED),
+    "integers": (INTEGERS_FILE, OF_INTEGERS),
 }
 """What is recorded together, and where it is kept."""
 REPEAT = 20
