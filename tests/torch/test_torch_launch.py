@@ -86,11 +86,11 @@ def driver(monkeypatch):
     )
     monkeypatch.setattr(running, "SETTLED", running.Settled())
     launch._early_config.cache_clear()
-    running._planned.cache_clear()
+    running.planned_on.cache_clear()
     running.forget()
     yield listener
     launch._early_config.cache_clear()
-    running._planned.cache_clear()
+    running.planned_on.cache_clear()
     running.forget()
 
 
