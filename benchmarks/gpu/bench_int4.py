@@ -208,6 +208,25 @@ def summary(cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
+def ratios(cases: list[Case]) -> str:
+    """How many times as fast as dense bf16: a row for each layer."""
+    batches = list(dict.fromkeys(case.n for case in cases))
+    lines: list[str] = []
+    for name in OURS:
+        lines += [
+            f"### {name}",
+            "",
+            "| layer | " + " | ".join(map(str, batches)) + " |",
+            "|---|" + "---:|" * len(batches),
+        ]
+        for m, k in dict.fromkeys((case.m, case.k) for case in cases):
+            row = {case.n: case for case in cases if (case.m, case.k) == (m, k)}
+            cells = [f"{row[n].us['bf16'] / row[n].us[name]:.2f}" for n in batches]
+            lines.append(f"| {m} x {k} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -253,7 +272,7 @@ def main() -> int:
         print(f"({time.time() - begun:.0f} s)", flush=True)
         record = {"about": versions(), "cases": [vars(c) for c in cases]}
         (options.out / "int4.json").write_text(json.dumps(record, indent=0))
-    text = f"{summary(cases)}\n\n{table(cases)}"
+    text = f"{summary(cases)}\n\n{ratios(cases)}\n{table(cases)}"
     (options.out / "int4.md").write_text(text + "\n")
     print(text)
     return 0
