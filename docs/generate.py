@@ -37,11 +37,13 @@ from making import (
     kernels,
     litmus,
     numbers,
+    openings,
     orders,
     performance,
     programs,
     references,
     site,
+    sketches,
 )
 from making.markdown import DOCS, ROOT
 
@@ -156,6 +158,8 @@ def pictures() -> dict[Path, str]:
     """Every picture that a page shows."""
     drawn = {name: each.svg() for name, each in figures.FIGURES.items()}
     drawn |= figures.trees()
+    openings_of = {**openings.DRAWN, **sketches.DRAWN}
+    drawn |= {name: draw() for name, draw in openings_of.items()}
     return {DOCS / "pictures" / f"{name}.svg": svg for name, svg in drawn.items()}
 
 

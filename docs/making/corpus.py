@@ -76,6 +76,11 @@ def rows() -> list[Row]:
     return [found[key] for key in sorted(found)]
 
 
+def title(library: str) -> str:
+    """The name of a library, as it writes it."""
+    return str(_table()["libraries"][library]["title"])
+
+
 # ── in words ────────────────────────────────────────────────────────────────
 
 

@@ -61,9 +61,6 @@ def held_out() -> str:
     """How predictions compare with what the GPU counted afterwards."""
     said = nsight.predictions()
     launches = nsight.report(nsight.HELD_OUT)["launches"]
-    groups: dict[str, list[bool]] = {}
-    for _, metric, ours, its in said:
-        groups.setdefault(_group(metric), []).append(ours == its)
     now = sum(
         ours == its
         for row in launches.values()
@@ -75,9 +72,9 @@ def held_out() -> str:
         for row in launches.values()
         for name, (_, its) in row["metrics"].items()
     )  # counts that are 0 here and there by now
-    equal = sum(map(sum, groups.values()))
+    equal = sum(map(sum, groups().values()))
     blocks = sum(row["blocks"][0] == row["blocks"][1] for row in launches.values())
-    rows = [[name, str(len(each)), str(sum(each))] for name, each in groups.items()]
+    rows = [[name, str(len(each)), str(sum(each))] for name, each in groups().items()]
     head = (
         f"{len(launches)} other launches were counted here first, and then by the GPU. "
         f"Of {len(said)} counts of traffic, {equal} were predicted rightly "
@@ -87,6 +84,14 @@ def held_out() -> str:
     )
     table_of = table(["counts", "predicted", "equal"], rows)
     return f"{head}\n\n{table_of}"
+
+
+def groups() -> dict[str, list[bool]]:
+    """What was predicted, by what it is about: whether each count was right."""
+    found: dict[str, list[bool]] = {}
+    for _, metric, ours, its in nsight.predictions():
+        found.setdefault(_group(metric), []).append(ours == its)
+    return found
 
 
 def _group(metric: str) -> str:

@@ -39,6 +39,7 @@ class Figure(NamedTuple):
 
 FIGURES = {
     "index": Figure(fm.mma("m16n8k16", a="f16", d="f32")),
+    "tour": Figure(fm.mma("m16n8k32", a="s8"), "D"),
     "layout-a": Figure(fm.mma("m16n8k64", a="s4"), "A"),
     "tcgen05-d": Figure(fm.tcgen05("m128n64k16", a="f16")),
     "tcgen05-f": Figure(fm.tcgen05("m64n64k16", a="f16")),

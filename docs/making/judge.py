@@ -26,6 +26,20 @@ def _rows(cheats: bool, of: Row | None = None) -> list[Row]:
     return [row for row in rows if (row["kind"] == "cheat") == cheats]
 
 
+def groups() -> dict[str, list[Row]]:
+    """Candidates by what they are and when they were judged."""
+    held_out = _judged(HELD_OUT)
+    return {
+        f"{what}{when}": _rows(cheats, of)
+        for when, of in (
+            ("", _judged()),
+            (", held out, first run", held_out["first"]),
+            (", held out, now", held_out),
+        )
+        for what, cheats in (("honest", False), ("cheats", True))
+    }
+
+
 def finding_table() -> str:
     """Every finding, its verdict and its meaning."""
     rows = [(f"`{k.name}`", k.word, k.means) for k in KINDS.values()]

@@ -31,7 +31,7 @@ def _read() -> Row:
 
 
 @cache
-def _cases() -> dict[str, dict[str, Row]]:
+def cases() -> dict[str, dict[str, Row]]:
     """The rows by case and by tool."""
     found: dict[str, dict[str, Row]] = {}
     for each in _read()["rows"]:
@@ -94,7 +94,7 @@ def compared() -> str:
     """The CPU time of every problem and tool."""
     head = ["problem", "fragmenta", "watched", "instead", "NumPy in f32"]
     rows = []
-    for found in _cases().values():
+    for found in cases().values():
         ours = found[OURS]
         others = [
             f"{name}: {_cell(each, ours)}"
@@ -145,7 +145,7 @@ def _number(value: float) -> str:
 def summary() -> str:
     """How fragmenta compares with each tool, from the least to the most."""
     ratios: dict[str, list[tuple[float, float]]] = {}
-    for found in _cases().values():
+    for found in cases().values():
         ours, watched = found[OURS]["cpu"], found.get(WATCHED, found[OURS])["cpu"]
         for name, each in found.items():
             if name not in (OURS, WATCHED):
