@@ -21,8 +21,8 @@ from fragmenta.view.svg import Drawing, down, words
 from making.charts import rows_of
 from making.markdown import DOCS
 from making.strokes import (
-    LETTER,
     WIDTH,
+    Parts,
     arrow,
     bars,
     block,
@@ -107,7 +107,7 @@ def _bits(term: Any, low: int) -> str:
 
 
 def quantised() -> str:
-    """Numbers of a block, the values that its scale makes possible, and what is stored."""
+    """Numbers of a block, the values that it can store, and what is stored."""
     given = np.array([[1.0, -2.7, 0.3, 12.0, 5.2, -7.1, 0.9, 3.4]])
     made = fm.quant.quantize("mxfp4", given)
     scale = float(made.scales.astype(float)[0, 0])
@@ -141,7 +141,9 @@ def quantised() -> str:
         there = f"M{at(value):.1f} 18L{at(kept):.1f} 36"
         line.append(f'<path class="way" d="{there}"/>{dot(at(value), 16, "bad")}')
     ruler = Drawing(WIDTH, 70, "".join(line))
-    note = words(f"a number goes to the nearest of e2m1's values times {scale:g}", "k s")
+    note = words(
+        f"a number goes to the nearest of e2m1's values times {scale:g}", "k s"
+    )
     return picture("A block of mxfp4: eight of its numbers", [strip, note, ruler])
 
 
@@ -212,7 +214,7 @@ def hanging() -> str:
     colours = dict(zip(sorted({e[3] for e in found}), ("blue", "pink"), strict=True))
 
     def at(step: int, warp: int) -> tuple[float, float]:
-        return left + wide * (step - 1), high * warp + 14
+        return left + wide * (step - 1), high * warp
 
     warps = sorted({warp for _, warp, *_ in found})
     body = []
@@ -222,13 +224,15 @@ def hanging() -> str:
         body.append(f'<path class="h" d="M{left} {y + 9}H{WIDTH - 10}"/>')
     for first, second in zip(found[::2], found[1::2], strict=False):
         (x, y), (to, end) = at(*first[:2]), at(*second[:2])
-        body.append(f'<path class="way" d="M{x + 9:.1f} {y + 9}L{to + 9:.1f} {end + 9}"/>')
+        body.append(
+            f'<path class="way" d="M{x + 9:.1f} {y + 9}L{to + 9:.1f} {end + 9}"/>'
+        )
     for step, warp, _, line in found:
         x, y = at(step, warp)
         if warp in stuck and step == max(e[0] for e in found if e[1] == warp):
             body.append(block(x, y + 6, WIDTH - 10 - x, 6, "bad"))
         body.append(block(x, y, size, size, colours[line]))
-        body.append(text(x, y - 3, f"step {step}", "k s"))
+        body.append(text(x + size + 4, y + 24, f"step {step}", "k s"))
     chart = Drawing(WIDTH, high * len(warps), "".join(body))
     meanings = {style: f"arrives, PTX line {line}" for line, style in colours.items()}
     threads = found[0][2]
@@ -253,7 +257,9 @@ def wired() -> str:
         axis: line.split()
         for axis, line in re.findall(r"(\w+) = ((?:[A-Z]\d+ ?)+)", str(layout))
     }
-    digits = {f"{a}{n}": each for a, line in lines.items() for n, each in enumerate(line)}
+    digits = {
+        f"{a}{n}": each for a, line in lines.items() for n, each in enumerate(line)
+    }
     places = list(LETTERS)
     above = sorted(digits.values(), key=lambda d: (places.index(d[0]), -int(d[1:])))
     below = [f"{a}{n}" for a, line in lines.items() for n in reversed(range(len(line)))]
@@ -324,11 +330,12 @@ def loaded() -> str:
         cells[lane] = f"{cells.get(lane, '')}{corner}h{side}v{side}h-{side}z"
     body = [f'<path class="l{lane}" d="{way}"/>' for lane, way in cells.items()]
     body.append(f'<path class="o" d="{cells[LANE]}"/>')
-    for k in range(0, deep, 8):
-        body.append(text(40 + cell * (k + 0.5), 11, f"{k}", "c s"))
     wide = max(n for _, n in where) + 1
-    for n in range(0, wide, 4):
-        body.append(text(34, 16 + cell * (n + 0.9), f"n {n}", "y s"))
+    along = [text(40 + cell * (k + 0.5), 11, f"{k}", "c s") for k in range(0, deep, 8)]
+    beside = (
+        text(34, 16 + cell * (n + 0.9), f"n {n}", "y s") for n in range(0, wide, 4)
+    )
+    body += [text(34, 11, "k", "y s"), *along, *beside]
     block_of = Drawing(WIDTH, 18 + cell * wide, "".join(body))
     boxes = []
     for place, index in enumerate(map(int, every[LANE])):
@@ -385,27 +392,28 @@ def ends() -> str:
 
 TARGETS = ("sm_80", "sm_89", "sm_90", "sm_120")
 INSTRUCTIONS = (
-    fm.mma("m16n8k16", a="f16", d="f32"),
-    fm.mma("m16n8k32", a="s8"),
+    fm.mma("m16n8k32", a="e4m3", d="f32"),
+    fm.find("mma.m16n8k256.b1.xor"),
     fm.mma("m16n8k64", a="s4"),
 )
 
 
 def machine() -> str:
     """How many machine instructions some instructions become, by target."""
-    parts = []
+    parts: list[Drawing] = []
+    rows: dict[str, list[tuple[str, Parts, str]]] = {}
     for op in INSTRUCTIONS:
-        rows = []
-        for target in TARGETS:
+        for target in filter(op.supported_on, TARGETS):
             made = op.sass(target)
-            products = sum(count for _, count in made.code)
-            names = ", ".join(f"{name} x {count}" for name, count in made.code)
-            said = names + (f" and {made.others} others" if made.others else "")
-            rows.append(
-                (target, [("good", products), ("sand", made.others or 0)], said)
-            )
-        parts.append(down([words(str(op)), bars(rows, 80, 360, 270)], 4))
-    meanings = {"good": "products", "sand": "instructions around them"}
+            products = sum(count for name, count in made.code if "MMA" in name)
+            others = made.others + sum(count for _, count in made.code) - products
+            said = str(made).partition(";")[0]
+            bar = [("good", products), ("sand", others)]
+            rows.setdefault(str(op), []).append((target, bar, said))
+    longest = max(bar[0][1] + bar[1][1] for each in rows.values() for _, bar, _ in each)
+    for name, each in rows.items():
+        parts.append(down([words(name), bars(each, 80, longest, 330)], 4))
+    meanings = {"good": "multiply", "sand": "unpack, convert, add"}
     return picture(
         "What the machine runs for one instruction of PTX",
         [key(meanings), *parts],

@@ -1,7 +1,7 @@
 """Pieces that the pictures at the top of pages are made of.
 
-They are 768 pixels wide, have no text below 11 pixels, and follow the reader's choice of
-light or dark, as all pictures of :mod:`fragmenta.view.svg` do.
+They are 768 pixels wide, have no text below 11 pixels, and follow the reader's choice
+of light or dark, as all pictures of :mod:`fragmenta.view.svg` do.
 """
 
 from __future__ import annotations
