@@ -162,6 +162,21 @@ def test_pictures_are_up_to_date() -> None:
         assert path.read_text("utf-8") == svg, "run: python docs/generate.py"
 
 
+LISTS = "gallery install instructions kernels-history opcodes security".split()
+"""Pages that are looked up and not read from the top."""
+
+
+def test_pages_open_with_their_picture() -> None:
+    """It stands in the first screen, before any code, and words say what it shows."""
+    for path in sorted(set(DOCS.glob("*.md")) - {DOCS / f"{e}.md" for e in LISTS}):
+        top = path.read_text("utf-8").partition("\n```")[0].splitlines()[:18]
+        shown = re.findall(r"(?m)^!\[(.*)\]\((.+)\)$", "\n".join(top))
+        assert shown, f"{path.name} has no picture before its first code"
+        alt, file = shown[0]
+        assert len(alt.split()) > 3
+        assert (DOCS / file).exists()
+
+
 def test_the_site_has_more_pictures() -> None:
     """Each picture has the name of its heading; the first of a page is drawn here."""
     made = generator()

@@ -88,7 +88,7 @@ def interpreted() -> str:
     body.append(text(left + wide / 2, foot + 34, "in Triton's interpreter", "c t"))
     body.append(text(left + 8, foot - side + 18, "here", "k t"))
     same = foot - at(10.0 ** (marks[-1] - 1), side)
-    body.append(text(left + wide - 260, same + 4, "the same time", "k t"))
+    body.append(text(left + wide - 290, same + 26, "the same time", "k t"))
     meanings = {"good": "faster here", "bad": "slower here"}
     return picture(
         f"{len(pairs)} Triton kernels: time here, watched, and in Triton's interpreter",

@@ -379,12 +379,12 @@ def ends() -> str:
     each = high / len(way)
     body.append(arrow(rest + 6, each / 2 - 4, rest + 54))
     for number, (name, about) in enumerate(way):
-        y = each * number
-        body.append(block(rest + 60, y, WIDTH - rest - 60, each - 16, "l0"))
-        body.append(text(rest + 74, y + each / 2 - 10, name))
-        body.append(text(rest + 74, y + each / 2 + 6, about))
+        top = each * number
+        body.append(block(rest + 60, top, WIDTH - rest - 60, each - 16, "l0"))
+        body.append(text(rest + 74, top + each / 2 - 10, name))
+        body.append(text(rest + 74, top + each / 2 + 6, about))
         if number:
-            down_to = f"M{rest + 240} {y - 14:.1f}v11m-4 -5l4 5l4 -5"
+            down_to = f"M{rest + 240} {top - 14:.1f}v11m-4 -5l4 5l4 -5"
             body.append(f'<path class="way" d="{down_to}"/>')
     chart = Drawing(WIDTH, high, "".join(body))
     return picture("One way for every front end", [chart])
