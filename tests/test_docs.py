@@ -162,7 +162,7 @@ def test_pictures_are_up_to_date() -> None:
         assert path.read_text("utf-8") == svg, "run: python docs/generate.py"
 
 
-LISTS = "gallery install instructions kernels-history opcodes security".split()
+LISTS = ["gallery", "install", "instructions", "kernels-history", "opcodes", "security"]
 """Pages that are looked up and not read from the top."""
 
 
