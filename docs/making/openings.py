@@ -203,7 +203,9 @@ def speeds() -> str:
             body.append(dot(left + space * math.log10(ratio), y, TOOLS[name], 5))
     chart = Drawing(WIDTH, high + 18, "".join(body))
     names = {style: name for name, style in TOOLS.items()}
-    return picture("CPU time: how many times that of fragmenta", [key(names), chart])
+    return picture(
+        "CPU time of simulators, in times of fragmenta's", [key(names), chart]
+    )
 
 
 # ── what is compared ────────────────────────────────────────────────────────
