@@ -147,8 +147,13 @@ export class Fragments {
     for (const panel of view.arrangement.panels) {
       const { matrix } = panel.sheet;
       const remark = matrix.name === "D" && !this.shown!.d ? ", in flight" : "";
-      drawAround(letters, panel, { place: matrix.part ? "" : ", in shared memory, by bank", remark }, theme, view.window);
+      drawAround(letters, panel, { place: this.place(matrix), remark }, theme, view.window);
     }
+  }
+
+  private place({ name }: Matrix): string {
+    const place = this.shown!.product.placeOf(name);
+    return { tensor: ", in tensor memory, by lane", shared: ", in shared memory, by bank", registers: "" }[place];
   }
 
   /** Lanes have the explorer's colours, what is in shared memory those of its banks. */
@@ -164,7 +169,7 @@ export class Fragments {
   private colours(matrix: Matrix): (index: number) => string {
     const { theme } = this.session;
     const { product } = this.shown!;
-    if (matrix.part) {
+    if (product.placeOf(matrix.name) !== "shared") {
       const lanes = laneColours(product.catalogue, theme);
       return (index) => lanes[matrix.lane[index]];
     }

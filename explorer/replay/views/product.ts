@@ -9,7 +9,7 @@ import { answer, refusal } from "../../src/views/answer.js";
 import type { Holders } from "../../src/views/bars.js";
 import type { Origin } from "../recording/origins.js";
 import type { Product, Where } from "../recording/products.js";
-import { agent, grouped, lineText, memoryName, warpName } from "../session/names.js";
+import { agent, grouped, lineText, memoryName, placeIn, warpName } from "../session/names.js";
 import type { Session } from "../session/session.js";
 import { showPane } from "./panes.js";
 import { Fragments, Shown } from "./fragments.js";
@@ -125,6 +125,8 @@ export class ProductView {
     const { target } = this.session.run.head;
     const title = h("h3", {}, `D[${row}, ${col}] on ${target}`);
     const close = h("button", { type: "button", class: "quiet", onclick: () => this.session.update({ element: -1 }) }, "Close");
+    const left = product.unwritten(element);
+    if (left) return box.replaceChildren(h("div", { class: "row" }, title, close), refusal(left));
     const found = product.values.explain(element);
     if (!found) {
       const why = product.values.model ? "A code in this row of the metadata is illegal, so D is undefined here." : `How ${target} adds these products is not known.`;
@@ -169,14 +171,14 @@ export class ProductView {
   /** In few letters: ``T12 %r5``, or the address. */
   private short(where: Where): string {
     const { run } = this.session;
-    if (where.kind === "memory") return `0x${where.offset.toString(16)}`;
+    if (where.kind === "memory") return placeIn(run.head, where.memory, where.offset);
     return where.kind === "constant" ? "constant" : `T${where.lane} ${run.head.registers[where.register].name}`;
   }
 
   private place(where: Where): string {
     const { run } = this.session;
     if (where.kind === "constant") return "a constant";
-    if (where.kind === "memory") return `${memoryName(run.head, where.memory)} 0x${where.offset.toString(16)}`;
+    if (where.kind === "memory") return `${memoryName(run.head, where.memory)} ${placeIn(run.head, where.memory, where.offset)}`;
     const { name, bits } = run.head.registers[where.register];
     const part = where.bits < bits ? `, bits ${where.low}–${where.low + where.bits - 1}` : "";
     return `${warpName(run.head, where.warp)}, lane ${where.lane}, ${name}${part}`;
@@ -230,11 +232,11 @@ export class ProductView {
 
   /** Such as ``ldmatrix, step 71, gemm.cu:15 ← cp.async, step 30, gemm.cu:10 ← in[68]``. */
   private chain(where: Where): (Node | string)[] {
-    const { run, origins } = this.session;
+    const { origins } = this.session;
     if (where.kind === "constant") return [];
     return origins.chain(where).flatMap((origin, at) => {
       const arrow = at ? [" ← "] : [];
-      const from = origin.where.kind === "memory" && at ? [`${memoryName(run.head, origin.where.memory)} 0x${origin.where.offset.toString(16)}, `] : [];
+      const from = origin.where.kind === "memory" && at ? [`${this.place(origin.where)}, `] : [];
       return [...arrow, ...from, ...this.writer(origin)];
     });
   }
