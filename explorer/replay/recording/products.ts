@@ -300,6 +300,7 @@ export class Product {
       A: "a", B: "b", C: "c", D: "d", metadata: "metadata", scale_A: "scale_a", scale_B: "scale_b",
     };
     const found = new Map<string, Source[]>();
+    if (this.shape) return found;
     for (const [name, matrix] of this.scene.matrices) {
       const sources = this.bound.operands[names[name]] ?? (name === "C" ? this.bound.operands.d : undefined);
       if (matrix.part && sources && sources.length === matrix.registers) found.set(name, sources);
