@@ -455,7 +455,7 @@ export class Product {
     const rows = across / memories.length;
     const { bits } = matrix;
     const { kinds, group } = this.catalogue.memory.padded;
-    const padded = shape !== null && bits < 8 && kinds.includes(this.scene.op.values.kind);
+    const padded = shape !== null && bits < 8 && kinds.includes(this.scene.op.values.kind.replace("kind::", ""));
     const address = addresses(this.catalogue, descriptor, { rows, k, bits, major, narrow: padded ? bits : undefined });
     const of = new Uint8Array(matrix.size);
     const found = Int32Array.from({ length: matrix.size }, (_, index) => {
