@@ -1,8 +1,8 @@
 """The products of a recorded run, for its page.
 
-For each instruction that multiplies fragments, and for each that moves one, the page has
-the record that the explorer has of it, and which registers its operands are.  So both
-pages draw and explain it with the same code.
+For each instruction that multiplies fragments, and for each that moves one, the page
+has the record that the explorer has of it, and which registers its operands are.  So
+both pages draw and explain it with the same code.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Products:
     def _in_tensor_memory(
         self, number: int, op: Op, of: Instruction
     ) -> JsonRecord | None:
-        """A ``tcgen05.mma``: its shape is in a register, and may change from run to run.
+        """A ``tcgen05.mma``: its shape is in a register, and may change.
 
         So the record has an instruction for each descriptor that was recorded.
         """
