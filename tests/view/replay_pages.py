@@ -23,6 +23,7 @@ from fragmenta.debugging.scope import Names
 from fragmenta.replay.recorded import Replay
 from fragmenta.simt.layout import POISON
 from tests.debugging import kernels
+from tests.debugging.test_matrices import twice
 from tests.ptx import recordings
 from tests.view.test_replay_page import recorded
 from tests.view.test_replay_products import launched
@@ -106,6 +107,42 @@ def own_steps(replay, found, warp):
     return [int(each) for each in mine if replay.steps.site[each] == site]
 
 
+def in_tensor_memory(replay: Replay, a: np.ndarray, b: np.ndarray) -> dict:
+    """Elements of D of two ``tcgen05.mma``: the second adds to what the first made."""
+    at = Debugger(replay)
+    at.goto(len(at))
+    found = last_product(at)
+    op = fm.instruction(str(found.op))
+    made = (a @ b).astype(np.float32)  # small whole numbers: exact
+    first, second = steps_after(replay, "tcgen05.mma", 0)
+    assert second == found.step
+    d = matrix(at, second, found.op, found.given, "D")
+    elements = []
+    for step, c, row, col in ((first, 0 * made, 5, 3), (len(replay) - 1, made, 63, 6)):
+        place = op.d.where(row, col, address=8)
+        told = op.explain(a, b, c, row=row, col=col, target=replay.target)
+        elements.append(
+            {
+                "step": step,
+                "row": row,
+                "col": col,
+                "name": str(op),
+                "told": str(told),
+                "d": float((c + made)[row, col]),
+                "lane": place.lane,
+                "column": place.column,
+            }
+        )
+    return {
+        "elements": elements,
+        "a": a.tolist(),
+        "b": b.tolist(),
+        "first": first,
+        "second": second,
+        "d": np.asarray(d.values, float).tolist(),
+    }
+
+
 def steps_after(replay: Replay, opcode: str, warp: int) -> list[int]:
     return [
         int(each)
@@ -169,7 +206,15 @@ def main(folder: Path) -> None:
         ],
         "predicates": watched(calls, [(len(calls) - 1, 0, "%p2")]),
     }
-    pages = {"gemm": tiles, "ring": ring, "sparse": sparse, "calls": calls}
+    tensor, left, right = twice()
+    told["tensor"] = in_tensor_memory(tensor, left, right)
+    pages = {
+        "tensor": tensor,
+        "gemm": tiles,
+        "ring": ring,
+        "sparse": sparse,
+        "calls": calls,
+    }
     for name, replay in pages.items():
         replay.to_html(folder / f"{name}.html")
     (folder / "told.json").write_text(json.dumps(told))

@@ -10,6 +10,11 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.source.emit import to_ptx
+from fragmenta.execution.tcgen05 import operands
+from fragmenta.isa.table import read
+from fragmenta.registers.tensor_fragment import TensorAddress
+from tests.ptx import tensor_kernels
+from tests.ptx.test_tensor_kernels import PAIRS, PRODUCTS, A, D, _case, _work
 from tests.thinning import THOROUGH
 from tests.view.test_explorer_page import EXPLORER, need
 
@@ -189,3 +194,99 @@ def test_products_of_a_warpgroup_are_pythons(name, swizzle, trans, schedule, tmp
         c = c.reshape(op.d.shape)
     assert said[-1]["recorded"] == said[-1]["D"] == bits_of(d)
     assert said[-1]["D"] != said[-2]["D"]
+
+
+TABLES = {"one": PRODUCTS, "pair": PAIRS}
+IN_TENSOR_MEMORY = [
+    (table, number, inside)
+    for table, text in TABLES.items()
+    for number in range(len(read(text)))
+    for inside in (False, True)
+]
+"""Tables of kernels of ``tcgen05.mma``, a line of one, whether A is in tensor memory."""
+SOME = [("one", 7, False), ("pair", 2, True)]
+"""Scales and padded elements; a pair of CTAs, and a sparse A."""
+
+
+def in_tensor_memory(table, number, inside, schedule="lazy"):
+    """A recorded launch of a ``tcgen05.mma``, its memories, and tensor memory after."""
+    lines = read(TABLES[table])
+    case = _case(lines[number])
+    after = case.memory.copy()
+    launch = tensor_kernels.launch(
+        _work(TABLES[table]),
+        number + inside * len(lines),
+        case.shared,
+        after,
+        group=case.op.cta_group,
+        a=case.a,
+        b=case.b,
+        a_tmem=A,
+        idesc=case.op.idesc,
+        schedule=schedule,
+        replay=True,
+        **case.given,
+    )
+    return case, launch.replay(), after
+
+
+@pytest.mark.xdist_group("explorer")
+@pytest.mark.parametrize(
+    ("table", "number", "inside"), IN_TENSOR_MEMORY if THOROUGH else SOME
+)
+def test_products_in_tensor_memory_are_pythons(table, number, inside, tmp_path):
+    need("whether the replay page follows a product in tensor memory")
+    line = read(TABLES[table])[number]
+    case, replay, after = in_tensor_memory(table, number, inside)
+    op = case.op
+    step = int(np.flatnonzero(replay.steps.site == site_of(replay, "tcgen05.mma"))[-1])
+    elements = [0, 5 + op.shape.n * (op.shape.m - 1)]
+    asked = {"products": [[step, elements]]}
+    (said,) = answers(replay, tmp_path / "page.html", asked)["products"]
+    assert said["name"] == str(op)
+    where = TensorAddress(0, A) if inside else case.a
+    given = {k: v for k, v in case.options.items() if k != "disable_output_lane"}
+    given["enable_input_d"] = 1
+    wanted = operands(op, case.memory, where, case.b, smem=case.shared, **given)
+    assert said["A"] == bits_of(wanted.a)
+    assert said["recorded"] == bits_of(op.d.unpack_bits(after, address=D))
+    if line["more"] == "zero":  # the page says that it does not draw this
+        assert said["explained"] == [None, None]
+        return
+    assert said["B"] == bits_of(wanted.b)
+    assert said["C"] == bits_of(wanted.c)
+    for name, bits in (("scale_A", wanted.scale_a), ("scale_B", wanted.scale_b)):
+        assert said.get(name, []) == ([] if bits is None else bits_of(bits))
+    explained(op, said, wanted, elements, line["more"])
+
+
+def explained(op, said, bits, elements, more):
+    """Elements of D are explained in Python's words, or it is said why not."""
+    kept = None
+    a, b, c = (
+        op.types[name].decode(each) for name, each in zip("abd", bits, strict=False)
+    )
+    if op.sparse:
+        codes = np.array(said["codes"], np.uint8).reshape(op.metadata.shape)
+        kept = fm.sparse.Compressed(a, codes, op.metadata.granularity)
+    scales = {
+        name: getattr(op, name).dtype.decode(getattr(bits, name))
+        for name in ("scale_a", "scale_b")
+        if op.scale_vec
+    }
+    for index, text in zip(elements, said["explained"], strict=True):
+        row, col = divmod(index, op.shape.n)
+        if more == "lanes" and row == 0:  # its lane is not written
+            assert text is None
+            continue
+        told = op.explain(kept or a, b, c, row=row, col=col, target="sm_100a", **scales)
+        assert text == str(told)
+    if more != "lanes":
+        assert said["D"] == said["recorded"]
+
+
+def site_of(replay, opcode):
+    """The one instruction of a kernel that begins so and was run."""
+    run = {int(each) for each in np.unique(replay.steps.site)}
+    (site,) = [n for n in run if replay.sites[n].opcode.startswith(opcode)]
+    return site

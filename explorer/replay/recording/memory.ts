@@ -24,6 +24,7 @@ export interface Access {
 const BUCKET = 5; // accesses are looked up by pieces of 32 bytes
 const KEPT = 48 << 20; // bytes for all kept moments of one memory
 const NONE = 65535;
+const NEVER = new Set<number>();
 
 export class MemoryHistory {
   readonly memory: Memory;
@@ -41,6 +42,7 @@ export class MemoryHistory {
   private kept: Int32Array[] = [];
   private buckets: { writes: Lists; reads: Lists } | null = null;
   private units: [unit: number, Unit][];
+  private repeated: Map<number, Set<number>> | null = null;
 
   constructor(
     private head: Head,
@@ -103,6 +105,71 @@ export class MemoryHistory {
     const found = read(this.bytes);
     this.seek(before);
     return found;
+  }
+
+  /**
+   * Some bytes as a unit found them when it was done, or as it left them.  What was
+   * written to hide bytes while work is in flight does not count.
+   */
+  around(unit: number, step: number, after: boolean, wanted: Uint8Array): Uint8Array {
+    const { w_at, w_offset, w_size, bytes, initial } = this.columns;
+    const found = initial.slice(this.begin, this.begin + this.size);
+    const left = wanted.slice();
+    let open = left.reduce((sum, each) => sum + each, 0);
+    for (let at = this.edge(unit, step, after) - 1; at >= 0 && open > 0; at--) {
+      const write = this.order[at];
+      if (this.isHidden(write)) continue;
+      const [from, to] = [w_at[write], w_offset[write]];
+      for (let past = 0; past < w_size[write]; past++) {
+        if (!left[to + past]) continue;
+        found[to + past] = bytes[from + past];
+        left[to + past] = 0;
+        open--;
+      }
+    }
+    return found;
+  }
+
+  /** How many writes were made before the results of a unit, or up to their last. */
+  private edge(unit: number, step: number, after: boolean): number {
+    const done = this.head.units[unit]?.done ?? -1;
+    if (done < 0) return upTo(this.steps, step);
+    const { w_unit } = this.columns;
+    const end = upTo(this.steps, done);
+    let [first, last] = [-1, -1];
+    for (let at = upTo(this.steps, done - 1); at < end; at++) {
+      if (w_unit[this.order[at]] !== unit || this.isHidden(this.order[at])) continue;
+      if (first < 0) first = at;
+      last = at;
+    }
+    if (first < 0) return after ? end : upTo(this.steps, done - 1);
+    return after ? last + 1 : first;
+  }
+
+  /** Whether a write only hides bytes that a unit in flight will write. */
+  private isHidden(write: number): boolean {
+    const unit = this.columns.w_unit[write];
+    if (unit < 0) return false;
+    const { issued, done } = this.head.units[unit];
+    if (done < 0 || this.columns.w_step[write] < done) return true;
+    return issued === done && this.again(unit).has(write);
+  }
+
+  /** Of a unit that was done at once, the writes whose bytes it writes again. */
+  private again(unit: number): Set<number> {
+    const { w_unit, w_offset } = this.columns;
+    if (!this.repeated) {
+      this.repeated = new Map();
+      const last = new Map<string, number>();
+      for (const write of this.order) {
+        const of = w_unit[write];
+        if (of < 0 || this.head.units[of].issued !== this.head.units[of].done) continue;
+        const before = last.get(`${of} ${w_offset[write]}`);
+        if (before !== undefined) this.repeated.set(of, (this.repeated.get(of) ?? new Set<number>()).add(before));
+        last.set(`${of} ${w_offset[write]}`, write);
+      }
+    }
+    return this.repeated.get(unit) ?? NEVER;
   }
 
   /** All writes once, with the moments that are kept on the way. */
@@ -200,10 +267,13 @@ export class MemoryHistory {
     return write < 0 ? null : this.access(write, "w", offset);
   }
 
-  /** The same of any step. */
-  wroteAt(step: number, offset: number): Access | null {
-    const { w_step } = this.columns;
-    const write = this.covering("w", offset).findLast((each) => w_step[each] <= step);
+  /** The same of any step; or of when a unit was done, before it wrote. */
+  wroteAt(step: number, offset: number, before = -1): Access | null {
+    const { w_step, w_unit } = this.columns;
+    const all = this.covering("w", offset);
+    const own = before < 0 ? -1 : all.findIndex((each) => w_unit[each] === before && !this.isHidden(each));
+    const found = before < 0 ? all : (own < 0 ? all : all.slice(0, own)).filter((each) => !this.isHidden(each));
+    const write = found.findLast((each) => w_step[each] <= step);
     return write === undefined ? null : this.access(write, "w", offset);
   }
 

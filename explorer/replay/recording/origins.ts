@@ -1,10 +1,10 @@
 // Where a value comes from: the step that wrote it, and what that step had it from; through
 // registers, loads, stores and copies, back to a product or to what was there at first.
 
-import { scene } from "../../src/records/matrix.js";
+import { scene, type Matrix } from "../../src/records/matrix.js";
 import type { Site } from "./head.js";
 import type { Access } from "./memory.js";
-import type { InMemory, InRegister, Products, Where } from "./products.js";
+import { CELLS, firstLane, wordOf, type Bound, type InMemory, type InRegister, type Products, type Source, type Where } from "./products.js";
 import type { Recording } from "./recording.js";
 
 /** An element of D of the product of a step. */
@@ -84,7 +84,9 @@ export class Origins {
     const unit = run.unitAt(held.at);
     const found = { ...none, product: unit < 0 ? this.productOf(where, held.step) : this.productOfUnit(where, unit) };
     // What a unit wrote late is not of the step at which it came.
-    if (found.product || unit >= 0) return unit < 0 ? found : { ...found, step: run.head.units[unit].issued };
+    if (found.product || unit >= 0) {
+      return unit < 0 ? found : { ...found, from: found.product ? [] : this.cellOf(where, unit), step: run.head.units[unit].issued };
+    }
     return { ...found, from: this.inputs(where, held.step) };
   }
 
@@ -97,6 +99,64 @@ export class Origins {
     const index = product.elementOfD(warp, register, lane, low);
     const own = product.members.find((each) => each.warp === warp)?.step ?? issued;
     return index < 0 ? null : { step: own, index };
+  }
+
+  /** The cell of tensor memory that a tcgen05.ld has loaded into a register of a lane. */
+  private cellOf({ warp, register, lane, low, bits }: InRegister, unit: number): Where[] {
+    const { site, issued, done } = this.run.head.units[unit];
+    const move = issued < 0 || done < 0 ? null : this.move(site, warp, issued);
+    const which = move ? move.registers.indexOf(register) : -1;
+    if (!move || which < 0) return [];
+    const { matrix } = move;
+    for (let index = 0; index < matrix.size; index++) {
+      if (matrix.lane[index] !== lane || matrix.register[index] !== which) continue;
+      const [first, last] = matrix.bitRange(matrix.slot[index]);
+      if (low < first || low > last) continue;
+      const offset = move.offset(index) + ((low - first) >> 3);
+      return [{ kind: "memory", memory: move.memory, offset, bytes: Math.max(1, Math.min(bits, matrix.bits) >> 3), step: done }];
+    }
+    return [];
+  }
+
+  /** The register that a tcgen05.st has stored in a cell of tensor memory. */
+  private storedIn({ offset, bytes }: InMemory, unit: number): Where[] {
+    const { site, issued, warp } = this.run.head.units[unit];
+    const move = issued < 0 ? null : this.move(site, warp, issued);
+    if (!move) return [];
+    const { matrix } = move;
+    for (let index = 0; index < matrix.size; index++) {
+      if (move.offset(index) !== (offset & ~3)) continue;
+      const register = move.registers[matrix.register[index]];
+      if (typeof register !== "number") return [];
+      const low = matrix.bitRange(matrix.slot[index])[0] + 8 * (offset & 3);
+      return [{ kind: "register", warp, register, lane: matrix.lane[index], low, bits: Math.min(8 * bytes, matrix.bits), step: issued - 1 }];
+    }
+    return [];
+  }
+
+  /** A move between registers and tensor memory: the bytes at which its elements are. */
+  private move(site: number, warp: number, step: number): { matrix: Matrix; registers: Source[]; memory: number; offset: (index: number) => number } | null {
+    const { products, run } = this;
+    const bound = products?.given.sites[site];
+    const matrix = bound && this.sceneOf(site, bound).matrices.get("R");
+    if (!bound || !matrix) return null;
+    const block = String(run.head.warps[warp].block);
+    const memory = run.head.memories.findIndex((each) => each.kind === "tensor" && String(each.block) === block);
+    const lane = firstLane(run.columns.lanes[step]);
+    const number = (name: string) => Number((bound.operands[name] && wordOf(run, bound.operands[name][0], warp, lane, step - 1)) ?? 0n);
+    const [address, split] = [number("taddr"), number("imm_half_splitoff")];
+    const offset = (index: number) => {
+      const [half, row, col] = matrix.spot(index);
+      return 4 * (CELLS * ((address >>> 16) + row) + (address & 0xffff) + half * split + col);
+    };
+    return memory < 0 ? null : { matrix, registers: bound.operands.r, memory, offset };
+  }
+
+  private sceneOf(number: number, { op }: Bound): ReturnType<typeof scene> {
+    const { catalogue } = this.products!;
+    let known = this.matrices.get(number);
+    if (!known) this.matrices.set(number, (known = scene(catalogue, catalogue.instructions[op], 0)));
+    return known;
   }
 
   /** The element of D, if a product wrote the register. */
@@ -166,9 +226,7 @@ export class Origins {
     const number = this.run.columns.site[step];
     const bound = this.products?.given.sites[number];
     if (!bound) return [];
-    let known = this.matrices.get(number);
-    if (!known) this.matrices.set(number, (known = scene(this.products!.catalogue, this.products!.catalogue.instructions[bound.op], 0)));
-    const [matrix] = known.matrices.values();
+    const [matrix] = this.sceneOf(number, bound).matrices.values();
     const which = (bound.operands.d ?? []).indexOf(register);
     for (let index = 0; index < matrix.size; index++) {
       if (matrix.lane[index] !== lane || matrix.register[index] !== which) continue;
@@ -197,16 +255,29 @@ export class Origins {
   // ── memory ────────────────────────────────────────────────────────────────
 
   private ofMemory(where: InMemory): Origin {
-    const access = this.run.memories[where.memory].wroteAt(where.step, where.offset);
+    const access = this.run.memories[where.memory].wroteAt(where.step, where.offset, where.before);
     const found = { where, step: access?.step ?? -1, access, from: [], product: null };
     if (!access) return found;
+    const product = this.productInMemory(where, access);
+    if (product) return { ...found, step: product.step, product };
     return { ...found, from: this.stored(where, access) };
+  }
+
+  /** The element of D, if a product wrote the cell of tensor memory. */
+  private productInMemory({ memory, offset }: InMemory, { unit }: Access): Made | null {
+    const { products, run } = this;
+    if (unit < 0 || !products || run.head.memories[memory].kind !== "tensor") return null;
+    const { site, issued } = run.head.units[unit];
+    if (issued < 0 || !products.bound(site)?.shapes) return null;
+    const index = products.at(issued).elementAt(memory, offset);
+    return index < 0 ? null : { step: issued, index };
   }
 
   private stored(where: InMemory, { step, lane, unit, offset, size }: Access): Where[] {
     const { run } = this;
     const past = where.offset - offset;
     if (unit >= 0) {
+      if (run.head.units[unit].kind === "tcgen05.st") return this.storedIn(where, unit);
       if (run.head.units[unit].kind !== "cp.async") return [];
       // A copy of a lane: what it read at the same step.
       const read = this.read(run.head.units[unit].issued, lane);

@@ -5,7 +5,7 @@ import { addresses, decoded, type Major } from "../../src/memory/shared.js";
 import { patterns, type Patterns } from "../../src/numbers/elements.js";
 import { Values, type Codes } from "../../src/numbers/values.js";
 import type { Catalogue } from "../../src/records/catalogue.js";
-import { scene, type Matrix, type Pins, type Scene } from "../../src/records/matrix.js";
+import { Matrix, scene, type Pins, type Scene } from "../../src/records/matrix.js";
 import type { Unit } from "./head.js";
 import { upTo } from "./lists.js";
 import type { Recording } from "./recording.js";
@@ -13,10 +13,19 @@ import type { Recording } from "./recording.js";
 /** A register, a constant, a predicate that is negated, or an address. */
 export type Source = number | ["=", string] | ["!", number] | ["+", number, number];
 
+/** What an instruction descriptor says: the instruction, and how A and B are read. */
+export interface Shape {
+  op: number;
+  major: Record<string, Major>;
+  negated: string[];
+}
+
 /** An instruction with its operands, by their names in the manual. */
 export interface Bound {
   op: number;
   operands: Record<string, Source[]>;
+  /** Of a tcgen05.mma: the shapes that it had, by their instruction descriptors. */
+  shapes?: Record<string, Shape>;
 }
 
 /** What Python has put into the page; types and colours are those of the page. */
@@ -43,6 +52,8 @@ export interface InMemory {
   offset: number;
   bytes: number;
   step: number;
+  /** A unit: what it has written, or wrote after others at the same step, does not count. */
+  before?: number;
 }
 
 export type Where = InRegister | InMemory | { kind: "constant" };
@@ -57,10 +68,12 @@ export class Products {
   readonly catalogue: Catalogue;
   /** The steps of products, by warp. */
   private steps = new Map<number, Uint32Array>();
+  private blocks = new Map<string, Uint32Array>();
   private made = new Map<string, Product>();
   private units = new Map<string, Unit[]>();
   private runs = new Map<string, Uint32Array>();
   private groups = new Map<number, number[]>();
+  private byIssue: Map<number, Unit> | null = null;
 
   constructor(
     readonly run: Recording,
@@ -77,34 +90,67 @@ export class Products {
   }
 
   ofWarp(warp: number): Uint32Array {
-    const known = this.steps.get(warp);
-    if (known) return known;
-    const { site } = this.run.columns;
-    const found = this.run.stepsOfWarp(warp).filter((step) => this.bound(site[step]) !== null);
-    this.steps.set(warp, found);
-    return found;
+    const make = () => this.run.stepsOfWarp(warp).filter((step) => this.isProduct(step));
+    return kept(this.steps, warp, make);
   }
 
-  /** The last product that a warp has run up to a step; null if there is none. */
+  /** A tcgen05.mma is one only where a lane issues it, with a shape that exists. */
+  private isProduct(step: number): boolean {
+    const { site, lanes } = this.run.columns;
+    const bound = this.bound(site[step]);
+    return bound !== null && (!bound.shapes || (lanes[step] !== 0 && this.shapeAt(step, bound) !== undefined));
+  }
+
+  /** What the instruction descriptor of a step says. */
+  private shapeAt(step: number, { operands, shapes }: Bound): Shape | undefined {
+    const { warp, lanes } = this.run.columns;
+    const word = wordOf(this.run, operands.idesc[0], warp[step], firstLane(lanes[step]), step - 1);
+    return word === null ? undefined : shapes![String(word)];
+  }
+
+  /** The last product that a warp has run up to a step; null if there is none.  If it has
+   * run none, the last one of its block with D in tensor memory: any warp may read that. */
   last(warp: number, step: number): Product | null {
-    const steps = this.ofWarp(warp);
-    const at = upTo(steps, step);
-    return at ? this.at(steps[at - 1]) : null;
+    for (const steps of [this.ofWarp(warp), this.ofBlock(warp)]) {
+      const at = upTo(steps, step);
+      if (at) return this.at(steps[at - 1]);
+    }
+    return null;
+  }
+
+  /** The steps of products in tensor memory of the block of a warp. */
+  private ofBlock(warp: number): Uint32Array {
+    const { site } = this.run.columns;
+    const { warps } = this.run.head;
+    const own = String(warps[warp].block);
+    const make = () => {
+      const members = [...warps.keys()].filter((each) => String(warps[each].block) === own);
+      const steps = members.flatMap((each) => [...this.ofWarp(each)]);
+      return Uint32Array.from(steps.filter((step) => this.bound(site[step])!.shapes)).sort();
+    };
+    return kept(this.blocks, own, make);
   }
 
   /** The product of a step. */
   at(step: number): Product {
     const { run } = this;
     const bound = this.bound(run.columns.site[step])!;
-    const unit = this.unitOf(step);
+    const shape = bound.shapes && this.shapeAt(step, bound);
+    const unit = shape ? this.issuedAt(step) : this.unitOf(step);
     // The warps of a warpgroup have their product in common.
     const key = unit ? `unit ${run.head.units.indexOf(unit)}` : String(step);
     let found = this.made.get(key);
     if (!found) {
       if (this.made.size > 40) this.made.clear();
-      this.made.set(key, (found = new Product(this, bound, step, unit)));
+      this.made.set(key, (found = new Product(this, bound, step, unit, shape ?? null)));
     }
     return found;
+  }
+
+  /** The asynchronous work that a step has issued. */
+  private issuedAt(step: number): Unit | null {
+    this.byIssue ??= new Map(this.run.head.units.filter(({ issued }) => issued >= 0).map((each) => [each.issued, each]));
+    return this.byIssue.get(step) ?? null;
   }
 
   /** The asynchronous work of a step of a warpgroup. */
@@ -157,7 +203,7 @@ export class Product {
   readonly done: number;
   private found: Values | null = null;
   private read = new Map<string, Patterns | null>();
-  private shared = new Map<string, Int32Array>();
+  private inMemory = new Map<string, Places | null>();
   private registers: Map<string, Source[]>;
 
   constructor(
@@ -165,10 +211,13 @@ export class Product {
     readonly bound: Bound,
     readonly step: number,
     readonly unit: Unit | null,
+    /** What the descriptor says of a product in tensor memory. */
+    readonly shape: Shape | null = null,
   ) {
     const { catalogue } = products;
-    const op = catalogue.instructions[bound.op];
+    const op = catalogue.instructions[(shape ?? bound).op];
     this.scene = scene(catalogue, op, this.constant("selector", 0), this.pins());
+    if (shape) this.addPlain();
     this.members = this.warps();
     this.done = unit ? unit.done : step;
     this.registers = this.inRegisters();
@@ -196,7 +245,7 @@ export class Product {
     const { run } = this;
     const { warp } = run.columns;
     const { unit, step } = this;
-    if (this.scene.warps < 4 || !unit) return [{ warp: warp[step], step }];
+    if (this.scene.warps < 4 || !unit || this.shape) return [{ warp: warp[step], step }];
     return this.products.groupOf(warp[step]).map((each) => {
       const own = this.products.stepOf(unit, each);
       return { warp: each, step: own < 0 ? step : own };
@@ -214,7 +263,35 @@ export class Product {
       thread: this.constant(`thread_${letter}`, 0),
       byte: this.constant(`byte_${letter}`, 0),
     });
-    return { scale_A: of("a"), scale_B: of("b") };
+    if (!this.shape) return { scale_A: of("a"), scale_B: of("b") };
+    // Which half of each 32 lanes an operand in tensor memory has.
+    const base = (name: string) => ({ base: (this.address(name) >>> 16) >> 4 });
+    return { D: base("d"), A: base("a"), scale_A: base("scale_a"), scale_B: base("scale_b"), metadata: base("metadata") };
+  }
+
+  /** A is in shared memory if a descriptor says where; D is what is added to, too. */
+  private addPlain(): void {
+    const { matrices } = this.scene;
+    const [a, d] = [matrices.get("A"), matrices.get("D")!];
+    if (a && !this.isAddress("a")) matrices.set("A", new Matrix("A", a.type, a.bits, null, [a.rows, a.cols], {}, a.ctas));
+    matrices.set("C", new Matrix("C", d.type, d.bits, d.part, [], d.pinned));
+  }
+
+  private isAddress(name: string): boolean {
+    const source = this.bound.operands[name]?.[0];
+    return Array.isArray(source) && source[0] === "+";
+  }
+
+  /** The number that the first lane gives as an operand; null if it is not known. */
+  private given(name: string, item = 0): bigint | null {
+    const source = this.bound.operands[name]?.[item];
+    const { warp, lanes } = this.run.columns;
+    return source === undefined ? null : wordOf(this.run, source, warp[this.step], firstLane(lanes[this.step]), this.step - 1);
+  }
+
+  /** An address in tensor memory: the lane in the upper half, the column in the lower. */
+  private address(name: string): number {
+    return Number(this.given(name) ?? 0n);
   }
 
   /** Which registers each operand has. */
@@ -223,6 +300,7 @@ export class Product {
       A: "a", B: "b", C: "c", D: "d", metadata: "metadata", scale_A: "scale_a", scale_B: "scale_b",
     };
     const found = new Map<string, Source[]>();
+    if (this.shape) return found;
     for (const [name, matrix] of this.scene.matrices) {
       const sources = this.bound.operands[names[name]] ?? (name === "C" ? this.bound.operands.d : undefined);
       if (matrix.part && sources && sources.length === matrix.registers) found.set(name, sources);
@@ -243,21 +321,8 @@ export class Product {
 
   // ── elements ──────────────────────────────────────────────────────────────
 
-  /** A word of a lane after a step; null if it was never written. */
   private word(source: Source, warp: number, lane: number, step: number): bigint | null {
-    if (Array.isArray(source)) {
-      if (source[0] === "=") return BigInt.asUintN(64, BigInt(source[1]));
-      return source[0] === "+" ? null : 1n - (this.word(source[1], warp, lane, step) ?? 0n);
-    }
-    const { run } = this;
-    const register = run.head.registers[source];
-    const held = run.held(warp, source, step);
-    if (!held) return null;
-    const { words } = run.columns;
-    if (register.type === "pred") return BigInt((words[held.at] >>> lane) & 1);
-    if (register.bits <= 32) return BigInt(words[held.at + lane]);
-    const at = held.at + 2 * lane;
-    return (BigInt(words[at + 1]) << 32n) | BigInt(words[at]);
+    return wordOf(this.run, source, warp, lane, step);
   }
 
   private place(matrix: Matrix, index: number): { member: Member; lane: number; low: number } {
@@ -312,8 +377,9 @@ export class Product {
     const sources = this.registers.get(name);
     const found = sources
       ? this.gathered(matrix, sources, (member) => this.before(member))
-      : this.fromShared(name, matrix);
-    const negated = found && name.length === 1 && this.constant(`imm_scale_${name.toLowerCase()}`, 1) < 0;
+      : this.fromMemory(name, matrix);
+    const turned = this.shape ? this.shape.negated.includes(name) : this.constant(`imm_scale_${name.toLowerCase()}`, 1) < 0;
+    const negated = found && name.length === 1 && turned;
     if (!negated) return found;
     const sign = 2 ** (this.catalogue.types[matrix.type].used - 1);
     for (let index = 0; index < found.length; index++) found[index] = ((Number(found[index]) ^ sign) >>> 0) as never;
@@ -323,6 +389,7 @@ export class Product {
   private codesNow(): Codes {
     const metadata = this.scene.matrices.get("metadata");
     const sources = this.registers.get("metadata");
+    if (metadata && this.shape) return Uint8Array.from(this.bits("metadata") ?? [], Number);
     if (!metadata || !sources) return new Uint8Array();
     return Uint8Array.from(this.gathered(metadata, sources, (member) => this.before(member)), Number);
   }
@@ -336,53 +403,99 @@ export class Product {
     return new Values(this.catalogue, this.scene, this.codes, operands, this.run.head.target);
   }
 
-  // ── shared memory ─────────────────────────────────────────────────────────
+  // ── memory ────────────────────────────────────────────────────────────────
 
-  /** The number of the shared memory of its block. */
-  get memory(): number {
+  /** The blocks whose memories are used: that of the warp, or both of a pair of CTAs. */
+  private get blocks(): string[] {
     const { head } = this.run;
-    const block = String(head.warps[this.members[0].warp].block);
-    return head.memories.findIndex((each) => each.kind === "shared" && String(each.block) === block);
+    const own = [String(head.warps[this.members[0].warp].block)];
+    if ((this.scene.op.tensor?.ctas ?? 1) === 1) return own;
+    const wrote = (this.unit?.writes ?? []).map(([memory]) => memory).sort((one, other) => one - other);
+    return [...new Set(wrote.map((each) => String(head.memories[each].block)))];
   }
 
-  /** Where in shared memory each element is, as eight times the byte, plus the bit. */
-  private bitsInShared(name: string, matrix: Matrix): Int32Array | null {
-    const known = this.shared.get(name);
-    if (known) return known;
-    const source = this.bound.operands[name.toLowerCase()]?.[0];
-    const own = this.members.find(({ step }) => step === this.step) ?? this.members[0];
-    const word = source === undefined ? null : this.word(source, own.warp, firstLane(this.run.columns.lanes[own.step]), own.step - 1);
-    const descriptor = word === null ? null : decoded(this.catalogue, "wgmma", word);
-    if (!descriptor) return null;
-    const major: Major = this.constant(`trans_${name.toLowerCase()}`, 0) ? "mn" : "k";
-    const [rows, k] = name === "A" ? [matrix.rows, matrix.cols] : [matrix.cols, matrix.rows];
+  /** The numbers of the memories of a kind of these blocks; empty if one is missing. */
+  private memoriesOf(kind: string): number[] {
+    const { memories } = this.run.head;
+    const found = this.blocks.map((block) => memories.findIndex((each) => each.kind === kind && String(each.block) === block));
+    return found.length < (this.scene.op.tensor?.ctas ?? 1) || found.includes(-1) ? [] : found;
+  }
+
+  /** Where each element of an operand is that is not in registers; null if not known. */
+  private places(name: string, matrix: Matrix): Places | null {
+    return kept(this.inMemory, name, () => (matrix.tensor ? this.cells(name, matrix) : this.inShared(name, matrix)));
+  }
+
+  /** The cells of tensor memory that an operand has. */
+  private cells(name: string, matrix: Matrix): Places | null {
+    const memories = this.memoriesOf("tensor");
+    const address = this.given(name === "C" ? "d" : name.toLowerCase());
+    if (!memories.length || address === null) return null;
+    const column = Number(address) & 0xffff;
+    const bits = new Int32Array(matrix.size);
+    const of = new Uint8Array(matrix.size);
+    for (let index = 0; index < matrix.size; index++) {
+      const lane = matrix.lane[index];
+      const [low] = matrix.bitRange(matrix.slot[index]);
+      of[index] = lane >> 7;
+      bits[index] = 32 * ((lane & 127) * CELLS + column + matrix.register[index]) + low;
+    }
+    return { memories, of, bits, tensor: true };
+  }
+
+  /** Where in shared memory it is, by its descriptor; a pair has a half in each CTA. */
+  private inShared(name: string, matrix: Matrix): Places | null {
+    const memories = this.memoriesOf("shared");
+    const word = this.given(name.toLowerCase());
+    const { shape } = this;
+    const descriptor = word === null ? null : decoded(this.catalogue, shape ? "tcgen05" : "wgmma", word);
+    if (!descriptor || !memories.length) return null;
+    const major: Major = shape ? shape.major[name] : this.constant(`trans_${name.toLowerCase()}`, 0) ? "mn" : "k";
+    const [across, k] = name === "A" ? [matrix.rows, matrix.cols] : [matrix.cols, matrix.rows];
+    const rows = across / memories.length;
     const { bits } = matrix;
-    const address = addresses(this.catalogue, descriptor, { rows, k, bits, major });
+    const { kinds, group } = this.catalogue.memory.padded;
+    const padded = shape !== null && bits < 8 && kinds.includes(this.scene.op.values.kind.replace("kind::", ""));
+    const address = addresses(this.catalogue, descriptor, { rows, k, bits, major, narrow: padded ? bits : undefined });
+    const of = new Uint8Array(matrix.size);
     const found = Int32Array.from({ length: matrix.size }, (_, index) => {
       const [, row, col] = matrix.spot(index);
       const [mn, at] = name === "A" ? [row, col] : [col, row];
-      return 8 * address(mn, at) + (((major === "k" ? at : mn) * bits) % 8);
+      of[index] = Math.floor(mn / rows);
+      const along = major === "k" ? at : mn % rows;
+      return 8 * address(mn % rows, at) + (((padded ? along % group : along) * bits) % 8);
     });
-    this.shared.set(name, found);
+    return { memories, of, bits: found, tensor: false };
+  }
+
+  /** An operand in memory; of tensor memory what was there before D came, or after it. */
+  private fromMemory(name: string, matrix: Matrix, after = false): Patterns | null {
+    const places = this.places(name, matrix);
+    if (!places) return null;
+    const contents = places.memories.map((_, cta) => this.content(places, cta, matrix.bits, after));
+    const type = this.catalogue.types[matrix.type];
+    const found = patterns(type, matrix.size);
+    const mask = type.bits >= 32 ? 0xffffffff : 2 ** type.bits - 1;
+    for (let index = 0; index < matrix.size; index++) {
+      const content = contents[places.of[index]];
+      const [at, low] = [places.bits[index] >> 3, places.bits[index] & 7];
+      let word = 0;
+      for (let byte = (low + type.bits - 1) >> 3; byte >= 0; byte--) word = word * 256 + (content[at + byte] ?? 0);
+      found[index] = ((word >>> low) & mask) >>> 0;
+    }
     return found;
   }
 
-  private fromShared(name: string, matrix: Matrix): Patterns | null {
-    const { memory } = this;
-    const places = memory < 0 ? null : this.bitsInShared(name, matrix);
-    if (!places) return null;
-    const type = this.catalogue.types[matrix.type];
-    const found = patterns(type, matrix.size);
-    const bytes = Math.max(1, type.bits >> 3);
-    const mask = type.bits >= 32 ? 0xffffffff : 2 ** type.bits - 1;
-    return this.run.memories[memory].peek(this.readAt, (content) => {
-      for (let index = 0; index < matrix.size; index++) {
-        let [word, at] = [0, places[index] >> 3];
-        for (let byte = bytes - 1; byte >= 0; byte--) word = word * 256 + (content[at + byte] ?? 0);
-        found[index] = ((word >>> (places[index] & 7)) & mask) >>> 0;
-      }
-      return found;
-    });
+  /** The bytes of a memory that an operand is in. */
+  private content({ memories, of, bits, tensor }: Places, cta: number, each: number, after: boolean): Uint8Array {
+    const history = this.run.memories[memories[cta]];
+    if (!tensor) return history.peek(this.readAt, (content) => content.slice());
+    const wanted = new Uint8Array(history.size);
+    const bytes = Math.ceil(each / 8);
+    for (let index = 0; index < bits.length; index++) {
+      if (of[index] === cta) wanted.fill(1, bits[index] >> 3, (bits[index] >> 3) + bytes);
+    }
+    return history.around(this.run.head.units.indexOf(this.unit!), this.step, after, wanted);
   }
 
   private get readAt(): number {
@@ -401,7 +514,25 @@ export class Product {
     );
   }
 
-  private accumulator(): Patterns {
+  /** What is in the cells of D before: it is added, unless it is said not to be. */
+  private cellsBefore(): Patterns | null {
+    const matrix = this.scene.matrices.get("C")!;
+    const type = this.catalogue.types[matrix.type];
+    if (this.given("enable_input_d") === 0n) return patterns(type, matrix.size);
+    const found = this.fromMemory("C", matrix);
+    const scale = this.constant("scale_input_d", 0);
+    if (!found || !scale) return found;
+    // Times 2 ** -scale: the launch refuses what that makes subnormal.
+    const [top, one] = [2 ** type.exponent - 1, 2 ** type.fraction];
+    for (let index = 0; index < found.length; index++) {
+      const exponent = Math.floor(Number(found[index]) / one) & top;
+      if (exponent !== 0 && exponent !== top) found[index] = (Number(found[index]) - scale * one) as never;
+    }
+    return found;
+  }
+
+  private accumulator(): Patterns | null {
+    if (this.shape) return this.cellsBefore();
     const matrix = this.scene.matrices.get("C") ?? this.scene.matrices.get("D")!;
     const type = this.catalogue.types[matrix.type];
     const [{ warp, step }] = this.members;
@@ -436,10 +567,20 @@ export class Product {
     return before.recorded() ?? (before.values.bits("D") as Patterns);
   }
 
+  /** Why an element of D is not what its operands make; empty if it is. */
+  unwritten(index: number): string {
+    if (!this.shape) return "";
+    if (this.given("zero_column_mask")) return "The zero-column mask makes columns of B zero; that is not drawn, and D is not explained.";
+    const lane = this.scene.matrices.get("D")!.lane[index];
+    const mask = Number(this.given("disable_output_lane", lane >> 5) ?? 0n);
+    return (mask >>> (lane & 31)) & 1 ? `disable-output-lane has lane ${lane & 127}: it is not written, and D stays as it was there.` : "";
+  }
+
   /** D as it was recorded; null where it was not. */
   recorded(): Patterns | null {
     const matrix = this.scene.matrices.get("D")!;
     const sources = this.registers.get("D") as number[] | undefined;
+    if (this.shape) return this.done < 0 ? null : this.fromMemory("D", matrix, true);
     if (this.done < 0 || !sources) return null;
     if (!this.unit) return this.gathered(matrix, sources, () => this.step);
     const unit = this.run.head.units.indexOf(this.unit);
@@ -463,9 +604,29 @@ export class Product {
       const step = name === "D" ? Math.max(this.done, member.step) : before;
       return { kind: "register", warp: member.warp, register: source, lane, low, bits: matrix.bits, step };
     }
-    const places = this.bitsInShared(name, matrix);
-    if (!places) return { kind: "constant" };
-    return { kind: "memory", memory: this.memory, offset: places[index] >> 3, bytes: Math.max(1, matrix.bits >> 3), step: this.readAt };
+    const places = this.places(name, matrix);
+    const none = name === "C" && this.given("enable_input_d") === 0n;
+    if (!places || none) return { kind: "constant" };
+    const found = { memory: places.memories[places.of[index]], offset: places.bits[index] >> 3, bytes: Math.max(1, matrix.bits >> 3) };
+    if (!places.tensor) return { kind: "memory", ...found, step: this.readAt };
+    const step = Math.max(this.done, this.step);
+    return name === "D" ? { kind: "memory", ...found, step } : { kind: "memory", ...found, step, before: this.run.head.units.indexOf(this.unit!) };
+  }
+
+  /** Whether an operand is in tensor memory, in shared memory or in registers. */
+  placeOf(name: string): "tensor" | "shared" | "registers" {
+    const matrix = this.scene.matrices.get(name)!;
+    if (matrix.tensor) return "tensor";
+    return this.registers.has(name) || !"AB".includes(name) ? "registers" : "shared";
+  }
+
+  /** The element of D in a byte of tensor memory; -1 if there is none. */
+  elementAt(memory: number, offset: number): number {
+    const matrix = this.scene.matrices.get("D")!;
+    const places = this.shape && this.places("D", matrix);
+    if (!places) return -1;
+    const cell = offset & ~3;
+    return places.bits.findIndex((bits, index) => bits >> 3 === cell && places.memories[places.of[index]] === memory);
   }
 
   /** The element of D in some bits of a register of a lane; -1 if there is none. */
@@ -483,6 +644,24 @@ export class Product {
   }
 }
 
+/** A word of a lane after a step; null if it was never written. */
+export function wordOf(run: Recording, source: Source, warp: number, lane: number, step: number): bigint | null {
+  if (Array.isArray(source)) {
+    if (source[0] === "=") return BigInt.asUintN(64, BigInt(source[1]));
+    const of = wordOf(run, source[1], warp, lane, step);
+    if (source[0] === "!") return 1n - (of ?? 0n);
+    return of === null ? null : BigInt.asUintN(32, of + BigInt(source[2]));
+  }
+  const register = run.head.registers[source];
+  const held = run.held(warp, source, step);
+  if (!held) return null;
+  const { words } = run.columns;
+  if (register.type === "pred") return BigInt((words[held.at] >>> lane) & 1);
+  if (register.bits <= 32) return BigInt(words[held.at + lane]);
+  const at = held.at + 2 * lane;
+  return (BigInt(words[at + 1]) << 32n) | BigInt(words[at]);
+}
+
 /** What was made once, by its key. */
 function kept<K, T>(known: Map<K, T>, key: K, make: () => T): T {
   let found = known.get(key);
@@ -490,6 +669,18 @@ function kept<K, T>(known: Map<K, T>, key: K, make: () => T): T {
   return found;
 }
 
-function firstLane(mask: number): number {
+/** Columns of tensor memory. */
+export const CELLS = 512;
+
+/** Where the elements of an operand are: which memory, and eight times the byte. */
+interface Places {
+  memories: number[];
+  /** Per element the place in ``memories``, and eight times the byte, plus the bit. */
+  of: Uint8Array;
+  bits: Int32Array;
+  tensor: boolean;
+}
+
+export function firstLane(mask: number): number {
   return mask ? 31 - Math.clz32(mask & -mask) : 0;
 }

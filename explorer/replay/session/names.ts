@@ -35,6 +35,14 @@ export function memoryName(head: Head, number: number): string {
   return blocks.size > 1 && blockName(block) && !/block/.test(name) ? `${name}, block ${blockName(block)}` : name;
 }
 
+const LANE = 2048; // bytes of a lane of tensor memory: 512 columns
+
+/** A place in a memory: its address, or lane and column. */
+export function placeIn(head: Head, memory: number, offset: number): string {
+  if (head.memories[memory].kind !== "tensor") return `0x${offset.toString(16)}`;
+  return `lane ${Math.floor(offset / LANE)}, column ${Math.floor((offset % LANE) / 4)}`;
+}
+
 export const grouped = (value: number): string => value.toLocaleString("en-US").replaceAll(",", "\u202f");
 
 /** Lanes as ranges: ``0–3, 8``. */

@@ -126,29 +126,43 @@ export class Fragments {
 
   /** Another element is chosen; all else is as it was. */
   mark(): void {
-    if (this.shown && this.view.size.width) this.paint();
+    if (this.shown && this.view.size.width) this.paintMarks();
     else this.draw();
   }
 
   private paint(): void {
     const { view, session } = this;
     const { theme } = session;
-    const { product } = this.shown!;
-    const [base, over, letters] = this.canvases.map((each) => view.painter(each));
-    const pinned = session.element < 0 ? null : { matrix: "D", index: session.element };
-    const marks = highlight(product.scene, product.codes, this.hover, pinned, null);
+    const [base, , letters] = this.canvases;
+    const [cells, names] = [view.painter(base), view.painter(letters)];
     for (const panel of view.arrangement.panels) {
-      const { matrix } = panel.sheet;
-      drawPanel(base, panel, this.look(panel.sheet), theme, view.window);
-      const own = marks.get(matrix.name);
-      if (own) drawMarks(over, panel, own, theme, view.window);
-      drawNames(letters, panel, theme, view.window);
+      drawPanel(cells, panel, this.look(panel.sheet), theme, view.window);
+      drawNames(names, panel, theme, view.window);
     }
     for (const panel of view.arrangement.panels) {
       const { matrix } = panel.sheet;
       const remark = matrix.name === "D" && !this.shown!.d ? ", in flight" : "";
-      drawAround(letters, panel, { place: matrix.part ? "" : ", in shared memory, by bank", remark }, theme, view.window);
+      drawAround(names, panel, { place: this.place(matrix), remark }, theme, view.window);
     }
+    this.paintMarks();
+  }
+
+  /** What is pointed at and what is explained has a canvas of its own. */
+  private paintMarks(): void {
+    const { view, session } = this;
+    const { scene, codes } = this.shown!.product;
+    const over = view.painter(this.canvases[1]);
+    const pinned = session.element < 0 ? null : { matrix: "D", index: session.element };
+    const marks = highlight(scene, codes, this.hover, pinned, null);
+    for (const panel of view.arrangement.panels) {
+      const own = marks.get(panel.sheet.matrix.name);
+      if (own) drawMarks(over, panel, own, session.theme, view.window);
+    }
+  }
+
+  private place({ name }: Matrix): string {
+    const place = this.shown!.product.placeOf(name);
+    return { tensor: ", in tensor memory, by lane", shared: ", in shared memory, by bank", registers: "" }[place];
   }
 
   /** Lanes have the explorer's colours, what is in shared memory those of its banks. */
@@ -164,7 +178,7 @@ export class Fragments {
   private colours(matrix: Matrix): (index: number) => string {
     const { theme } = this.session;
     const { product } = this.shown!;
-    if (matrix.part) {
+    if (product.placeOf(matrix.name) !== "shared") {
       const lanes = laneColours(product.catalogue, theme);
       return (index) => lanes[matrix.lane[index]];
     }
@@ -191,7 +205,7 @@ export class Fragments {
     else this.say(null, { x: 0, y: 0 });
     if (sameSpot(spot, this.hover)) return;
     this.hover = spot;
-    this.paint();
+    this.paintMarks();
   }
 
   private pointOf(spot: Spot): { x: number; y: number } | null {

@@ -5,17 +5,19 @@
 import type { Spot } from "../../src/drawing/highlight.js";
 import { byId, h, toast } from "../../src/page/dom.js";
 import { rowOfB } from "../../src/numbers/values.js";
-import { answer, refusal } from "../../src/views/answer.js";
+import { answerParts, refusal } from "../../src/views/answer.js";
 import type { Holders } from "../../src/views/bars.js";
 import type { Origin } from "../recording/origins.js";
 import type { Product, Where } from "../recording/products.js";
-import { agent, grouped, lineText, memoryName, warpName } from "../session/names.js";
+import { agent, grouped, lineText, memoryName, placeIn, warpName } from "../session/names.js";
 import type { Session } from "../session/session.js";
 import { showPane } from "./panes.js";
 import { Fragments, Shown } from "./fragments.js";
 
 /** Of so many products, it is shown at once where operands came from. */
 const FEW = 32;
+/** Rows of that table that are made in one frame. */
+const PIECE = 12;
 
 export class ProductView {
   private fragments: Fragments;
@@ -125,18 +127,18 @@ export class ProductView {
     const { target } = this.session.run.head;
     const title = h("h3", {}, `D[${row}, ${col}] on ${target}`);
     const close = h("button", { type: "button", class: "quiet", onclick: () => this.session.update({ element: -1 }) }, "Close");
+    const left = product.unwritten(element);
+    if (left) return box.replaceChildren(h("div", { class: "row" }, title, close), refusal(left));
     const found = product.values.explain(element);
     if (!found) {
       const why = product.values.model ? "A code in this row of the metadata is illegal, so D is undefined here." : `How ${target} adds these products is not known.`;
       return box.replaceChildren(h("div", { class: "row" }, title, close), refusal(why));
     }
     const asked = { catalogue: product.catalogue, name: product.name, target, row, col, where: (k: number) => this.holders(product, element, k) };
-    box.replaceChildren(
-      h("div", { class: "row" }, title, close),
-      ...this.differs(element, found.bits),
-      ...answer(asked, found),
-      this.sources(product, element),
-    );
+    box.replaceChildren(h("div", { class: "row" }, title, close), ...this.differs(element, found.bits));
+    const still = () => this.told === key;
+    const parts = answerParts(asked, found).map((make) => () => box.append(...make()));
+    inFrames([...parts, () => box.append(this.sources(product, element, still))], still);
     // To scroll lays the page out: only if somebody has scrolled.
     if (this.scrolled) box.scrollTop = 0;
     this.scrolled = false;
@@ -169,14 +171,14 @@ export class ProductView {
   /** In few letters: ``T12 %r5``, or the address. */
   private short(where: Where): string {
     const { run } = this.session;
-    if (where.kind === "memory") return `0x${where.offset.toString(16)}`;
+    if (where.kind === "memory") return placeIn(run.head, where.memory, where.offset);
     return where.kind === "constant" ? "constant" : `T${where.lane} ${run.head.registers[where.register].name}`;
   }
 
   private place(where: Where): string {
     const { run } = this.session;
     if (where.kind === "constant") return "a constant";
-    if (where.kind === "memory") return `${memoryName(run.head, where.memory)} 0x${where.offset.toString(16)}`;
+    if (where.kind === "memory") return `${memoryName(run.head, where.memory)} ${placeIn(run.head, where.memory, where.offset)}`;
     const { name, bits } = run.head.registers[where.register];
     const part = where.bits < bits ? `, bits ${where.low}–${where.low + where.bits - 1}` : "";
     return `${warpName(run.head, where.warp)}, lane ${where.lane}, ${name}${part}`;
@@ -185,33 +187,38 @@ export class ProductView {
   // ── where operands came from ──────────────────────────────────────────────
 
   /** For each product its factors, and the steps through which they came. */
-  private sources(product: Product, element: number): HTMLElement {
-    const { scene, codes } = product;
-    const shown = new Shown(product, null);
-    const [, row] = scene.matrices.get("D")!.spot(element);
-    const { cols } = scene.matrices.get("A")!;
+  private sources(product: Product, element: number, still: () => boolean): HTMLElement {
     const box = h("details", { class: "sources" }, h("summary", {}, "Where each operand came from"));
-    const rows = () => {
-      const found: HTMLElement[] = [];
-      for (let stored = 0; stored < cols; stored++) {
-        const k = rowOfB(scene, codes, row, stored);
-        const at = k < 0 ? null : this.factors(product, element, k);
-        if (!at) continue;
-        for (const [name, index] of [["A", at.a], ["B", at.b]] as const) found.push(this.sourceRow(product, name, index, k, shown.full(name, index)));
-      }
-      const c = scene.matrices.get("C");
-      if (c) found.push(this.sourceRow(product, "C", element, -1, shown.full("C", element)));
-      return found;
-    };
     const fill = () => {
       if (box.children.length > 1) return;
       const head = h("tr", {}, ...["k", "element", "value", "was in", "came from"].map((each) => h("th", { scope: "col" }, each)));
-      box.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Where operands came from" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows()))));
+      const body = h("tbody", {});
+      box.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Where operands came from" }, h("table", {}, h("thead", {}, head), body)));
+      const rows = this.sourceRows(product, element);
+      const pieces = Array.from({ length: Math.ceil(rows.length / PIECE) }, (_, at) => rows.slice(at * PIECE, (at + 1) * PIECE));
+      inFrames(pieces.map((piece) => () => body.append(...piece.map((make) => make()))), still);
     };
     box.addEventListener("toggle", () => box.open && fill());
-    // First the explanation, then what came from where: no frame is long.
-    if (cols <= FEW) requestAnimationFrame(() => setTimeout(() => box.isConnected && (box.open = true)));
+    box.open = product.scene.matrices.get("A")!.cols <= FEW;
     return box;
+  }
+
+  /** The rows of that table, each made when it is its turn. */
+  private sourceRows(product: Product, element: number): (() => HTMLElement)[] {
+    const { scene, codes } = product;
+    const shown = new Shown(product, null);
+    const [, row] = scene.matrices.get("D")!.spot(element);
+    const found: (() => HTMLElement)[] = [];
+    const put = (name: string, index: number, k: number) => found.push(() => this.sourceRow(product, name, index, k, shown.full(name, index)));
+    for (let stored = 0; stored < scene.matrices.get("A")!.cols; stored++) {
+      const k = rowOfB(scene, codes, row, stored);
+      const at = k < 0 ? null : this.factors(product, element, k);
+      if (!at) continue;
+      put("A", at.a, k);
+      put("B", at.b, k);
+    }
+    if (scene.matrices.has("C")) put("C", element, -1);
+    return found;
   }
 
   private sourceRow(product: Product, name: string, index: number, k: number, value: string): HTMLElement {
@@ -230,11 +237,11 @@ export class ProductView {
 
   /** Such as ``ldmatrix, step 71, gemm.cu:15 ← cp.async, step 30, gemm.cu:10 ← in[68]``. */
   private chain(where: Where): (Node | string)[] {
-    const { run, origins } = this.session;
+    const { origins } = this.session;
     if (where.kind === "constant") return [];
     return origins.chain(where).flatMap((origin, at) => {
       const arrow = at ? [" ← "] : [];
-      const from = origin.where.kind === "memory" && at ? [`${memoryName(run.head, origin.where.memory)} 0x${origin.where.offset.toString(16)}, `] : [];
+      const from = origin.where.kind === "memory" && at ? [`${this.place(origin.where)}, `] : [];
       return [...arrow, ...from, ...this.writer(origin)];
     });
   }
@@ -279,4 +286,11 @@ export class ProductView {
     box.style.left = `${Math.max(4, Math.min(innerWidth - width - 8, at.x + 14))}px`;
     box.style.top = `${Math.max(4, Math.min(innerHeight - height - 8, at.y + 18))}px`;
   }
+}
+
+/** Do the first thing now and one in each frame after it, as long as they are wanted. */
+function inFrames(things: (() => void)[], still: () => boolean): void {
+  const [first, ...rest] = things;
+  first?.();
+  if (rest.length) requestAnimationFrame(() => setTimeout(() => still() && inFrames(rest, still)));
 }

@@ -23,14 +23,24 @@ export interface Asked {
 }
 
 export function answer(asked: Asked, found: Explanation): Node[] {
-  const { catalogue, name, target, row, col } = asked;
+  return answerParts(asked, found).flatMap((make) => make());
+}
+
+/** The parts of an answer, for those who make a part in each frame. */
+export function answerParts(asked: Asked, found: Explanation): (() => Node[])[] {
+  return [
+    () => [outcome(asked.catalogue, found), ...scales(found)],
+    ...found.steps.map((_, at) => () => [stepOf(asked, found, at)]),
+    () => inWords(asked, found),
+  ];
+}
+
+/** What is lost, and all of it as text. */
+function inWords({ catalogue, name, target, row, col }: Asked, found: Explanation): Node[] {
   const written = told(catalogue, name, target, row, col, found);
   const lost = losses(found, catalogue.types[found.model.d]);
   const integer = isInteger(catalogue.types[found.model.d]);
   return [
-    outcome(catalogue, found),
-    ...scales(found),
-    ...steps(asked, found),
     h(
       "pre",
       { class: "summary" },
@@ -100,33 +110,31 @@ function scales({ blocks, model }: Explanation): HTMLElement[] {
   ];
 }
 
-/** Each step; of many steps only the first is open. */
-function steps(asked: Asked, found: Explanation): HTMLElement[] {
+/** One step; of many steps only the first is open. */
+function stepOf(asked: Asked, found: Explanation, at: number): HTMLElement {
   const { types } = asked.catalogue;
-  const count = found.steps.length;
-  return found.steps.map((step, at) => {
-    const title = h(
-      "summary",
-      {},
-      `Step ${at + 1} of ${count}: ${what(step)} → ${short(step.value)}`,
+  const [count, step] = [found.steps.length, found.steps[at]];
+  const title = h(
+    "summary",
+    {},
+    `Step ${at + 1} of ${count}: ${what(step)} → ${short(step.value)}`,
+  );
+  const box = h("details", { class: "step" }, title);
+  const open = () => {
+    if (box.children.length > 1) return;
+    const table = stepTable(types, found.model, step, room(), true, asked.where);
+    const scroll = { class: "scroll", tabindex: 0, role: "region" };
+    box.append(
+      h("div", { ...scroll, "aria-label": `Terms of step ${at + 1}` }, table),
+      h("p", { class: "hint" }, rounding(asked.catalogue, found, at)),
     );
-    const box = h("details", { class: "step" }, title);
-    const open = () => {
-      if (box.children.length > 1) return;
-      const table = stepTable(types, found.model, step, room(), true, asked.where);
-      const scroll = { class: "scroll", tabindex: 0, role: "region" };
-      box.append(
-        h("div", { ...scroll, "aria-label": `Terms of step ${at + 1}` }, table),
-        h("p", { class: "hint" }, rounding(asked.catalogue, found, at)),
-      );
-    };
-    box.addEventListener("toggle", () => box.open && open());
-    if (count <= 2 || !at) {
-      open();
-      box.open = true;
-    }
-    return box;
-  });
+  };
+  box.addEventListener("toggle", () => box.open && open());
+  if (count <= 2 || !at) {
+    open();
+    box.open = true;
+  }
+  return box;
 }
 
 /** The width of bars: all that a phone has, or what numbers leave. */

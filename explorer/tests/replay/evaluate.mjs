@@ -60,6 +60,7 @@ const product = ([step, elements]) => {
   const { scene, codes, values: of, name, catalogue } = found;
   const operands = Object.fromEntries(["A", "B", "C", "scale_A", "scale_B"].map((each) => [each, texts(of.bits(each))]));
   const explained = elements.map((index) => {
+    if (found.unwritten(index)) return null;
     const [, row, col] = scene.matrices.get("D").spot(index);
     return told(catalogue, name, head.target, row, col, of.explain(index));
   });

@@ -33,9 +33,9 @@ const pointAt = async (page, matrix, index, click = false) => {
 const number = (shown) => Number(shown.replace("−", "-"));
 
 const TESTS = {
-  async "an element of D is explained in Python's words: mma and wgmma"(browser) {
+  async "an element of D is explained in Python's words: mma, wgmma and tcgen05.mma"(browser) {
     let page;
-    for (const name of ["gemm", "ring"]) {
+    for (const name of ["gemm", "ring", "tensor"]) {
       for (const { step, row, col, name: op, told: words, d } of told[name].elements) {
         await page?.context().close();
         page = await show(browser, name, `#step=${step}&d=${row},${col}`);
@@ -73,6 +73,52 @@ const TESTS = {
     await first.click();
     assert.equal(await stepOf(page), goal);
     assert.match(await text(page, "#instruction"), /ldmatrix/);
+    return page;
+  },
+
+  async "tcgen05.mma: D in tensor memory, A and B by descriptors; a cell leads to its element"(browser) {
+    const [, { row, col, lane, column, d, told: words }] = told.tensor.elements;
+    const { a, b, first, second } = told.tensor;
+    const page = await show(browser, "tensor");
+    await page.keyboard.press("End");
+    await page.keyboard.press("m");
+    for (const [matrix, index, value, place] of [
+      ["A", row * 16 + 5, a[row][5], /shared 0x[\da-f]+ written at step \d+/],
+      ["B", 5 * 8 + col, b[5][col], /shared 0x[\da-f]+ written at step \d+/],
+      ["D", row * 8 + col, d, new RegExp(`tensor lane ${lane}, column ${column}`)],
+    ]) {
+      await pointAt(page, matrix, index);
+      const said = await text(page, "#tip");
+      assert.ok(said.includes(`${matrix}[`), said);
+      assert.equal(number(/= (\S+)/.exec(said)[1]), value);
+      assert.match(said, place);
+    }
+    await pointAt(page, "D", row * 8 + col, true);
+    assert.equal(await page.locator("#told pre.text").textContent(), words);
+    await page.waitForSelector(".sources tbody tr");
+    const rows = await page.$$eval(".sources tbody tr", (found) => found.map((each) => [...each.cells].map((cell) => cell.innerText.trim())));
+    assert.equal(rows.length, 33);
+    for (const [k, name, value, , from] of rows.slice(0, 32)) {
+      assert.equal(Number(value), name[0] === "A" ? a[row][k] : b[k][col], `${name}, k ${k}`);
+      // Through st.shared and ld.global, from an array.
+      assert.match(from, /^st\.shared, step \S+.* ← ld\.global, step \S+.* ← argument \d .*, there before the first step$/);
+    }
+    // What is added is what the product before has made, at the same step.
+    assert.match(rows.at(-1)[4], new RegExp(`^D\\[${row}, ${col}\\] of step ${first}, `));
+    // A cell of tensor memory.
+    await page.evaluate(([at, to]) => {
+      const memory = replay.run.head.memories.findIndex(({ kind }) => kind === "tensor");
+      replay.update({ product: false, element: -1, memory, at: { memory, offset: 4 * (512 * at + to) } });
+    }, [lane, column]);
+    await drawn(page);
+    assert.match(await text(page, "#byte-made"), new RegExp(`Made of D\\[${row}, ${col}\\] of the tcgen05 at step ${second}`));
+    await page.locator("#byte-made .go").click();
+    await drawn(page);
+    assert.match(await text(page, "#told h3"), new RegExp(`D\\[${row}, ${col}\\]`));
+    // While it is in flight, D has no values.
+    await page.evaluate((to) => replay.go(to), second);
+    await drawn(page);
+    assert.match(await text(page, "#product-said"), /in flight until step/);
     return page;
   },
 

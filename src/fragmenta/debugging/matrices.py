@@ -27,6 +27,7 @@ from fragmenta.shared.tiles import read_tile
 if TYPE_CHECKING:
     from fragmenta.debugging.debugger import Debugger
     from fragmenta.debugging.records import Unit
+    from fragmenta.replay.recorded import Replay
 
 
 class Matrix(NamedTuple):
@@ -40,36 +41,39 @@ class Matrix(NamedTuple):
     """In which memory, and whether it is there already."""
 
 
-def number(at: Debugger, step: int, operand: Operand) -> int:
+def number(replay: Replay, step: int, operand: Operand) -> int:
     """What the first lane that ran a step had as an operand."""
     if isinstance(operand, Immediate):
         return operand.bits
     if isinstance(operand, Address):
         base = operand.base
         if isinstance(base, Register):
-            return number(at, step, base) + operand.offset & 0xFFFFFFFF
+            return number(replay, step, base) + operand.offset & 0xFFFFFFFF
         if isinstance(base, int):
             return base + operand.offset
     if not isinstance(operand, Register):
         raise BadCall(f"the operand {operand} of step {step:,} has no number")
-    function = at.moments.site(step).function
-    names = [each.name for each in at.replay.registers if each.function == function]
-    name = names[operand.number]
-    warp = int(at.moments.warps[step])
-    registers = at.replay.registers_at(step - 1, warp, function)
-    if name not in registers:
+    function = replay.sites[int(replay.steps.site[step])].function
+    own = [n for n, each in enumerate(replay.registers) if each.function == function]
+    register = own[operand.number]
+    held = replay.value(step - 1, int(replay.steps.warp[step]), register)
+    if held is None:
+        name = replay.registers[register].name
         raise BadCall(f"{name} was not written before the product")
-    lanes = int(at.replay.steps.lanes[step])
+    lanes = int(replay.steps.lanes[step])
     lane = (lanes & -lanes).bit_length() - 1 if lanes else 0
-    return int.from_bytes(
-        np.ascontiguousarray(registers[name])[lane].tobytes(), "little"
-    )
+    return int.from_bytes(np.ascontiguousarray(held)[lane].tobytes(), "little")
+
+
+def descriptor_word(replay: Replay, step: int, op: Op, given: Instruction) -> int:
+    """The instruction descriptor that a ``tcgen05.mma`` had at a step."""
+    names = [each.name for each in op.operands]
+    return number(replay, step, given.operands[names.index("idesc")])
 
 
 def with_shape(at: Debugger, step: int, op: Op, given: Instruction) -> Op:
     """A ``tcgen05.mma`` with what its instruction descriptor says."""
-    names = [each.name for each in op.operands]
-    return op.with_descriptor(number(at, step, given.operands[names.index("idesc")]))
+    return op.with_descriptor(descriptor_word(at.replay, step, op, given))
 
 
 def matrix(at: Debugger, step: int, op: Op, given: Instruction, name: str) -> Matrix:
@@ -82,7 +86,7 @@ def matrix(at: Debugger, step: int, op: Op, given: Instruction, name: str) -> Ma
         moment = unit.done
     if op.tensor_memory:
         return _of_tcgen05(at, step, op, given, name, (moment, unit, told))
-    word = number(at, step, given.operands["DAB".index(name)])
+    word = number(at.replay, step, given.operands["DAB".index(name)])
     major = _major(op, given, name)
     shared = _memory(at, "shared", at.replay.warps[at.warp].block, moment)
     bits = read_tile(op, name, shared, word, major=major)
@@ -131,12 +135,12 @@ def _of_tcgen05(
 def _given(at: Debugger, step: int, given: Instruction) -> dict[str, Any]:
     """Where the operands of a ``tcgen05.mma`` are."""
     d, a, b = given.operands[:3]
-    left = number(at, step, a)
+    left = number(at.replay, step, a)
     inside = isinstance(a, Address)  # else a descriptor
     return {
-        "d": number(at, step, d),
+        "d": number(at.replay, step, d),
         "a": TensorAddress.decode(left) if inside else left,
-        "b": number(at, step, b),
+        "b": number(at.replay, step, b),
     }
 
 

@@ -1,14 +1,17 @@
 """The products of a recorded run, for its page.
 
-For each instruction that multiplies fragments, and for each ``ldmatrix``, the page has
-the record that the explorer has of it, and which registers its operands are.  So both
-pages draw and explain it with the same code.
+For each instruction that multiplies fragments, and for each that moves one, the page
+has the record that the explorer has of it, and which registers its operands are.  So
+both pages draw and explain it with the same code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from fragmenta.debugging.matrices import descriptor_word
 from fragmenta.debugging.places import Lines
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
@@ -25,6 +28,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.replay.parts import Site
 from fragmenta.replay.recorded import Replay
+from fragmenta.shared.operands import major_of
 from fragmenta.view.explorer_data import JsonRecord, drawn_record
 
 _OPCODES = ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix")
@@ -57,19 +61,27 @@ class _Products:
             if site.opcode.partition(".")[0] not in _OPCODES:
                 continue
             try:
-                found = self._product(site, self._lines.instruction(site))
+                found = self._product(number, self._lines.instruction(site))
             except Error:
                 # What cannot be read again has no picture; the rest of the page stays.
                 continue
             if found is not None:
                 self.sites[number] = found
 
-    def _product(self, site: Site, of: Instruction) -> JsonRecord | None:
+    def _product(self, number: int, of: Instruction) -> JsonRecord | None:
         op = named(of.mnemonic)
-        if isinstance(op, Remark) or not op.fragments:
+        if isinstance(op, Remark):
             return None
-        if not (op.multiplies or op.moves == "load") or op.tensor_memory:
+        if op.tensor_memory and op.multiplies:
+            return self._in_tensor_memory(number, op, of)
+        moves = op.moves == "load" or (op.moves, op.unit) == ("store", "tcgen05")
+        if not op.fragments or not (op.multiplies or moves):
             return None
+        return self._bound(number, op, of)
+
+    def _bound(self, number: int, op: Op, of: Instruction) -> JsonRecord | None:
+        """An instruction, and the registers of its operands."""
+        site = self.replay.sites[number]
         taken = fit(op, of, "", False)
         if isinstance(taken, Remark):
             return None
@@ -82,6 +94,45 @@ class _Products:
             else:
                 operands[names[0].name] = self._sources(site, items)
         return {"op": self._number(op), "operands": operands}
+
+    def _in_tensor_memory(
+        self, number: int, op: Op, of: Instruction
+    ) -> JsonRecord | None:
+        """A ``tcgen05.mma``: its shape is in a register, and may change.
+
+        So the record has an instruction for each descriptor that was recorded.
+        """
+        if any(op.values.get(name) for name in ("ashift", "lut")):
+            return None  # what it computes is not known
+        shapes: dict[str, JsonRecord] = {}
+        first: Op | None = None
+        steps = np.flatnonzero(self.replay.steps.site == number)
+        for step in steps[self.replay.steps.lanes[steps] != 0].tolist():
+            word = descriptor_word(self.replay, step, op, of)
+            if str(word) in shapes:
+                continue
+            try:
+                whole = op.with_descriptor(word)
+            except Error:
+                continue  # the launch has refused it
+            first = first or whole
+            shapes[str(word)] = self._shape(whole)
+        found = self._bound(number, first, of) if first else None
+        return {**found, "shapes": shapes} if found else None
+
+    def _shape(self, op: Op) -> JsonRecord:
+        """What an instruction descriptor says besides shape and types."""
+        of = op.descriptor
+        assert of is not None
+        return {
+            "op": self._number(op),
+            "major": {name: major_of(op, name) for name in "AB"},
+            "negated": [
+                name
+                for name, negated in (("A", of.negate_a), ("B", of.negate_b))
+                if negated
+            ],
+        }
 
     def _number(self, op: Op) -> int:
         if op not in self.ops:
@@ -103,6 +154,8 @@ class _Products:
                 return ["=", str(operand.bits)]
             case Address(Register() as register, offset):
                 return ["+", base + register.number, offset]
+            case Address(int() as start, offset):
+                return ["=", str(start + offset)]
         raise Error(f"{type(operand).__name__} is no operand of a product")
 
 
