@@ -254,6 +254,9 @@ def _sparse(add: Any, sp: fm.Instruction) -> None:
         scale_packed=np.ones((1, 64), np.float16),
         meta=np.full((4, 128), 0x4444, np.int16),
     )
+    zeros = np.zeros((1, 128), np.int32), np.ones((1, 64), np.float16)
+    found = fm.weights.from_marlin_24(*zeros, np.full((1, 128), 0x4444, np.int16))
+    add(fm.weights.to_marlin_24, sp=found.compressed, scales=found.scales, bits=4)
 
 
 def _shared(add: Any, wg: fm.Instruction) -> None:

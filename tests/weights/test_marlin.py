@@ -58,10 +58,20 @@ def test_marlin_is_read(bits, columns):
 
 
 def test_marlin_is_not_written_for_other_shapes():
-    op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
-    sp = fm.sparse.compress(op, np.zeros((72, 64), "bfloat16"))
+    halves = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
+    integers = fm.wgmma("m64n8k64", a="s8", d="s32", sp="sp")
+    sp = fm.sparse.compress(integers, np.zeros((72, 64), np.int8))
+    ones = np.ones((72, 1), np.float16)
     with pytest.raises(fm.errors.ShapeError, match=r"multiple of 64 outputs.*72x64"):
-        fm.weights.to_marlin_24(sp, np.ones((72, 1), np.float16))
+        fm.weights.to_marlin_24(sp, ones)
+    other = fm.sparse.compress(halves, np.zeros((64, 64), "bfloat16"))
+    with pytest.raises(fm.errors.BadCall, match="int8; given bfloat16"):
+        fm.weights.to_marlin_24(other, ones[:64])
+    large = fm.sparse.compress(integers, np.diag(np.full(64, 9, np.int8)))
+    with pytest.raises(fm.errors.ValueRangeError, match="-8 to 7; given 0 to 9"):
+        fm.weights.to_marlin_24(large, ones[:64])
+    with pytest.raises(fm.errors.ShapeError, match=r"float16 of \(64, groups\)"):
+        fm.weights.to_marlin_24(large, ones, bits=8)
 
 
 def test_marlin_arrays_that_do_not_fit_are_refused():

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array
-from fragmenta.errors import ShapeError, one_of
-from fragmenta.sparse.compression import Compressed
+from fragmenta.errors import BadCall, ShapeError, ValueRangeError, one_of
+from fragmenta.sparse.compression import Compressed, require_compressed
 from fragmenta.sparse.exchange import from_marlin, to_marlin
 from fragmenta.weights.shuffling import shuffle
 
@@ -93,12 +93,17 @@ def to_marlin_24(sp: Compressed, scales: ArrayLike, *, bits: int = 4) -> Marlin2
     >>> bool((again.weight_packed == words).all() and (again.meta == meta).all())
     True
     """
-    values, factors = as_array(sp.values), as_array(scales)
+    values, factors = _integers(sp, bits), as_array(scales)
     rows, columns = sp.shape[-2:]
     if rows % _OUTPUTS or columns % 32 or values.ndim != 2 or sp.width != columns:
         raise ShapeError(
             f"marlin-24 has a multiple of {_OUTPUTS} outputs and of 32 columns; given "
             f"{'x'.join(map(str, sp.shape))}"
+        )
+    if factors.dtype != np.float16 or factors.ndim != 2 or len(factors) != rows:
+        raise ShapeError(
+            f"scales of marlin-24 are float16 of ({rows}, groups); given "
+            f"{factors.dtype} of shape {factors.shape}"
         )
     order = shuffle("sparse_marlin", shape=(columns // 2, rows), bits=bits)
     low = 1 << bits - 1
@@ -112,6 +117,22 @@ def to_marlin_24(sp: Compressed, scales: ArrayLike, *, bits: int = 4) -> Marlin2
     found = Marlin24Words(words, packed, meta)
     _sizes(*found)
     return found
+
+
+def _integers(sp: Compressed, bits: int) -> Array:
+    """The integers of a compressed matrix, if they have so many bits."""
+    require_compressed(sp)
+    if isinstance(bits, bool) or bits not in _BITS:
+        raise BadCall(f"marlin-24 has {one_of(_BITS)} bits; given {bits!r}")
+    values, low = as_array(sp.values), -(1 << bits - 1)
+    if values.dtype != np.int8:
+        raise BadCall(f"marlin-24 has integers of int8; given {values.dtype}")
+    if values.size and (values.min() < low or values.max() >= -low):
+        raise ValueRangeError(
+            f"integers of {bits} bits are {low} to {-low - 1}; given "
+            f"{values.min()} to {values.max()}"
+        )
+    return values
 
 
 def _sizes(words: Array, scales: Array, meta: Array) -> tuple[int, int, int]:
