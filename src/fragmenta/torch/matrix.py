@@ -208,7 +208,7 @@ def bytes_shape(element_type: str, m: int, k: int) -> tuple[int, int, int, int]:
     """The shape of the packed bytes of an m x k matrix, 4-bit integers included.
 
     >>> bytes_shape("bf16", 300, 128), bytes_shape("s4-row", 300, 128)
-    ((2, 2, 4, 4608), (2, 1, 4, 3072))
+    ((2, 2, 4, 4608), (2, 4, 1, 3072))
     """
     integers = Integers.named(element_type)
     if integers:
