@@ -122,7 +122,7 @@ def to_marlin_24(sp: Compressed, scales: ArrayLike, *, bits: int = 4) -> Marlin2
 def _integers(sp: Compressed, bits: int) -> Array:
     """The integers of a compressed matrix, if they have so many bits."""
     require_compressed(sp)
-    if isinstance(bits, bool) or bits not in _BITS:
+    if type(bits) is not int or bits not in _BITS:
         raise BadCall(f"marlin-24 has {one_of(_BITS)} bits; given {bits!r}")
     values, low = as_array(sp.values), -(1 << bits - 1)
     if values.dtype != np.int8:
