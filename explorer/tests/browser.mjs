@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { accessSync, constants } from "node:fs";
+import { availableParallelism, loadavg } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
@@ -124,4 +125,35 @@ export async function run(tests) {
   await browser.close();
   console.log(failed ? `${failed} failed` : "all passed");
   process.exit(failed ? 1 : 0);
+}
+
+/** Milliseconds that the page's own thread has spent: other programs do not count in it. */
+export async function clockOf(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  return async () => {
+    const { metrics } = await session.send("Performance.getMetrics");
+    return 1000 * metrics.find(({ name }) => name === "ThreadTime").value;
+  };
+}
+
+/** How much longer all takes now: threads that share a core slow each other down. */
+export const slower = () => Math.min(4, Math.max(1, loadavg()[0] / availableParallelism()));
+
+/** Each of the acts takes less than a frame of 50 ms, in the median of so many rounds. */
+export async function areQuick(page, acts, rounds, drawn) {
+  const spent = await clockOf(page);
+  const busy = slower();
+  for (const [name, act] of Object.entries(acts)) {
+    const times = [];
+    for (let at = 0; at < rounds; at += 1) {
+      const before = await spent();
+      await page.evaluate(act, at);
+      await drawn(page);
+      times.push((await spent()) - before);
+    }
+    const median = times.sort((a, b) => a - b)[rounds / 2];
+    if (process.env.SAY_TIMES) console.log(`     ${name}: ${median.toFixed(0)} ms, at most ${times.at(-1).toFixed(0)} ms`);
+    assert.ok(median < 50 * busy, `${name} took ${median.toFixed(0)} ms`);
+  }
 }

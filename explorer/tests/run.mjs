@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
-import { open, PAGE, painted, pointAt, run } from "./browser.mjs";
+import { clockOf, open, PAGE, painted, pointAt, run, slower } from "./browser.mjs";
 import { TESTS as EXPLAIN } from "./explain.mjs";
 import { FRAME } from "./frame.mjs";
 import { LINKS } from "./links.mjs";
@@ -638,13 +638,7 @@ const TESTS = {
 
   async "speed: every view is there at once"(browser) {
     const page = await open(browser, `#op=${DENSE}&values=small`);
-    const session = await page.context().newCDPSession(page);
-    await session.send("Performance.enable");
-    // The time of the page's own thread: other programs do not count in it.
-    const spent = async () => {
-      const { metrics } = await session.send("Performance.getMetrics");
-      return 1000 * metrics.find(({ name }) => name === "ThreadTime").value;
-    };
+    const spent = await clockOf(page);
     const go = (hash) =>
       page.evaluate(async (to) => {
         const changed = new Promise((done) =>
@@ -656,8 +650,7 @@ const TESTS = {
           requestAnimationFrame(() => requestAnimationFrame(done)),
         );
       }, hash);
-    // Threads that share a core slow each other down, and that does count.
-    const busy = Math.min(4, Math.max(1, loadavg()[0] / availableParallelism()));
+    const busy = slower();
     const close = [WGMMA, WGMMA_SPARSE].map((name) => `${name}&zoom=5`);
     const tensor = [TENSOR, `${PAIR}&tab=tensor`, `${TENSOR}&tab=path`];
     for (const name of [DENSE, SPARSE, WGMMA, WGMMA_SPARSE, QUAD, ...close, ...tensor]) {

@@ -3,7 +3,7 @@
 import { arrange } from "../../src/drawing/arrange.js";
 import { listenToMoves } from "../../src/drawing/camera.js";
 import { drawAround } from "../../src/drawing/captions.js";
-import { boxOf, drawNames, drawPanel, type Look } from "../../src/drawing/drawing.js";
+import { drawNames, drawPanel, type Look } from "../../src/drawing/drawing.js";
 import { highlight, sameSpot, type Spot } from "../../src/drawing/highlight.js";
 import { namesOf, type Written } from "../../src/drawing/labels.js";
 import { drawMarks } from "../../src/drawing/marks.js";
@@ -212,11 +212,6 @@ export class Fragments {
     const [dx, dy] = this.view.toReveal(spot);
     if (dx || dy) this.view.move(dx, dy);
     this.paint();
-    const panel = this.view.panelOf(spot);
-    const box = panel && boxOf(panel, spot.index);
-    if (!box) return null;
-    const { left, top } = this.host.getBoundingClientRect();
-    const { x, y } = this.view.origin;
-    return { x: left + x + box.x + box.width / 2, y: top + y + box.y + box.height / 2 };
+    return this.view.middleOf(spot, this.host.getBoundingClientRect());
   }
 }

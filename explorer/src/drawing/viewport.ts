@@ -81,6 +81,15 @@ export class Viewport {
     return [-dx, -dy];
   }
 
+  /** Where on the screen the middle of an element is; the window begins at left and top. */
+  middleOf(spot: Spot, { left, top }: { left: number; top: number }): { x: number; y: number } | null {
+    const panel = this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
+    if (!box) return null;
+    const { x, y } = this.origin;
+    return { x: left + x + box.x + box.width / 2, y: top + y + box.y + box.height / 2 };
+  }
+
   panelOf(spot: Spot): Panel | undefined {
     const of = this.arrangement.panels.filter(
       ({ sheet }) => sheet.matrix.name === spot.matrix,

@@ -358,12 +358,7 @@ export class Figure {
   /** Where on the screen the middle of an element is. */
   pointOf(spot: Spot): { x: number; y: number } | null {
     this.reveal(spot);
-    const panel = this.view.panelOf(spot);
-    const box = panel && boxOf(panel, spot.index);
-    if (!box) return null;
-    const { left, top } = this.host.getBoundingClientRect();
-    const { x, y } = this.view.origin;
-    return { x: left + x + box.x + box.width / 2, y: top + y + box.y + box.height / 2 };
+    return this.view.middleOf(spot, this.host.getBoundingClientRect());
   }
 
   private offset(): { x: number; y: number } {

@@ -4,8 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, loadavg } from "node:os";
-import { open, run } from "../browser.mjs";
+import { areQuick, open, run } from "../browser.mjs";
 import { make } from "./made.mjs";
 import { written } from "./pages.mjs";
 import { pageOf, told } from "./recorded.mjs";
@@ -293,31 +292,13 @@ const TESTS = {
 
   async "speed: from product to product, hovering, searching"(browser) {
     const page = await show(browser, "gemm", `#step=${told.gemm.elements[0].step}&product=1`);
-    const session = await page.context().newCDPSession(page);
-    await session.send("Performance.enable");
-    const spent = async () => {
-      const { metrics } = await session.send("Performance.getMetrics");
-      return 1000 * metrics.find(({ name }) => name === "ThreadTime").value;
-    };
-    const busy = Math.min(4, Math.max(1, loadavg()[0] / availableParallelism()));
     const acts = {
       product: () => document.getElementById("product-after").click(),
       explain: (at) => replay.update({ element: at }),
       find: (at) => replay.search(["mma", "ld", "0x400", "add"][at % 4]),
       fold: () => document.getElementById("fold").click(),
     };
-    for (const [name, act] of Object.entries(acts)) {
-      const times = [];
-      for (let at = 0; at < 10; at += 1) {
-        const before = await spent();
-        await page.evaluate(act, at);
-        await drawn(page);
-        times.push((await spent()) - before);
-      }
-      const median = times.sort((a, b) => a - b)[5];
-      if (process.env.SAY_TIMES) console.log(`     ${name}: ${median.toFixed(0)} ms, at most ${times.at(-1).toFixed(0)} ms`);
-      assert.ok(median < 50 * busy, `${name} took ${median.toFixed(0)} ms`);
-    }
+    await areQuick(page, acts, 10, drawn);
     return page;
   },
 

@@ -3,10 +3,9 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, loadavg } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { open, run } from "../browser.mjs";
+import { areQuick, open, run } from "../browser.mjs";
 import { make } from "./made.mjs";
 import { folder, SHELL, written } from "./pages.mjs";
 
@@ -309,14 +308,6 @@ const TESTS = {
     const long = make(4200);
     assert.ok(long.data.site.length > 100_000);
     const page = await show(browser, "", DESK, written("long", long));
-    const session = await page.context().newCDPSession(page);
-    await session.send("Performance.enable");
-    // The time of the page's own thread: other programs do not count in it.
-    const spent = async () => {
-      const { metrics } = await session.send("Performance.getMetrics");
-      return 1000 * metrics.find(({ name }) => name === "ThreadTime").value;
-    };
-    const busy = Math.min(4, Math.max(1, loadavg()[0] / availableParallelism()));
     const acts = {
       step: () => replay.move("step"),
       back: () => replay.move("line", true),
@@ -324,18 +315,7 @@ const TESTS = {
       all: (at) => (at === 0 && document.getElementById("zoom-fit").click(), replay.go((at * 54_321) % replay.run.count)),
       zoom: () => document.getElementById("zoom-in").click(),
     };
-    for (const [name, act] of Object.entries(acts)) {
-      const times = [];
-      for (let at = 0; at < 20; at += 1) {
-        const before = await spent();
-        await page.evaluate(act, at);
-        await drawn(page);
-        times.push((await spent()) - before);
-      }
-      const median = times.sort((a, b) => a - b)[10];
-      if (process.env.SAY_TIMES) console.log(`     ${name}: ${median.toFixed(0)} ms, at most ${times.at(-1).toFixed(0)} ms`);
-      assert.ok(median < 50 * busy, `${name} took ${median.toFixed(0)} ms`);
-    }
+    await areQuick(page, acts, 20, drawn);
     return page;
   },
 };
