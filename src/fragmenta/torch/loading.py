@@ -273,6 +273,8 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
         quantize=quantize,
         static=scaled and weight.input_scale is not None,
         group=integers.group if integers else None,
+        fallback=_fallback(layer) if integers else "made",
+        model_dtype=_type(layer) if integers else None,
     )
     for name, scale in (
         ("weight_scale", weight.scale),
@@ -282,6 +284,7 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
             getattr(made, name).copy_(scale)
     assert made.weight_packed is not None
     made.weight_packed.copy_(weight.matrix.data.flatten(1))
+    made._make_wide()
     if made.bias is not None:
         given = bias
         if given is None:
@@ -295,6 +298,12 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
         made.bias.copy_(given)
     made.train(layer.training)
     return made
+
+
+def _fallback(layer: Layer) -> str | None:
+    """What a layer of 4-bit integers did for many rows of x; else the default."""
+    integers = isinstance(layer, SparseLinear) and layer.weight.integers
+    return layer.fallback if integers else "made"
 
 
 def _dense(weight: Weight, kind: torch.dtype) -> Tensor:

@@ -30,6 +30,7 @@ from fragmenta.units.schedule import ADVERSARIAL
 from tests.ptx.hopper.descriptors import of_descriptor
 from tests.ptx.hopper.equivalence import explained
 from tests.ptx.hopper.mutants import Mutant
+from tests.ptx.hopper.others import OTHERS
 from tests.ptx.hopper.pool import answers
 from tests.ptx.hopper.subjects import (
     JUDGED,
@@ -377,7 +378,13 @@ def kernel_subjects(texts: dict[str, str]) -> list[Subject]:
         key = f"{kernel}, {ring} stages"
         made.append(of_kernel(kernel, ring, texts.get(key, "")))
         texts[key] = made[-1].text
-    return made
+    return [*made, *(make() for make in OTHERS.values())]
+
+
+def named(name: str, ring: int) -> Subject:
+    """The subject whose name begins so."""
+    found = next((make for x, make in OTHERS.items() if x.startswith(name)), None)
+    return found() if found else subject(name, ring)
 
 
 def main() -> None:
@@ -399,7 +406,7 @@ def main() -> None:
     texts: dict[str, str] = {}
     if options.texts and options.texts.exists():
         texts = json.loads(options.texts.read_text())
-    subjects = [subject(each, options.ring) for each in options.names]
+    subjects = [named(each, options.ring) for each in options.names]
     if options.all:
         subjects += kernel_subjects(texts)
     subjects += corpus() if options.corpus else []
