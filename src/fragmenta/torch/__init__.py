@@ -51,6 +51,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     safetensors files of the safetensors format
     checkpoint  the tensors and the configuration of a checkpoint
     formats     stored weights -> layers, and back
+    storing     experts and feed-forward blocks in a checkpoint
     loading     a checkpoint -> the weights of a model
     saving      a model with sparse layers -> a checkpoint
 """

@@ -37,6 +37,7 @@ from fragmenta.torch.pruning import LayerPruning, PruningReport, taken, warn_pru
 from fragmenta.torch.quantizing import FOUR_BITS, checked_scale, layer_type
 from fragmenta.torch.training import (
     check_codes,
+    check_transposable,
     gather_kept_on_cpu,
     kept_codes,
     kept_width,
@@ -360,6 +361,28 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.weight_codes.copy_(codes)
         with torch.no_grad():
             self.weight_values.copy_(values)
+
+    def keep_as_stored(self, weight: SparseMatrix) -> None:
+        """Take places and values from a sparse weight of the same type and shape.
+
+        A layer that is transposable refuses places that are sparse along rows only.
+
+        >>> made = SparseLinear(4, 1, train=True)
+        >>> made.keep_as_stored(compress(torch.tensor([[0.0, 1, 2, 0]]).bfloat16()))
+        >>> made.weight_values
+        Parameter containing:
+        tensor([[1., 2.]], dtype=torch.bfloat16, requires_grad=True)
+        """
+        assert self.weight_values is not None
+        assert self.weight_codes is not None
+        name = self.weight_type
+        codes = row_codes(weight.data, name, weight.shape)
+        dense = weight.to_dense()
+        if self.transposable:
+            check_transposable(codes, name, self.in_features)
+        self.weight_codes.copy_(codes)
+        with torch.no_grad():
+            self.weight_values.copy_(gather_kept_on_cpu(dense, codes, name))
 
     def _frozen(self) -> SparseLinear:
         """The same layer for inference."""

@@ -249,10 +249,12 @@ def judge_everything(
     jobs: int,
     choose: Callable[[Subject], list[Mutant]],
     again: Callable[[Subject, Mutant], bool] = lambda *_: False,
+    explained_too: bool = True,
 ) -> Iterator[tuple[int, Verdict]]:
     """The verdicts on all mutants, each with the number of its subject.
 
-    ``again`` says of a mutant whether it is known to be silent.
+    ``again`` says of a mutant whether it is known to be silent.  Without
+    ``explained_too``, those whose reason is known are not tried in other orders.
 
     First the originals run, then the mutants of those that are right, then those that
     are silent once more in other orders.
@@ -291,7 +293,9 @@ def judge_everything(
     for (number, index), found in answers(second, tasks, jobs, SECONDS):
         endless = dict.fromkeys(schedules, ("fault",))
         yield number, found or Verdict(mutants[number][index], endless, "no time")
-        if found and found.way == "silent" and not of_descriptor(found.mutant.change):
+        if not found or found.way != "silent" or of_descriptor(found.mutant.change):
+            continue
+        if explained_too or not explained(subjects[number].name, found.mutant):
             silent.append((number, index))
 
     def third(task: tuple[int, int]) -> Verdict | str:
@@ -401,6 +405,11 @@ def main() -> None:
     parser.add_argument("--known", type=Path, help="leave out what this file has")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument(
+        "--unexplained",
+        action="store_true",
+        help="try other orders only for mutants without a reason",
+    )
     options = parser.parse_args()
     schedules = [int(x) if x.isdecimal() else x for x in options.schedules]
     texts: dict[str, str] = {}
@@ -439,7 +448,9 @@ def main() -> None:
     def silent(subject: Subject, mutant: Mutant) -> bool:
         return of(subject, mutant) is not None
 
-    verdicts = judge_everything(subjects, schedules, options.jobs, choose, silent)
+    verdicts = judge_everything(
+        subjects, schedules, options.jobs, choose, silent, not options.unexplained
+    )
     tell(subjects, until(verdicts, options.seconds), options.output)
 
 
