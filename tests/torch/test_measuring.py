@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import bench_change
 import bench_experts
+import bench_fallback
 import bench_int4
 import bench_layers
 import check_gemm
@@ -174,6 +175,20 @@ def test_tiles_that_are_tried_and_judged(tmp_path):
     ]
     path.write_text(json.dumps({"cases": cases}))
     assert "1 cases: 1.000" in bench_experts.judge(path)
+
+
+def test_where_wide_weights_are_faster():
+    cases = [
+        bench_fallback.Case("int4", 64, 64, n, four, 10.0, 5.0, 1e6)
+        for n, four in ((16, 4.0), (64, 9.0), (96, 12.0), (256, 16.0))
+    ]
+    assert bench_fallback.crossing(cases, made=False) == 64
+    assert bench_fallback.crossing(cases, made=True) == 96
+    assert "| int4 | 64 x 64 | 64 | 96 | 144, 1536 |" in bench_fallback.page(cases)
+    for of in bench_layers.FOUR_BITS:
+        four, wide = bench_fallback.kernels(of, 4096, 64, 4096)
+        assert four.four_bits
+        assert (wide.a, wide.scaled) == (four.b, True)
 
 
 # ── checks ──────────────────────────────────────────────────────────────────
