@@ -196,7 +196,8 @@ def subject(kernel: Kernel, ring: int = 3) -> Subject:
     """Launches of a grouped kernel whose mutants are judged.
 
     The last stage is not complete, or it is, or the only one is short, so that one tile
-    is near the next.  If k is split, each part has so many slabs.
+    is near the next.  If k is split, each part has so many slabs.  Ends that are settled
+    are read early, with the first stages.
     """
     tile, stages, size = kernel.tile, min(ring, kernel.stages), kernel.slabs
     launches = [
@@ -208,12 +209,13 @@ def subject(kernel: Kernel, ring: int = 3) -> Subject:
             tile.cluster,
             stages=stages,
             counts=shares,
+            settled=settled,
         )
-        for slabs, shares in (
-            (7 * size - 1, (3, 0, 2 * tile.n + 1, 1, tile.n)),
-            (6 * size, (3, 0, 2 * tile.n + 1, 1, tile.n)),
-            (1, (2, 0, 6 * tile.n + 1, 1, 5 * tile.n)),
-            (size + 1, (tile.n, 3)),
+        for slabs, settled, shares in (
+            (7 * size - 1, False, (3, 0, 2 * tile.n + 1, 1, tile.n)),
+            (6 * size, True, (3, 0, 2 * tile.n + 1, 1, tile.n)),
+            (1, False, (2, 0, 6 * tile.n + 1, 1, 5 * tile.n)),
+            (size + 1, True, (tile.n, 3)),
         )
         if slabs * tile.split > (tile.split - 1) * size
     ]
