@@ -26,8 +26,8 @@ from fragmenta.simt.layout import (
     SHARED_SLOT,
     SLOT_BITS,
 )
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.machine import Warp
 from fragmenta.units.work import Copy, poisoned
 
 _POISON = np.full(2 * LANES, POISON, np.uint32).view(np.uint8)
