@@ -20,7 +20,6 @@ from fragmenta.ptx import rules
 from fragmenta.simt.layout import (
     GRANULE,
     LANES,
-    PAST,
     POISON,
     RANK_BITS,
     SHARED_SLOT,
@@ -37,7 +36,6 @@ REPAIR = "Let no thread access what is past the end, or make the array longer."
 @carries_out("past-the-end")
 def past_the_end(warp: Warp, event: Event, lanes: int) -> int:
     """Lanes have accessed what is not there.  Loads and copies get poison."""
-    warp.words[PAST >> 2] = 0
     _, kind, *shadow = event.words
     address, *rest = event.operands
     size, count = int(kind[1:]) // 8, 1 if kind[0] == "c" else len(rest)
