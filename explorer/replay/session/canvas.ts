@@ -8,6 +8,7 @@ export class Board {
   width = 0;
   height = 0;
   top = 0;
+  private tall = 0;
   private spacer = document.createElement("div");
 
   constructor(
@@ -37,15 +38,26 @@ export class Board {
     draw();
   }
 
+  /** The box moves when all is drawn: at once, it would be laid out for that alone. */
   scrollTo(top: number): void {
-    this.box.scrollTop = top;
-    this.top = this.box.scrollTop;
+    this.top = Math.max(0, Math.min(top, this.tall - this.height));
+    queueMicrotask(() => (this.box.scrollTop = this.top));
+  }
+
+  /** Pixels of the canvas for each of the page. */
+  private get sharp(): number {
+    return Math.min(2, window.devicePixelRatio || 1);
+  }
+
+  /** The edge of a pixel that is next. */
+  snapped(at: number): number {
+    return Math.round(at * this.sharp) / this.sharp;
   }
 
   /** A clean canvas as large as the box; ``tall`` is what can be scrolled through. */
   begin(tall: number): CanvasRenderingContext2D {
-    const { canvas } = this;
-    const sharp = Math.min(2, window.devicePixelRatio || 1);
+    const { canvas, sharp } = this;
+    this.tall = tall;
     const height = `${Math.max(tall, 1)}px`;
     if (this.spacer.style.height !== height) this.spacer.style.height = height;
     const [across, down] = [Math.ceil(this.width * sharp), Math.ceil(this.height * sharp)];
