@@ -175,7 +175,7 @@ export class MemoryHistory {
   /** All writes once, with the moments that are kept on the way. */
   private keep(): void {
     const most = Math.max(1, Math.min(256, Math.floor(KEPT / (4 * this.size + 1))));
-    this.every = Math.max(2048, Math.ceil((this.order.length + 1) / most));
+    this.every = Math.max(256, Math.ceil((this.order.length + 1) / most));
     const { w_offset, w_size } = this.columns;
     const { order, every } = this;
     const last = this.writer.slice();

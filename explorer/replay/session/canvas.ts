@@ -9,6 +9,8 @@ export class Board {
   height = 0;
   top = 0;
   private tall = 0;
+  /** Pixels of the canvas for each of the page. */
+  private sharp = 1;
   private spacer = document.createElement("div");
 
   constructor(
@@ -44,11 +46,6 @@ export class Board {
     queueMicrotask(() => (this.box.scrollTop = this.top));
   }
 
-  /** Pixels of the canvas for each of the page. */
-  private get sharp(): number {
-    return Math.min(2, window.devicePixelRatio || 1);
-  }
-
   /** The edge of a pixel that is next. */
   snapped(at: number): number {
     return Math.round(at * this.sharp) / this.sharp;
@@ -56,21 +53,18 @@ export class Board {
 
   /** A clean canvas as large as the box; ``tall`` is what can be scrolled through. */
   begin(tall: number): CanvasRenderingContext2D {
-    const { canvas, sharp } = this;
+    const { canvas } = this;
+    const sharp = Math.min(2, window.devicePixelRatio || 1);
+    this.sharp = sharp;
     this.tall = tall;
     const height = `${Math.max(tall, 1)}px`;
     if (this.spacer.style.height !== height) this.spacer.style.height = height;
     const [across, down] = [Math.ceil(this.width * sharp), Math.ceil(this.height * sharp)];
     if (canvas.width !== across || canvas.height !== down) {
-      [canvas.width, canvas.height] = [across, down];
       canvas.style.width = `${this.width}px`;
       canvas.style.height = `${this.height}px`;
     }
-    const to = canvas.getContext("2d")!;
-    to.setTransform(sharp, 0, 0, sharp, 0, 0);
-    to.clearRect(0, 0, this.width, this.height);
-    to.textBaseline = "middle";
-    return to;
+    return cleared(canvas, across, down, sharp);
   }
 
   /** Where a pointer is, in the canvas. */
@@ -78,6 +72,17 @@ export class Board {
     const { left, top } = this.canvas.getBoundingClientRect();
     return { x: event.clientX - left, y: event.clientY - top };
   }
+}
+
+/** A canvas of this size with nothing on it.  To set its size makes all of it anew. */
+export function cleared(canvas: HTMLCanvasElement, width: number, height: number, sharp: number): CanvasRenderingContext2D {
+  if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
+  const to = canvas.getContext("2d")!;
+  to.setTransform(1, 0, 0, 1, 0, 0);
+  to.clearRect(0, 0, width, height);
+  to.setTransform(sharp, 0, 0, sharp, 0, 0);
+  to.textBaseline = "middle";
+  return to;
 }
 
 export const SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";

@@ -3,6 +3,11 @@
 
 import { arrange } from "./sparing.js";
 
+/** Rows beyond the edges while somebody scrolls: the box moves before they are made. */
+const SPARE = 8;
+/** Rows that are kept at most, also of those that are not seen. */
+const MOST = 2000;
+
 export class Rows {
   private inner = document.createElement("div");
   private made = new Map<string, HTMLElement>();
@@ -37,7 +42,7 @@ export class Rows {
   private moved(): void {
     if (this.moving) return;
     this.top = this.box.scrollTop;
-    if (Math.floor(this.top / this.height) !== this.from) this.show();
+    if (Math.floor(this.top / this.height) !== this.from) this.show(SPARE);
   }
 
   /** The box moves when all is drawn: at once, it would be laid out for that alone. */
@@ -57,25 +62,21 @@ export class Rows {
     if (this.inner.style.height !== height) this.inner.style.height = height;
   }
 
-  /** Other rows have the same names from now on. */
-  forget(): void {
-    this.made.clear();
-  }
-
-  show(): void {
+  show(spare = 1): void {
     const first = Math.floor(this.top / this.height);
     this.from = first;
     const seen = Math.ceil(this.seen / this.height) + 1;
-    const made = new Map<string, HTMLElement>();
-    for (let at = Math.max(0, first - 4); at < Math.min(this.count, first + seen + 4); at++) {
+    const rows: HTMLElement[] = [];
+    for (let at = Math.max(0, first - spare); at < Math.min(this.count, first + seen + spare); at++) {
       const name = this.name(at);
       const row = this.row(at, this.made.get(name));
       const top = `${at * this.height}px`;
       if (row.style.top !== top) row.style.top = top;
-      made.set(name, row);
+      this.made.set(name, row);
+      rows.push(row);
     }
-    this.made = made;
-    arrange(this.inner, [...made.values()]);
+    arrange(this.inner, rows);
+    if (this.made.size > MOST) this.made.clear();
   }
 
   /** Scroll as little as needed, and in the middle if it is far. */

@@ -4,7 +4,7 @@ import { byId, h } from "../../src/page/dom.js";
 import { ArrayErrors } from "../recording/errors.js";
 import { IN_FLIGHT, UNWRITTEN, type Access, type MemoryHistory } from "../recording/memory.js";
 import { hex, wordAt } from "../recording/values.js";
-import { Board, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
+import { Board, cleared, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
 import { agent, grouped, lineText, memoryName } from "../session/names.js";
 import type { Place, Session } from "../session/session.js";
 import { boxOf, cellAt, cellOf, elementName, GUTTER, LEVELS, tileOf, tilesOf, TITLE, type Tile } from "./map.js";
@@ -183,14 +183,8 @@ export class MemoryView {
     const { canvas } = board;
     const key = [this.key, board.top, canvas.width, canvas.height, theme.dark].join();
     const fresh = key !== this.drawn.key;
-    if (fresh) {
-      this.drawn = { key, cells: [] };
-      [picture.width, picture.height] = [canvas.width, canvas.height];
-    }
-    const to = picture.getContext("2d")!;
-    const sharp = canvas.width / board.width;
-    to.setTransform(sharp, 0, 0, sharp, 0, 0);
-    to.textBaseline = "middle";
+    if (fresh) this.drawn = { key, cells: [] };
+    const to = fresh ? cleared(picture, canvas.width, canvas.height, canvas.width / board.width) : picture.getContext("2d")!;
     const gap = this.level < 2 ? 4 : 6;
     this.hatched = hatching(to, theme.accent, gap);
     this.warned = hatching(to, theme.warning, gap);

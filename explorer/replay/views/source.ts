@@ -42,7 +42,7 @@ class Pane {
     private box: HTMLElement,
     readonly ptx: boolean,
   ) {
-    this.rows = new Rows(box, HEIGHT, 0, String, (index, old) => this.dressed(old ?? this.row(index), index));
+    this.rows = new Rows(box, HEIGHT, 0, (index) => `${this.file}:${index}`, (index, old) => this.dressed(old ?? this.row(index), index));
     box.addEventListener("click", (event) => this.click(event));
   }
 
@@ -54,7 +54,6 @@ class Pane {
     this.most = this.session.run.mostRuns(file);
     this.digits = Math.max(2, String(this.lines.length).length);
     this.box.style.setProperty("--digits", `${this.digits}ch`);
-    this.rows.forget();
     this.rows.resize(this.lines.length);
     this.rows.scrollTo(0);
     this.shown = -1;

@@ -12,6 +12,7 @@ import { dress, mark, put } from "../session/sparing.js";
 import { mixed } from "../session/canvas.js";
 
 const HEIGHT = 24;
+const SHADES = 64;
 const LANES = Array.from({ length: 32 }, (_, lane) => lane);
 
 /** A row of the list: a register in a group, or the title of a group. */
@@ -162,9 +163,21 @@ export class WarpView {
     mark(strip, "style", held ? this.strip(register, held, type) : "");
   }
 
+  private shade: { dark: boolean; list: string[] } | null = null;
+
+  /** From the least value of a strip to the largest. */
+  private get shades(): string[] {
+    const { theme, hues } = this.session;
+    if (this.shade?.dark !== theme.dark) {
+      const list = Array.from({ length: SHADES + 1 }, (_, at) => mixed(hues[0], theme.page, 0.15 + (0.85 * at) / SHADES));
+      this.shade = { dark: theme.dark, list };
+    }
+    return this.shade!.list;
+  }
+
   /** The 32 lanes as a strip: who has the same value has the same colour. */
   private strip(register: Register, held: Held, type: string): string {
-    const { theme, hues, run, values } = this.session;
+    const { theme, run, values } = this.session;
     const { words } = run.columns;
     const each = wordsOf(register) / 32;
     const number = (lane: number) =>
@@ -176,7 +189,7 @@ export class WarpView {
     let last = "";
     all.forEach((value, lane) => {
       const share = most > least ? (value - least) / (most - least) : register.type === "pred" ? value : 0.35;
-      const colour = Number.isFinite(value) ? mixed(hues[0], theme.page, 0.15 + 0.85 * share) : theme.warning;
+      const colour = Number.isFinite(value) ? this.shades[Math.round(share * SHADES)] : theme.warning;
       if (colour === last) return;
       const at = `${lane * 3.125}%`;
       if (last) stops.push(`${last} ${at}`);
