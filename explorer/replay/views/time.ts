@@ -13,6 +13,7 @@ import { endOf, HEIGHTS, tracksOf, unitLabel, warpsOf, type Track } from "./trac
 const OVERVIEW = 22;
 const RULER = 20;
 const TOP = OVERVIEW + RULER;
+const ABOVE = 4; // pixels above the first row: the frame of a problem is larger than its step
 const NAMES = 18; // pixels before the names of warps: there roles are folded
 const DETAIL = 3; // pixels of a step from which on each is a box of its own
 const MANY = 8; // warps: more of them are folded at first
@@ -67,7 +68,7 @@ export class Time {
   private layOut(): void {
     const { head } = this.session.run;
     this.tracks = tracksOf(head, this.roles, this.folded);
-    [this.tops, this.tall] = [[], 0];
+    [this.tops, this.tall] = [[], ABOVE];
     this.tracks.forEach((track, at) => {
       this.tops.push(this.tall);
       this.tall += HEIGHTS[track.kind] + 3;
@@ -686,12 +687,28 @@ export class Time {
     to.font = `600 11px ${SANS}`;
     const wide = to.measureText(text).width + 12;
     const left = Math.max(this.gutter, Math.min(this.board.width - wide - 2, x - wide / 2));
+    this.hideNumbers(to, left, left + wide);
     to.beginPath();
     to.roundRect(left, OVERVIEW + 2, wide, 16, 8);
     to.fill();
     to.fillStyle = theme.page;
     to.textAlign = "left";
     to.fillText(text, left + 6, OVERVIEW + 10.5);
+  }
+
+  /** Half a number beside the one of the cursor would be another number. */
+  private hideNumbers(to: CanvasRenderingContext2D, left: number, right: number): void {
+    const { fillStyle, font } = to;
+    to.font = `11px ${SANS}`;
+    for (const step of this.ticks()) {
+      const from = this.x(step) + 4;
+      const wide = to.measureText(grouped(step)).width;
+      if (from > right || from + wide < left) continue;
+      to.fillStyle = this.session.theme.page;
+      to.fillRect(from - 1, OVERVIEW + 2, wide + 2, RULER - 7);
+    }
+    this.flags(to, (step) => this.x(step + 0.5), OVERVIEW + 2, 16);
+    [to.fillStyle, to.font] = [fillStyle, font];
   }
 
   // ── pointing ──────────────────────────────────────────────────────────────
