@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from fragmenta.registers.fragment import Fragment
 from tests.clock import work
 from tests.fuzz import engine, files, packing, sparsity, wrong_types
 from tests.fuzz.surfaces import SURFACES
+from tests.thinning import some
 
 COUNTS = {
     "packing": 750,
@@ -47,12 +49,25 @@ def test_a_right_call_is_right(name):
         wrong_types.made(call)
 
 
+@cache
+def wrong_calls():
+    """Where each wrong value is given; ``make test``: at every other place."""
+    found = {}
+    for name, place, number in some(wrong_types.every(), 2):
+        found.setdefault(number, []).append((name, place))
+    return found
+
+
+def test_every_place_is_given_something_wrong():
+    """Wrong values are an odd number, so those that are left out alternate."""
+    given = {place for places in wrong_calls().values() for place in places}
+    assert given == {(name, place) for name, place, _ in wrong_types.every()}
+
+
 @pytest.mark.parametrize("number", range(len(wrong_types.WRONG)))
 def test_a_wrong_argument_is_refused_in_words(number):
     value, escaped = wrong_types.WRONG[number], []
-    for name, place, which in wrong_types.every():
-        if which != number:
-            continue
+    for name, place in wrong_calls()[number]:
         call = wrong_types.changed(wrong_types.right()[name], place, value)
         try:
             wrong_types.made(call)
