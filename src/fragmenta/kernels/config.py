@@ -92,6 +92,8 @@ class Tile:
     they read of B.  The warpgroups that multiply share a tile; with ``turns``, two
     of them take whole tiles alternately, and one stores while the other multiplies.
     With a ``split``, the blocks of a cluster share a tile: each sums a part of k.
+    If A has 4 bits, a ``flow`` keeps products running from one stage to the next; it
+    changes no bit of a result.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
@@ -106,6 +108,7 @@ class Tile:
     cluster: int = 1
     turns: bool = False
     split: int = 1
+    flow: bool = False
 
     @property
     def consumers(self) -> int:
@@ -125,7 +128,8 @@ class Tile:
     def __str__(self) -> str:
         cluster = f"/{self.cluster}" if self.cluster > 1 else ""
         split = f" k/{self.split}" if self.split > 1 else ""
-        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}"
+        flow = " flow" if self.flow else ""
+        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}{flow}"
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,8 @@ class Kernel:
     """Columns of A that share a scale (s4 only); 0: none, scale_m can scale rows."""
     scales: str = "f16"
     """The type of these scales: f16 or bf16."""
+    rounded: bool = False
+    """Round integer x scale to the type of B, and sum in the tensor core (s4 only)."""
     activation: str = ""
     """D is the packed A of the next product: two of each four activations, in e4m3."""
 
@@ -208,6 +214,10 @@ class Kernel:
         if not self.four_bits:
             if self.group:
                 raise BadCall(f"groups with a scale are for s4; given {self.a}")
+            if self.rounded or self.tile.flow:
+                raise BadCall(
+                    f"rounded weights and tiles that flow are for s4; given {self.a}"
+                )
             return
         if self.grouped:
             raise BadCall("grouped products have no weights of s4; use e4m3 or s8")
@@ -220,6 +230,11 @@ class Kernel:
             raise BadCall(
                 f"a scale of {one_of(GROUP_SCALES)} is for {one_of(GROUPS[1:])} columns"
                 f", or 0: none; given {self.scales} for {self.group}"
+            )
+        if self.rounded and (self.b == "e4m3" or not self.tile.flow):
+            raise BadCall(
+                "rounded weights are multiplied with bf16 or f16, in tiles that flow; "
+                f"given {self.b} and {self.tile}"
             )
         if self.group and self.group < self.instruction.shape.k:
             raise BadCall(
@@ -248,6 +263,8 @@ class Kernel:
                 f"k is {one_of(map(str, _SPLITS))}, with neither a cluster nor turns"
             )
         least = (tile.blocks + 1) * tile.n // 2  # and more if two sums take turns
+        if self.rounded:
+            least = tile.blocks * tile.n // 2
         many = least > _S4_SUMS if self.four_bits else None
         if (many or tile.turns) and self.four_bits:
             raise ShapeError(f"A of s4 has no tiles of {tile}: too many sums, or turns")
@@ -488,12 +505,16 @@ class Kernel:
             "GROUPS": self.groups,
             "GROUP_SCALES": {"f16": 2, "bf16": 1}[self.scales] if self.group else 0,
             "SETS": self.sets,
+            "FLOW": int(self.tile.flow),
+            "ROUNDED": int(self.rounded),
         }
 
     @property
     def sets(self) -> int:
         """Sums of a group that may be under way at the same time, if A has 4 bits."""
         tile = self.tile
+        if self.rounded:  # none of its own
+            return 2
         return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_TWO_SETS else 1
 
     @property
@@ -570,7 +591,7 @@ class Kernel:
         words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
         words.append("sparse" if self.sparse else "dense")
         words += [f"{self.group} {self.scales}"] if self.group else []
-        for name in ("promote", "scaled", "transposed", "xor", "grouped"):
+        for name in ("promote", "rounded", "scaled", "transposed", "xor", "grouped"):
             words += [name] if getattr(self, name) else []
         words += [self.activation] if self.activation else []
         return " ".join(words)

@@ -4,7 +4,7 @@
 
 // K-major, rows of ROW bytes, swizzled over ROW bytes; the stride is eight rows.
 template <int ROW>
-__device__ __forceinline__ u64 descriptor(u32 address) {
+__device__ __forceinline__ constexpr u64 descriptor(u32 address) {
     constexpr u64 mode = ROW == 128 ? 1 : 2;
     return (u64)((address & 0x3FFFF) >> 4) | (u64)(8 * ROW >> 4) << 32 | mode << 62;
 }
@@ -111,49 +111,118 @@ __device__ __forceinline__ void release(
 }
 
 #if FOUR_BITS
+// The same two signals, or none.  No branch: the assembler would wait for all products.
+__device__ __forceinline__ void release_if(
+    bool wanted, const Room& room, const Place& place, int stage) {
+    u32 bar = room.empty + 8 * stage, lane = threadIdx.x % 32;
+    asm volatile(
+        "{\n"
+        ".reg .pred all, some;\n"
+        ".reg .b32 there;\n"
+        "setp.ne.u32 all, %2, 0;\n"
+        "setp.lt.and.u32 some, %3, %4, all;\n"
+        "@all mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "@some mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(bar), "r"(CLUSTER * SPLIT > 1 ? place.part * CLUSTER + lane % CLUSTER : 0),
+        "r"((u32)wanted), "r"(lane), "n"(CLUSTER) : "memory");
+}
+
+template <int NUMBER>
+struct Number { static constexpr int value = NUMBER; };
+
 // All products of a tile.  The integers of a stage are loaded while the last products of
 // the stage before run.
 __device__ __forceinline__ void sum_stages(
     Grouped& all, const Room& room, const Place& place, Position& at, int member,
     int slabs) {
-    Stored stored[SLABS][BLOCKS];
     u32 first = room.stages + member * BLOCKS * SLABS * BLOCK_A;
-    auto wait_and_load = [&] {
-        barrier_wait(room.full + 8 * at.stage, at.phase);
-        u32 from = first + at.stage * STAGE;
+    auto load = [&](Stage& stored, int stage, auto one, int from, int to) {
+        u32 a = first + stage * STAGE;
 #pragma unroll
-        for (int s = 0; s < SLABS; s++)
+        for (int s = from; s < to; s++)
 #pragma unroll
             for (int i = 0; i < BLOCKS; i++)
-                load_integers(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
+                one(stored[s][i], a + (i * SLABS + s) * BLOCK_A);
+    };
+    auto wait_and_load = [&](Stage& stored) {
+        barrier_wait(room.full + 8 * at.stage, at.phase);
+        load(stored, at.stage, load_integers, 0, SLABS);
     };
     auto signal = [&](int stage) {
         release_codes(room, stage);
         release(room, place, stage);
     };
+    auto b_of = [&](int stage) { return room.stages + stage * STAGE + OFFSET_B; };
+    Stage stored;
     all.clear();
-    int whole = slabs / SLABS;
-    if (whole) wait_and_load();
+    // Units have two sets of registers: one unit in a stage is two in two stages.
+    constexpr int PERIOD = FLOW && UNITS % 2 ? 2 : 1;
+    int whole = slabs / (PERIOD * SLABS) * PERIOD, end = slabs - whole * SLABS;
+#if FLOW
+    // Metadata that may still be read when the next stage is loaded: those of the last
+    // slab, if there is no other stage in between.
+    constexpr int LAST = PERIOD == 2 ? SLABS : SLABS - 1;
+    int last = -1;  // the stage before, not yet released
+    auto one_stage = [&](auto number, Stage& now, Stage& next, int k) {
+        int stage = at.stage;
+        auto ended = [&] {
+            if constexpr (SLABS == 1) {
+                release_if(still_there(next) && last >= 0, room, place, last);
+            } else if (last >= 0) {
+                if (!still_there(next, LAST)) asm volatile("trap;");
+                signal(last);
+            }
+            load(now, stage, load_codes, LAST, SLABS);
+        };
+        pass_slabs<decltype(number)::value * UNITS>(
+            all, now, box_of(b_of(stage)), ended);
+        last = stage;
+        at.next();
+        if (k + 1 < whole) {
+            wait_and_load(next);
+            load(next, at.stage, load_codes, 0, LAST);
+        }
+    };
+    if (whole) {
+        all.clear_units();
+        wait_and_load(stored);
+        load(stored, at.stage, load_codes, 0, LAST);
+        int k = 0;
+        if constexpr (PERIOD == 2) {
+            Stage other;
+            do {
+                one_stage(Number<0>{}, stored, other, k++);
+                one_stage(Number<1>{}, other, stored, k++);
+            } while (k < whole);
+            wgmma_wait<0>();
+            release_if(still_there(other), room, place, last);
+        } else {
+            do one_stage(Number<0>{}, stored, stored, k++);
+            while (k < whole);
+            wgmma_wait<0>();
+            release_if(still_there(stored, LAST), room, place, last);
+        }
+        all.add(2 * UNITS - 1);
+    }
+#else
+    if (whole) wait_and_load(stored);
     for (int k = 0; k < whole; k++) {
         int stage = at.stage;
-        u32 from = first + stage * STAGE;
-#pragma unroll
-        for (int s = 0; s < SLABS; s++)
-#pragma unroll
-            for (int i = 0; i < BLOCKS; i++)
-                load_codes(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
-        start_slabs(all, stored, room.stages + stage * STAGE + OFFSET_B);
+        load(stored, stage, load_codes, 0, SLABS);
+        start_slabs(all, stored, b_of(stage));
         at.next();
-        if (k + 1 < whole) wait_and_load();
+        if (k + 1 < whole) wait_and_load(stored);
         end_slabs(all, stored);
         signal(stage);
     }
-    if (SLABS > 1 && slabs % SLABS) {  // the end of k
+#endif
+    if (PERIOD * SLABS > 1 && end) {  // the end of k
         barrier_wait(room.full + 8 * at.stage, at.phase);
 #pragma unroll 1
-        for (int s = 0; s < slabs % SLABS; s++)
+        for (int s = 0; s < end; s++)
             multiply_slab(all, first + at.stage * STAGE + s * BLOCK_A,
-                          room.stages + at.stage * STAGE + OFFSET_B + s * SLAB);
+                          b_of(at.stage) + s * SLAB);
         signal(at.stage);
         at.next();
     }
