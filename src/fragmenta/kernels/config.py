@@ -46,6 +46,7 @@ MOST_EXPERTS = 512
 """A grouped product has at most so many experts."""
 
 _SHARED = 232_448  # most bytes of shared memory in a block
+_RESERVED = 1024  # and those that each block takes beside it
 _BARRIERS = 1024 + 1024  # aligning the ring to 1024, and the barriers
 _STAGING = (24_576, 16_384, 8192)  # possible sizes of a consumer's buffer for results
 _ENOUGH = 4  # stages that hide the latency of memory
@@ -92,8 +93,9 @@ class Tile:
     they read of B.  The warpgroups that multiply share a tile; with ``turns``, two
     of them take whole tiles alternately, and one stores while the other multiplies.
     With a ``split``, the blocks of a cluster share a tile: each sums a part of k.
-    If A has 4 bits, a ``flow`` keeps products running from one stage to the next; it
-    changes no bit of a result.
+    If A has 4 bits, a ``flow`` keeps products running from one stage to the next, and
+    small tiles can be computed ``beside`` each other by as many blocks on each
+    multiprocessor; neither changes a bit of a result.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
@@ -109,6 +111,7 @@ class Tile:
     turns: bool = False
     split: int = 1
     flow: bool = False
+    beside: int = 1
 
     @property
     def consumers(self) -> int:
@@ -128,8 +131,9 @@ class Tile:
     def __str__(self) -> str:
         cluster = f"/{self.cluster}" if self.cluster > 1 else ""
         split = f" k/{self.split}" if self.split > 1 else ""
-        flow = " flow" if self.flow else ""
-        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}{flow}"
+        more = " flow" if self.flow else ""
+        more += f" *{self.beside}" if self.beside > 1 else ""
+        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}{more}"
 
 
 @dataclass(frozen=True)
@@ -214,9 +218,10 @@ class Kernel:
         if not self.four_bits:
             if self.group:
                 raise BadCall(f"groups with a scale are for s4; given {self.a}")
-            if self.rounded or self.tile.flow:
+            if self.rounded or self.tile.flow or self.tile.beside > 1:
                 raise BadCall(
-                    f"rounded weights and tiles that flow are for s4; given {self.a}"
+                    "rounded weights, and tiles that flow or are beside each other, "
+                    f"are for s4; given {self.a} and {self.tile}"
                 )
             return
         if self.grouped:
@@ -268,6 +273,10 @@ class Kernel:
         many = least > _S4_SUMS if self.four_bits else None
         if (many or tile.turns) and self.four_bits:
             raise ShapeError(f"A of s4 has no tiles of {tile}: too many sums, or turns")
+        if tile.beside not in (1, 2, 3) or (tile.beside > 1 and tile.m > 64):
+            raise ShapeError(
+                f"one tile of 64 rows, 2 or 3 are beside each other; given {tile}"
+            )
         if tile.blocks * tile.n // 2 > _ACCUMULATORS:
             raise ShapeError(f"tiles of {tile} need more registers than a thread has")
         if tile.split > 1 and self._exchanged > self.stages * self.stage_bytes:
@@ -425,7 +434,8 @@ class Kernel:
     def _free(self, room: int) -> int:
         """Bytes left for the ring, if ``room`` bytes are set aside for results."""
         experts = 8 * (MOST_EXPERTS + 1) if self.grouped else 0
-        return _SHARED - _BARRIERS - experts - self._storing * self._staged(room)
+        whole = (_SHARED + _RESERVED) // self.tile.beside - _RESERVED
+        return whole - _BARRIERS - experts - self._storing * self._staged(room)
 
     def _stages(self, room: int) -> int:
         return min(_STAGES[self.slabs], self._free(room) // self.stage_bytes)
@@ -477,6 +487,7 @@ class Kernel:
             "CLUSTER": tile.cluster,
             "SPLIT": tile.split,
             "CONSUMERS": tile.consumers,
+            "BESIDE": tile.beside,
             "TURNS": int(tile.turns),
             "BLOCKS": tile.blocks,
             "SPARSE": int(self.sparse),
@@ -515,7 +526,8 @@ class Kernel:
         tile = self.tile
         if self.rounded:  # none of its own
             return 2
-        return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_TWO_SETS else 1
+        most = _S4_TWO_SETS // tile.beside
+        return 2 if (tile.blocks + 2) * tile.n // 2 <= most else 1
 
     @property
     def _activation_macros(self) -> dict[str, object]:
@@ -569,7 +581,7 @@ class Kernel:
         tile = self.tile
         tiles = self.most_tiles(m, n, experts) if self.grouped else self.tiles(m, n)
         if tile.split == 1:
-            tiles = min(tiles, processors // tile.cluster)
+            tiles = min(tiles, processors * tile.beside // tile.cluster)
         return tiles * tile.cluster * tile.split
 
     @property

@@ -167,8 +167,9 @@ __device__ __forceinline__ void sum_stages(
     auto one_stage = [&](auto number, Stage& now, Stage& next, int k) {
         int stage = at.stage;
         auto ended = [&] {
-            if constexpr (SLABS == 1) {
-                release_if(still_there(next) && last >= 0, room, place, last);
+            if constexpr (SLABS == 1 || SETS == 1) {
+                bool there = still_there(next, PERIOD == 2 ? 0 : LAST);
+                release_if(there && last >= 0, room, place, last);
             } else if (last >= 0) {
                 if (!still_there(next, LAST)) asm volatile("trap;");
                 signal(last);
