@@ -435,14 +435,19 @@ def _block_times(block: SparseFeedForward, x: Tensor) -> dict[str, float]:
 
 def _tile(layer: SparseLinear, x: Tensor, y: Tensor) -> Tile:
     """The tile with which this layer multiplies."""
+    name = layer.multiplied_as(x)
+    integers = Integers.named(layer.weight_type)
+    scaled = layer.bias is not None or layer.weight_scale is not None
+    if integers:  # x has scales, or wide weights have them
+        scaled = scaled or integers.b == "e4m3" or name != layer.weight_type
     kernel = kernel_for(
-        layer.weight_type,
+        name,
         _multiplied(layer, x),
         y.dtype,
         sparse=True,
-        scaled=layer.bias is not None or layer.weight_scale is not None,
+        scaled=scaled,
         transposed=True,
-        promote=layer.promote,
+        promote=layer.promote and not Integers.named(name),
     )
     m, k = layer.weight.shape
     shape = (m, x.numel() // k, k)

@@ -37,7 +37,9 @@ from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.work import Copy, Range, Work
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Block, Cluster, Machine, Warp
+    from fragmenta.units.blocks import Block, Warp
+    from fragmenta.units.clusters import Cluster
+    from fragmenta.units.machine import Machine
 
 Functions: TypeAlias = Mapping[int, int] | None
 """What a port has in machine code; see ``Port.functions``."""
