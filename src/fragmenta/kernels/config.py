@@ -224,8 +224,6 @@ class Kernel:
                     f"are for s4; given {self.a} and {self.tile}"
                 )
             return
-        if self.grouped:
-            raise BadCall("grouped products have no weights of s4; use e4m3 or s8")
         if self.b not in FOUR_BITS or not self.sparse:
             raise BadCall(
                 f"a sparse A of s4 is multiplied with {one_of(FOUR_BITS)}; given "
@@ -810,6 +808,16 @@ _INTEGER_SLABS = {
 }
 
 
+def integer_slab_time(kernel: Kernel) -> float:
+    """Microseconds of a slab of 4-bit integers: loaded, converted, multiplied, scaled.
+
+    >>> round(integer_slab_time(Kernel("s4", "e4m3", tile=Tile(64, 8))), 3)
+    0.064
+    """
+    each, column = _INTEGER_SLABS[dtype(kernel.b).bits, kernel.tile.m]
+    return each + column * kernel.tile.n
+
+
 def _integer_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     """The expected time of a product with 4-bit integers.
 
@@ -829,9 +837,8 @@ def _integer_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     exchange = 0.283 * tile.split + 8.1e-5 * sent if sent else 0.0
     if sent and tile.m == 64 and dtype(kernel.b).bits == 8:
         exchange += 0.6  # parts are as short as their exchange
-    each, column = _INTEGER_SLABS[dtype(kernel.b).bits, tile.m]
     count = -(-stages // tile.split) * kernel.slabs
-    body = waves * (1.2 + count * (each + column * tile.n) + exchange)
+    body = waves * (1.2 + count * integer_slab_time(kernel) + exchange)
     a, b = -(-m // 64) * kernel.block_bytes * slabs, n * kernel.slab_bytes_b * slabs
     memory = (a + b + m * n * _BYTES[kernel.out]) / 4.13e6
     return 0.73 + math.pow(body**1.96 + memory**1.96, 1 / 1.96)

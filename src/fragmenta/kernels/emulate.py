@@ -10,9 +10,9 @@ expert.
 If A has 4-bit integers, the sums of each group of columns are those of the integers.
 They leave the tensor core and are added in f32 to the groups before, with the scale, in
 one rounding: ``total = fma(sum, scale, total)``, from zero, in ascending k.  Without
-groups, this is done for each 128 columns, and the scale is 1.  If the kernel is rounded,
-each integer x scale is rounded to the type of B, and the product is that of a sparse A of
-this type.
+groups, this is done for each 128 columns, and the scale is 1.  If the kernel is
+rounded, each integer x scale is rounded to the type of B, and the product is that of a
+sparse A of this type.
 """
 
 from __future__ import annotations

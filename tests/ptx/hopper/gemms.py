@@ -119,12 +119,12 @@ class Gemm:
             op, fm.sparse.compress(op, fm.sparse.prune(op, drawn, pad=True), pad=True)
         )
 
-    def _integers(self) -> Packed:
+    def _integers(self, number: str = "") -> Packed:
         """A of 4-bit integers: two of four, and a scale for each group."""
         kernel, op = self.kernel, self.kernel.instruction
         words = draw.make(
             draw.integers("i8", self.m, self.k, low=-8, high=8),
-            draw.seed_of(self.name, "a"),
+            draw.seed_of(self.name, f"a{number}"),
         )
         assert isinstance(words, np.ndarray)
         pruned = fm.sparse.prune(op, words.astype(op.types["a"].storage), pad=True)
@@ -134,7 +134,7 @@ class Gemm:
             return pack_integers(integers, b=kernel.b)
         made = draw.make(
             draw.normal("f32", self.m, -(-self.k // kernel.group)),
-            draw.seed_of(self.name, "scales"),
+            draw.seed_of(self.name, f"scales{number}"),
         )
         assert isinstance(made, np.ndarray)
         scales = made.astype(SCALE_TYPES[kernel.scales])
