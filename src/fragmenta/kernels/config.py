@@ -95,7 +95,8 @@ class Tile:
     With a ``split``, the blocks of a cluster share a tile: each sums a part of k.
     If A has 4 bits, a ``flow`` keeps products running from one stage to the next, and
     small tiles can be computed ``beside`` each other by as many blocks on each
-    multiprocessor; neither changes a bit of a result.
+    multiprocessor.  In grouped products, tiles with ``halves`` have another instruction
+    for the last columns of an expert.  None of them changes a bit of a result.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
@@ -112,6 +113,7 @@ class Tile:
     split: int = 1
     flow: bool = False
     beside: int = 1
+    halves: bool = False
 
     @property
     def consumers(self) -> int:
@@ -133,6 +135,7 @@ class Tile:
         split = f" k/{self.split}" if self.split > 1 else ""
         more = " flow" if self.flow else ""
         more += f" *{self.beside}" if self.beside > 1 else ""
+        more += " halves" if self.halves else ""
         return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}{more}"
 
 
@@ -207,6 +210,13 @@ class Kernel:
             raise BadCall(
                 "a grouped product has sparse weights, and D is stored transposed; "
                 f"given sparse={self.sparse}, transposed={self.transposed}"
+            )
+        if self.tile.halves and (
+            not self.grouped or self.four_bits or self.promote or self.tile.n % 16
+        ):
+            raise ShapeError(
+                "tiles with halves are for grouped products without promotion, of other "
+                f"types than s4, with n a multiple of 16; given {self}"
             )
         if self.grouped and self.tile.turns:
             raise ShapeError(f"a grouped product takes no turns; given {self.tile}")
@@ -299,10 +309,24 @@ class Kernel:
     @cached_property
     def instruction(self) -> Instruction:
         """The wgmma instruction that the kernel repeats."""
+        return self._instruction(self.tile.n)
+
+    @property
+    def half_instruction(self) -> Instruction:
+        """The same instruction with half the columns.
+
+        >>> tile = Tile(64, 64, halves=True)
+        >>> kernel = Kernel("bf16", tile=tile, transposed=True, grouped=True)
+        >>> str(kernel.half_instruction)
+        'wgmma.mma_async.sp.sync.aligned.m64n32k32.f32.bf16.bf16'
+        """
+        return self._instruction(self.tile.n // 2)
+
+    def _instruction(self, n: int) -> Instruction:
         per = 2 if self.sparse else 1
         k = READ_BYTES * 8 * per // dtype(self.multiplied).bits
         kept = _KEPT.get(self.a, ("f32",))[0]
-        shape, sp = f"m64n{self.tile.n}k{k}", {"sp": "sp"} if self.sparse else {}
+        shape, sp = f"m64n{n}k{k}", {"sp": "sp"} if self.sparse else {}
         return wgmma(shape, a=self.multiplied, b=self.b, d=kept, **sp)
 
     @property
@@ -501,6 +525,7 @@ class Kernel:
             "XOR": int(self.xor),
             **(self._four_bit_macros if self.four_bits else {"FOUR_BITS": 0}),
             "GROUPED": int(self.grouped),
+            "HALVES": int(self.tile.halves),
             "MOST_EXPERTS": MOST_EXPERTS,
             "ACTIVATED": int(bool(self.activation)),
             **self._activation_macros,

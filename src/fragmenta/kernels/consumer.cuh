@@ -22,13 +22,28 @@ __device__ __forceinline__ void wgmma_wait() {
 
 typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
 
+template <int NUMBER>
+struct Number { static constexpr int value = NUMBER; };
+
 #if FOUR_BITS
 #include "four_bits.cuh"
 #else
 
-template <int STEP>
+// HALF: only the first half of the columns.
+template <int STEP, int HALF>
 __device__ __forceinline__ void step(
     ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add) {
+#if HALVES
+    if constexpr (HALF) {
+        auto& first = reinterpret_cast<ACCUMULATOR(&)[ACCUMULATORS / 2]>(acc);
+#if PAIRED
+        multiply_half<STEP % 2>(first, a, b, codes, add);
+#else
+        multiply_half(first, a, b, codes, add);
+#endif
+        return;
+    }
+#endif
 #if PAIRED
     multiply<STEP % 2>(acc, a, b, codes, add);
 #elif SPARSE
@@ -59,7 +74,7 @@ __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 // ── products ────────────────────────────────────────────────────────────────
 
 // Start the products of COUNT slabs; they may still run when this returns.
-template <int COUNT>
+template <int COUNT, int HALF>
 __device__ __forceinline__ void multiply_slabs(
     Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh) {
 #pragma unroll
@@ -73,22 +88,24 @@ __device__ __forceinline__ void multiply_slabs(
             u64 da = descriptor<ROW_A>(a + s * SLAB + i * BLOCK_A + j * 32);
             u64 db = descriptor<ROW_B>(b + s * SLAB + j * (ROW_B / STEPS));
             u32 code = codes[s][SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
-            if (j % 2) step<1>(acc[i], da, db, code, true);
-            else step<0>(acc[i], da, db, code, !fresh || x > 0);
+            if (j % 2) step<1, HALF>(acc[i], da, db, code, true);
+            else step<0, HALF>(acc[i], da, db, code, !fresh || x > 0);
         }
     }
     wgmma_commit();
 }
 
 // Start the products of a stage.  At the end of k it may have fewer slabs: one by one.
+template <int HALF>
 __device__ __forceinline__ void multiply_stage(
     Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, int left) {
     if (SLABS == 1 || left >= SLABS) {
-        multiply_slabs<SLABS>(acc, codes, a, b, fresh);
+        multiply_slabs<SLABS, HALF>(acc, codes, a, b, fresh);
     } else if constexpr (SLABS > 1) {
 #pragma unroll 1
         for (int s = 0; s < left; s++) {
-            multiply_slabs<1>(acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0);
+            multiply_slabs<1, HALF>(
+                acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0);
             wgmma_wait<0>();
         }
     }
@@ -127,9 +144,6 @@ __device__ __forceinline__ void release_if(
         "}\n" ::"r"(bar), "r"(CLUSTER * SPLIT > 1 ? place.part * CLUSTER + lane % CLUSTER : 0),
         "r"((u32)wanted), "r"(lane), "n"(CLUSTER) : "memory");
 }
-
-template <int NUMBER>
-struct Number { static constexpr int value = NUMBER; };
 
 // All products of a tile.  The integers of a stage are loaded while the last products of
 // the stage before run.
@@ -347,11 +361,12 @@ __device__ __forceinline__ void consume(
         sum_stages(groups, room, place, at, member, slabs);
 #else
         int last = 0;
-        auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
+        auto one_stage = [&](auto half, u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
             u32 b = room.stages + at.stage * STAGE + OFFSET_B;
-            multiply_stage(acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS);
+            multiply_stage<decltype(half)::value>(
+                acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS);
             release_codes(room, at.stage);
 #if PROMOTE
             wgmma_wait<0>();
@@ -376,9 +391,17 @@ __device__ __forceinline__ void consume(
         // A running wgmma still reads its metadata registers, so the next stage needs
         // other registers.
         u32 even[SLABS][CODES] = {}, odd[SLABS][CODES] = {};
-        for (int k = 0; k < stages_k; k += 2) {
-            one_stage(even, k);
-            if (k + 1 < stages_k) one_stage(odd, k + 1);
+        bool half = HALVES && spot.end - spot.col <= TILE_N / 2;
+        if (half) {  // the end of an expert's columns
+            for (int k = 0; k < stages_k; k += 2) {
+                one_stage(Number<1>{}, even, k);
+                if (k + 1 < stages_k) one_stage(Number<1>{}, odd, k + 1);
+            }
+            wgmma_wait<0>();
+        }
+        for (int k = half ? stages_k : 0; k < stages_k; k += 2) {
+            one_stage(Number<0>{}, even, k);
+            if (k + 1 < stages_k) one_stage(Number<0>{}, odd, k + 1);
         }
 #endif
         if constexpr (TURNS) {  // all products of this tile are started

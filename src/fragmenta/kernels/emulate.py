@@ -113,7 +113,8 @@ def emulate_grouped(
            [4],
            [0]], dtype=int32)
     """
-    b, single = as_array(B), replace(kernel, grouped=False)
+    b, tile = as_array(B), replace(kernel.tile, halves=False)
+    single = replace(kernel, grouped=False, tile=tile)
     given, first = epilogue or Epilogue(), 0
     found: Array | None = None
     for number, (a, end) in enumerate(zip(A, bounded(ends, len(b)), strict=True)):

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.kernels.config import ALIGNMENT
-from fragmenta.kernels.four_bits import Integers
+from fragmenta.kernels.four_bits import INTEGERS, Integers
 from fragmenta.registers.granularity import Granularity
 from fragmenta.torch.matrix import (
     DTYPES,
-    INTEGERS,
     TYPES,
     SparseMatrix,
     bytes_shape,
