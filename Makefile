@@ -118,7 +118,7 @@ bounds: $(VENV)/.test  ## COUNT hostile accesses between guard pages, and every 
 	$(BIN)/python docs/generate.py
 
 hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded ones; mutants
-	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
+	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/kernels tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
 	$(BIN)/pytest benchmarks --ignore benchmarks/gpu --ignore benchmarks/peers -s --benchmark-columns=min,median,rounds

@@ -1,5 +1,6 @@
 """4-bit integers become 8 or 16 bits: the kernel, run by the engine, and its rule."""
 
+import os
 from functools import cache
 
 import numpy as np
@@ -33,6 +34,8 @@ KINDS = [
     )
 ]
 SIZES = [(70, 190), (300, 128), (64, 388)]
+COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
+SCHEDULES = ("eager", "lazy", 1, 2) if COMPLETE else ("lazy",)
 
 
 @cache
@@ -66,10 +69,10 @@ def powers_of(made):
     return None if scales is None else widening.row_powers(scales)
 
 
-@pytest.mark.parametrize("schedule", ["lazy", 1])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(("integers", "to"), KINDS, ids=str)
 def test_the_kernel_leaves_the_bytes_of_the_rule(integers, to, schedule):
-    for m, k in some(SIZES, 2):
+    for m, k in SIZES if COMPLETE else some(SIZES, 2):
         made = packed(integers, m, k)
         powers = powers_of(made)
         wanted = widening.widened(made, to, powers).data
@@ -89,7 +92,7 @@ def test_the_kernel_leaves_the_bytes_of_the_rule(integers, to, schedule):
             watch="report",
         )
         assert left.tobytes() == wanted.tobytes()
-        assert not [x for x in result.problems if x.severity == "error"]
+        assert all(x.severity == "info" for x in result.problems)
 
 
 @pytest.mark.parametrize(("integers", "to"), KINDS, ids=str)

@@ -82,6 +82,7 @@ ACTIVATIONS = {"none": 0, "relu": 1, "relu2": 2}
 """The activations, as ``chunk.cuh`` numbers them; relu2 is the square of relu."""
 ACTIVATED = {"bf16": "0xB16", "f16": "16"}
 """The types that go through an activation, as ``chunk.cuh`` calls them."""
+_SMOOTH = ("silu", "swi", "gelu", "glu", "mish")
 _PACKED_BLOCK = 64 * 64 + 128 * 4 * 2  # bytes of 64 rows and 128 columns of e4m3
 
 
@@ -215,8 +216,8 @@ class Kernel:
             not self.grouped or self.four_bits or self.promote or self.tile.n % 16
         ):
             raise ShapeError(
-                "tiles with halves are for grouped products without promotion, of other "
-                f"types than s4, with n a multiple of 16; given {self}"
+                "tiles with halves are for grouped products without promotion, not of "
+                f"s4, with n a multiple of 16; given {self}"
             )
         if self.grouped and self.tile.turns:
             raise ShapeError(f"a grouped product takes no turns; given {self.tile}")
@@ -640,11 +641,13 @@ def check_activation(activation: object) -> str:
 
     >>> check_activation("gelu")
     Traceback (most recent call last):
-    fragmenta.errors.BadCall: an activation must be none, relu or relu2; given 'gelu' \
-(did you mean relu?)
+    fragmenta.errors.BadCall: an activation must be none, relu or relu2; given 'gelu': \
+its results are not zero, so that two of four would lose half
     """
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         hint = nearest(str(activation), ACTIVATIONS)
+        if any(name in str(activation).lower() for name in _SMOOTH):
+            hint = ": its results are not zero, so that two of four would lose half"
         raise BadCall(
             f"an activation must be {one_of(ACTIVATIONS)}; given {activation!r}{hint}"
         )

@@ -128,10 +128,14 @@ def _complete(form: Form, leaves: set[str]) -> Form:
 
 def read_experts(module: Any, parts: Mapping[str, Tensor]) -> SparseExperts:
     """Experts in the place of others, on their device."""
-    old = module.gate_up_packed if isinstance(module, SparseExperts) else None
-    dense = None if old is not None else module.gate_up_proj
-    kind = DTYPES[module.weight_type] if dense is None else dense.dtype
-    device = (dense if old is None else old).device
+    sparse = isinstance(module, SparseExperts)
+    if sparse and Integers.named(module.weight_type):
+        raise BadCall(
+            "no format of checkpoints has experts of 4-bit integers; load into the "
+            "model before experts(..., quantize='int4')"
+        )
+    old: Tensor = module.gate_up_packed if sparse else module.gate_up_proj
+    kind = DTYPES[module.weight_type] if sparse else old.dtype
     stacks, scales = zip(*(_read_stack(parts, name) for name in WEIGHTS), strict=True)
     if (scales[0] is None) != (scales[1] is None):
         raise BadFile("only one of gate_up_proj and down_proj has a weight_scale")
@@ -143,10 +147,10 @@ def read_experts(module: Any, parts: Mapping[str, Tensor]) -> SparseExperts:
             f"the experts of the model are {kind}, and those of the checkpoint "
             f"{stored}; use model.to({stored})"
         )
-    target = torch.device("cpu") if device.type == "meta" else device
+    target = torch.device("cpu") if old.is_meta else old.device
     made = SparseExperts(
         *(each.to(target) for each in stacks),
-        act=module.act if isinstance(module, SparseExperts) else module.act_fn,
+        act=module.act if sparse else module.act_fn,
         gate_up_scale=None if scales[0] is None else scales[0].to(target),
         down_scale=None if scales[1] is None else scales[1].to(target),
         quantize=None if scales[0] is None else QUANTIZED[stored],

@@ -41,17 +41,18 @@ from tests.ptx.hopper.gemms import (
     Rows,
     short_hash,
 )
-from tests.ptx.hopper.grouped import GROUPED
+from tests.ptx.hopper.grouped import GROUPED, OF_HALVES
 from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
 
 FOLDER = Path(__file__).parents[2] / "golden" / "kernels"
 FILE, GROUPED_FILE = FOLDER / "gemms.json", FOLDER / "grouped.json"
 INTEGERS_FILE = FOLDER / "integers.json"
+UNMEASURED: list[Gemm] = [*OF_CANDIDATES, *OF_EXPERTS, *OF_HALVES]
 LISTS: dict[str, tuple[Path, Sequence[Gemm]]] = {
     "gemms": (FILE, GEMMS),
     "grouped": (GROUPED_FILE, GROUPED),
     "integers": (INTEGERS_FILE, OF_INTEGERS),
-    "candidates": (FOLDER / "candidates.json", [*OF_CANDIDATES, *OF_EXPERTS]),
+    "candidates": (FOLDER / "candidates.json", UNMEASURED),
 }
 """What is recorded together, and where it is kept."""
 REPEAT = 20
