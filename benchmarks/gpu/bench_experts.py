@@ -20,9 +20,9 @@ settled, and the product starts earlier.  Both are measured.
 
 Types named s4 are 4-bit integers with a scale for 128 columns, and x of bf16 or e4m3.
 With ``--tiles N``, the N tiles of each case with the least expected time are measured,
-without the rivals; with ``--tiles 0``, the chosen one without and with halves.  ``--judge`` says how much slower the chosen tile is than the
-fastest one that was measured; ``--page`` prints experts.md again.  Writes experts.json
-and experts.md.
+without the rivals; with ``--tiles 0``, the chosen one without and with halves.
+``--judge`` says how much slower the chosen tile is than the fastest one that was
+measured; ``--page`` prints experts.md again.  Writes experts.json and experts.md.
 """
 
 from __future__ import annotations
