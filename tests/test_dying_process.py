@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from tests.clock import HANG
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
@@ -34,7 +36,7 @@ OPTIONS = [
 def test_a_dying_process_ends_one_test(pytester):
     pytester.makeconftest(CONFTEST.read_text())
     pytester.makepyfile(**FILES)
-    ran = pytester.run(sys.executable, "-m", "pytest", *OPTIONS, timeout=120)
+    ran = pytester.run(sys.executable, "-m", "pytest", *OPTIONS, timeout=HANG)
     ran.assert_outcomes(passed=7, failed=1)
     ran.stdout.fnmatch_lines(["*crashed while running 'test_c.py::test_dies?1?'"])
     ran.stderr.fnmatch_lines(["Fatal Python error: Aborted", "*in test_dies"])
