@@ -52,7 +52,9 @@ ifdef ROOM
   endif
 endif
 
-test: lint types unit  ## install, then lint, check types and run all tests; ROOM=simt: of one room
+# mypy uses one core, so the tests begin beside it; both run to their end.
+test: lint  ## install, then lint, check types and run all tests; ROOM=simt: of one room
+	@+$(MAKE) --no-print-directory --keep-going -j 2 types unit
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
 	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/torch \

@@ -18,6 +18,10 @@ def _folder_of_its_own(variable: str, prefix: str) -> None:
         atexit.register(shutil.rmtree, os.environ[variable], ignore_errors=True)
 
 
+# Trees of syntax, catalogues and compiled kernels stay.  To search them for garbage
+# again and again takes a twentieth of the time.  Tests about garbage collect it.
+gc.set_threshold(20_000, 10, 5)
+
 # Compiled kernels of the tests stay out of the user's own cache.
 _folder_of_its_own("FRAGMENTA_CACHE", "fragmenta-")
 
