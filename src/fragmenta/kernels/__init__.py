@@ -3,6 +3,8 @@
     config    the kernel for a product: types, tile, epilogue
     packing   the order of a sparse A in memory, so that one copy brings a tile
     four_bits the same for 4-bit integers with scales
+    widening  4-bit integers to 8 or 16 bits, for large products
+    grouping  the tile of a product of experts
     source    the CUDA C++ that is compiled
     prepare   compresses a weight on the GPU
     kept      moves the kept values of a matrix that is trained

@@ -269,7 +269,7 @@ def subject(kernel: Kernel, ring: int = 3) -> Subject:
             (7 * size - 1, False, (3, 0, 2 * tile.n + 1, 1, tile.n)),
             (6 * size, True, (3, 0, 2 * tile.n + 1, 1, tile.n)),
             (1, False, (2, 0, 6 * tile.n + 1, 1, 5 * tile.n)),
-            (size + 1, True, (tile.n, 3)),
+            (2 * size - 1, True, (tile.n, 3)),
         )
         if slabs * tile.split > (tile.split - 1) * size
     ]
