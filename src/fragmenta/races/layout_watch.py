@@ -23,7 +23,7 @@ from fragmenta.ptx import rules
 from fragmenta.races.report import layout_words
 from fragmenta.races.shadow import box_layout as at
 from fragmenta.races.shadow import layout as heads
-from fragmenta.races.task_copies import TaskCopy
+from fragmenta.units.task_copies import TaskCopy
 from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.shared.box_layouts import BoxLayout, numbered
 from fragmenta.shared.copied_operands import Box, Mismatch, Reading, mismatch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fragmenta.races.shadow import layout
-from fragmenta.races.task_copies import TaskCopy, TaskLaneCopy
+from fragmenta.units.task_copies import TaskCopy, TaskLaneCopy
 from fragmenta.simt.compiled import address_of, callback_address, sparse
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.layout import EVENT_NUMBER

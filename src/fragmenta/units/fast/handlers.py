@@ -43,6 +43,8 @@ class Handler(NamedTuple):
     calls: tuple[int, ...] = ()
     """The functions of an observer that it needs: those that it calls, and that of the
     call of the port which Python makes."""
+    noted: bool = True
+    """Whether it tells a recorder all; if not, Python carries it out for one."""
 
 
 Finder = Callable[[tuple[str, ...], int], "Handler | None"]
@@ -125,11 +127,11 @@ def _replace(words: tuple[str, ...], count: int) -> Handler | None:
     stride = name == "global_stride"
     routine = tensor_maps.REPLACE_STRIDE if stride else tensor_maps.REPLACE
     flags = tensor_maps.field_flags(name) | tensor_maps.SHARED * shared
-    return Handler(routine, flags, order, (layout.PORT_CHANGE_MAP,))
+    return Handler(routine, flags, order, (layout.PORT_CHANGE_MAP,), noted=False)
 
 
 def _copy_map(words: tuple[str, ...], count: int) -> Handler | None:
-    return Handler(tensor_maps.COPY, 0, (0, 1), (layout.PORT_CHANGE_MAP,))
+    return Handler(tensor_maps.COPY, 0, (0, 1), (layout.PORT_CHANGE_MAP,), noted=False)
 
 
 # ── copies ──────────────────────────────────────────────────────────────────
@@ -170,7 +172,7 @@ def _copy(words: tuple[str, ...], count: int) -> Handler | None:
     calls = _SIGNALS if "mbarrier" in places else _COPIED
     if flags & copies.PAIRED:
         calls = *calls, layout.PORT_PAIR
-    return Handler(routine, flags, tuple(order), calls)
+    return Handler(routine, flags, tuple(order), calls, "prefetch" not in of.kind)
 
 
 def _copy_flags(of: Form) -> int:
@@ -260,7 +262,7 @@ def _tensor_product(words: tuple[str, ...], count: int) -> Handler | None:
     last = count - 1
     order = (0, 1, 2, 3, last, 4, 5) if scaled else (0, 1, 2, 3, last)
     calls = layout.PORT_TENSOR, layout.PORT_TENSOR_ISSUED
-    return Handler(tensor_issue.MMA, 0, order, calls)
+    return Handler(tensor_issue.MMA, 0, order, calls, noted=False)
 
 
 def _tensor_commit(words: tuple[str, ...], count: int) -> Handler | None:
@@ -273,7 +275,7 @@ def _tensor_commit(words: tuple[str, ...], count: int) -> Handler | None:
         layout.PORT_SIGNAL,
         layout.PORT_PHASE,
     )
-    return Handler(tensor_issue.COMMIT, flags, (0, 1)[:count], calls)
+    return Handler(tensor_issue.COMMIT, flags, (0, 1)[:count], calls, noted=False)
 
 
 def _tensor_fence(words: tuple[str, ...], count: int) -> Handler | None:
@@ -284,17 +286,17 @@ def _tensor_fence(words: tuple[str, ...], count: int) -> Handler | None:
 def _tensor_load(words: tuple[str, ...], count: int) -> Handler | None:
     if "red" in words:
         return None
-    return Handler(tensor_moves.LOAD, 0, (1,), (layout.PORT_MOVE,))
+    return Handler(tensor_moves.LOAD, 0, (1,), (layout.PORT_MOVE,), noted=False)
 
 
 def _tensor_store(words: tuple[str, ...], count: int) -> Handler | None:
     flags = tensor_moves.STORES
-    return Handler(tensor_moves.STORE, flags, (0,), (layout.PORT_MOVE,))
+    return Handler(tensor_moves.STORE, flags, (0,), (layout.PORT_MOVE,), noted=False)
 
 
 def _tensor_wait(words: tuple[str, ...], count: int) -> Handler | None:
     flags = tensor_moves.STORES * ("wait::st" in words)
-    return Handler(tensor_moves.WAIT, flags, (), (layout.PORT_MOVED,))
+    return Handler(tensor_moves.WAIT, flags, (), (layout.PORT_MOVED,), noted=False)
 
 
 HANDLERS: dict[tuple[str, ...], Finder] = {

@@ -28,7 +28,7 @@ from fragmenta.simt.layout import LANES, POISON
 from fragmenta.simt.library import POINTER, as_signed, field, pointer_at
 from fragmenta.simt.warps import P, all_lanes, put_lanes, routine, to_word
 from fragmenta.units.fast import layout
-from fragmenta.units.fast.step import Step, declared, fast_path, shift, woke
+from fragmenta.units.fast.step import Step, declared, fast_path, note, shift, woke
 
 FENCES = 1
 """A word of the instruction: ``wgmma.fence``; without it, ``wgmma.commit_group``."""
@@ -267,6 +267,13 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
         woke(code, cluster)
         with code.when(late):
             here.show()
+        # It has run for all four warps; the record of a product says who issued it.
+        warps = field(code, group, layout.GROUP_WARPS, POINTER)
+        block = pointer_at(code, state, layout.STATE_BLOCK)
+        nobody = ir.Constant(POINTER, None)
+        who = block, warps[0].raw, nobody, ir.Constant(I32, 0)
+        where = Value(code.builder, code.builder.ptrtoint(group, I64))
+        note(code, cluster, layout.NOTE_RAN, who, product, where)
     return status
 
 
@@ -414,6 +421,7 @@ def _start(step: Step, group: Group, product: Raw) -> None:
     ordinal[0] = ordinal[0] + 1
     step.long(product, layout.PRODUCT_ORDINAL)[0] = ordinal[0]
     step.observe(layout.PORT_PRODUCT, product)
+    step.note(layout.NOTE_PRODUCT, product)
     with code.when(_schedule(step) == layout.EAGER):
         # If it could not run, Python finds it next in the queue.
         step.require(_run_next(step, group) == 0)
@@ -464,6 +472,8 @@ def _issue(step: Step) -> Value:
     holds = observed & ~last
     with code.when(holds):
         group.put(layout.GROUP_HELD, number + 1)
+        where = Value(code.builder, code.builder.ptrtoint(form, I64))
+        step.note(layout.NOTE_HELD, form, where)
     return select(holds, step.lanes.lift(0), step.lanes)
 
 
@@ -521,6 +531,7 @@ def _wait(step: Step) -> Value:
         group.note_in_flight()
     until = larger(groups, 0)
     step.observe(layout.PORT_MULTIPLIED, group.record, until)
+    step.note(layout.NOTE_MULTIPLIED, group.record, until)
     step.changed()
     return step.lanes
 

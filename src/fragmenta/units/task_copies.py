@@ -1,7 +1,8 @@
-"""Copies that machine code issued, as the observer sees them.
+"""Copies that machine code issued, as an observer and a recorder see them.
 
-Compiled code observes the usual ones itself (:mod:`races.shadow.copies`).  It calls
-Python for the others, with the record of the task.
+Compiled code observes the usual ones itself.  It calls Python for the others, with the
+record of the task.  A recorder has a copy of that record: all that is in it can be asked
+for after the copy is done.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ UNIT = 16
 
 
 class TaskRecord(Record):
-    """The record of a task, as far as the observer reads it."""
+    """The record of a task: who issued it, what it reads and writes."""
 
     kind = Word(at.TASK_KIND)
     event = Word(at.TASK_EVENT)
@@ -49,23 +50,86 @@ class TaskRecord(Record):
         found: list[int] = self.longs[offset >> 3 : (offset >> 3) + count].tolist()
         return found
 
+    @property
+    def members(self) -> int:
+        """The lanes that issued it."""
+        return self.lanes & 0xFFFFFFFF
+
+    # ── a bulk copy ─────────────────────────────────────────────────────────
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        return self.in_global if self.kind == at.STORE else self.in_shared
+
+    @property
+    def sources(self) -> list[Range]:
+        """What it reads."""
+        if self.kind == at.STORE:
+            return self.in_shared
+        if self.kind == at.LOAD:
+            return self.in_global
+        rank, offset = divmod(self.source, 1 << RANK_BITS)
+        return [Range("shared", rank, offset, self.line)]
+
+    def rows(self, first: int, steps: int) -> Starts:
+        """Where each row begins, with the steps at a place of the record."""
+        starts = np.array([first], np.int64)
+        counts = self.long(at.TASK_COUNTS, 4)
+        for count, step in zip(counts, self.long(steps, 4), strict=True):
+            starts = np.add.outer(np.arange(count) * step, starts).reshape(-1)
+        return starts
+
+    @property
+    def firsts(self) -> Starts:
+        """The addresses of its rows in global memory."""
+        return self.rows(self.long(at.TASK_FIRST)[0], at.TASK_STEPS)
+
+    @property
+    def in_shared(self) -> list[Range]:
+        """The lines of its box, in each block."""
+        lines = self.shared + np.arange(self.lines)[:, None] * self.pitch
+        units: Starts = exchanged(
+            lines + np.arange(0, self.line, UNIT), self.swizzle
+        ).reshape(-1)
+        return [
+            each
+            for rank in ranks(self.ranks)
+            for each in pieces("shared", rank, units, UNIT)
+        ]
+
+    @property
+    def in_global(self) -> list[Range]:
+        """Its rows in global memory."""
+        (row,) = self.long(at.TASK_ROW)
+        return pieces("global", -1, self.firsts, row)
+
+    # ── lanes that copy ─────────────────────────────────────────────────────
+
+    def of_lanes(self, place: int) -> Starts:
+        """A number of each lane that takes part: a goal, or how much it reads."""
+        found = self.words[place >> 2 : (place >> 2) + LANES]
+        return found[list(numbers(self.members))].astype(np.int64)
+
+    @property
+    def lane_sources(self) -> Starts:
+        """Where each lane reads."""
+        return np.array(self.long(at.TASK_SOURCES, LANES))[list(numbers(self.members))]
+
 
 class TaskLaneCopy(WarpCopy):
     """A ``cp.async`` that machine code issued."""
 
     def __init__(self, block: Block, memory: Bytes) -> None:
         self.record = record = TaskRecord(memory)
-        self.members = record.lanes & 0xFFFFFFFF
+        self.members = record.members
         Work.__init__(self, -1)
         self.warp = block.warps[record.number]
         self.thread = Thread(self.warp, first(self.members))
         self.lanes = np.array(list(numbers(self.members)))
         self.size = record.line
-        self.goal, self.count = (
-            record.words[place >> 2 : (place >> 2) + LANES][self.lanes].astype(np.int64)
-            for place in (at.TASK_GOALS, at.TASK_COUNTED)
-        )
-        self.source = np.array(record.long(at.TASK_SOURCES, LANES))[self.lanes]
+        self.goal, self.count = map(record.of_lanes, (at.TASK_GOALS, at.TASK_COUNTED))
+        self.source = record.lane_sources
 
 
 class TaskCopy(Copy):
@@ -75,7 +139,7 @@ class TaskCopy(Copy):
 
     def __init__(self, block: Block, memory: Bytes) -> None:
         self.record = record = TaskRecord(memory)
-        lanes = record.lanes & 0xFFFFFFFF
+        lanes = record.members
         thread = Thread(block.warps[record.number], lanes.bit_length() - 1)
         super().__init__(block, thread, -1)
         self.members = lanes
@@ -106,21 +170,15 @@ class TaskCopy(Copy):
         """The mbarrier of each block counts what goes there."""
         return goal
 
-    @property
-    def goals(self) -> list[Range]:
+    @cached_property
+    def goals(self) -> list[Range]:  # type: ignore[override]
         """What it writes."""
-        return self._global if self.record.kind == at.STORE else self._shared
+        return self.record.goals
 
-    @property
-    def sources(self) -> list[Range]:
+    @cached_property
+    def sources(self) -> list[Range]:  # type: ignore[override]
         """What it reads."""
-        record = self.record
-        if record.kind == at.STORE:
-            return self._shared
-        if record.kind == at.LOAD:
-            return self._global
-        rank, offset = divmod(record.source, 1 << RANK_BITS)
-        return [Range("shared", rank, offset, record.line)]
+        return self.record.sources
 
     @property
     def useful(self) -> list[Range]:
@@ -135,7 +193,7 @@ class TaskCopy(Copy):
         space, rank, stored, size = self._stored
         every = [
             (each.starts[:, None] + np.arange(0, each.size, UNIT)).reshape(-1)
-            for each in self._shared
+            for each in self.sources
         ]
         others = np.setdiff1d(np.concatenate(every), stored)
         return pieces(space, rank, others, size)
@@ -145,7 +203,7 @@ class TaskCopy(Copy):
         """The units of shared memory that a store moves."""
         record = self.record
         (row,), (skip,) = record.long(at.TASK_ROW), record.long(at.TASK_SKIP)
-        rows = self._rows(record.shared + skip, at.TASK_JUMPS)
+        rows = record.rows(record.shared + skip, at.TASK_JUMPS)
         units = rows[:, None] + np.arange(0, row, UNIT)
         places: Starts = exchanged(units.reshape(-1), record.swizzle)
         return "shared", ranks(record.ranks)[0], places, UNIT
@@ -159,42 +217,9 @@ class TaskCopy(Copy):
         (skip,) = record.long(at.TASK_SKIP)
         (rank,) = ranks(record.ranks)
         source = shadow.cluster.blocks[rank].shared
-        here = self._rows(record.shared + skip, at.TASK_JUMPS)
-        for there, start in zip(self._firsts.tolist(), here.tolist(), strict=True):
+        here = record.rows(record.shared + skip, at.TASK_JUMPS)
+        for there, start in zip(record.firsts.tolist(), here.tolist(), strict=True):
             goal, index = shadow.memory(there)
             places = start + np.arange(size)
             goal[index : index + size] = source[exchanged(places, record.swizzle)]
         return np.empty(0, np.int64)
-
-    def _rows(self, first: int, steps: int) -> Starts:
-        """Where each row begins, with the steps at a place of the record."""
-        starts = np.array([first], np.int64)
-        counts = self.record.long(at.TASK_COUNTS, 4)
-        for count, step in zip(counts, self.record.long(steps, 4), strict=True):
-            starts = np.add.outer(np.arange(count) * step, starts).reshape(-1)
-        return starts
-
-    @property
-    def _firsts(self) -> Starts:
-        """The addresses of its rows in global memory."""
-        return self._rows(self.record.long(at.TASK_FIRST)[0], at.TASK_STEPS)
-
-    @cached_property
-    def _shared(self) -> list[Range]:
-        """The lines of its box, in each block."""
-        record = self.record
-        lines = record.shared + np.arange(record.lines)[:, None] * record.pitch
-        units: Starts = exchanged(
-            lines + np.arange(0, record.line, UNIT), record.swizzle
-        ).reshape(-1)
-        return [
-            each
-            for rank in ranks(record.ranks)
-            for each in pieces("shared", rank, units, UNIT)
-        ]
-
-    @cached_property
-    def _global(self) -> list[Range]:
-        """Its rows in global memory."""
-        (row,) = self.record.long(at.TASK_ROW)
-        return pieces("global", -1, self._firsts, row)
