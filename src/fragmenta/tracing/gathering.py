@@ -1,16 +1,16 @@
 """Gathers what units and barriers did into the record of a launch.
 
 Machine code writes notes of it (:mod:`fragmenta.tracing.code.notes`), and the recorder
-hears of what Python carries out.  Both are kept as they are while the launch runs.  They
-are read, in the order in which it happened, when somebody asks for the record.
+hears of what Python carries out.  Both are kept as they are while the launch runs, and
+read in the order in which it happened when somebody asks for the record.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from fragmenta.tracing.noted import Reader
 from fragmenta.tracing.log import Words
+from fragmenta.tracing.noted import Reader
 from fragmenta.tracing.told import Heard, Late, Mark, Moved, Told, Unit, Wait
 
 WARPS = 4

@@ -22,14 +22,20 @@ from fragmenta.tracing.told import (
 )
 from fragmenta.units.fast import layout as units
 from fragmenta.units.fast import task_layout as tasks
+from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.task_copies import TaskRecord
+from fragmenta.units.tcgen05_sources import read_ranges
 from fragmenta.units.warpgroups import Product, read_units
 from fragmenta.units.work import Range, ranks
 
 if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction
     from fragmenta.simt.compiled import Compiled
 
 LANES, WARPS = engine.LANES, 4
+LOADED = -2
+"""The key of a load of tensor memory, which is done at once."""
+POISON = np.frombuffer(engine.POISON.to_bytes(4, "little"), np.uint8)
 
 
 class Gatherer(Protocol):
@@ -94,13 +100,43 @@ def _note(notes: Notes, number: int) -> Note:
     return Note(*who, time, about, payload)
 
 
+class Cells(NamedTuple):
+    """Cells of tensor memory that a task writes: some lanes, and adjacent columns."""
+
+    block: int
+    starts: Starts
+    columns: int
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they have."""
+        return 4 * self.columns * self.starts.size
+
+    def moved(self, note: Note, data: Bytes | None = None) -> Moved:
+        """That they are written; without bytes, that they will be."""
+        where = "tensor", self.block
+        return Moved(note.step, where, self.starts, 4 * self.columns, data)
+
+    def hidden(self, note: Note) -> Moved:
+        """That a reader sees poison there."""
+        return self.moved(note, np.resize(POISON, self.bytes))
+
+
+class Issued(NamedTuple):
+    """A task as it was issued."""
+
+    record: TaskRecord
+    cells: list[Cells]
+    """The cells of tensor memory that it writes."""
+
+
 class Reader:
     """Tells a gatherer what notes say."""
 
     def __init__(self, known: Known, to: Gatherer) -> None:
         self._known, self._to = known, to
-        self._tasks: dict[int, TaskRecord] = {}
-        """The records of tasks as they were issued, by their ordinals."""
+        self._tasks: dict[int, Issued] = {}
+        """Tasks as they were issued, by their ordinals."""
         self._events = {each.site: each for each in known.events}
         self._kinds: dict[int, Callable[[Note], None]] = {
             units.NOTE_MBARRIER: self._mbarrier,
@@ -116,6 +152,8 @@ class Reader:
             units.NOTE_LANES: self._lanes,
             units.NOTE_ARRIVED: self._arrived,
             units.NOTE_PASSED: self._passed,
+            units.NOTE_LOADED: self._loaded,
+            units.NOTE_MOVED: self._moved,
         }
 
     def read(self, notes: Notes, number: int) -> None:
@@ -165,6 +203,11 @@ class Reader:
     def _lanes(self, note: Note) -> None:
         self._to.waited(Wait(note.step, note.warp, "async_group", note.number))
 
+    def _moved(self, note: Note) -> None:
+        words = self._events[note.site].words
+        kind = next(each for each in words if each.startswith("wait::"))
+        self._to.waited(Wait(note.step, note.warp, kind, 0))
+
     def _arrived(self, note: Note) -> None:
         self._to.mark(Mark(note.step, "cluster arrive", -1, 0, 0, 0, 0, note.warp))
 
@@ -180,40 +223,77 @@ class Reader:
 
     def _issued(self, note: Note) -> None:
         """A task is in flight."""
-        record = TaskRecord(note.bytes().copy())
+        record = TaskRecord(note.bytes()[: tasks.TASK_RECORD].copy())
         (ordinal,) = record.long(tasks.TASK_ORDINAL)
-        self._tasks[ordinal], effect = record, self._effect(note.site)
-        made = Unit(
-            -1,
-            effect.instruction,
-            effect.done_by,
-            note.site,
-            note.warp,
-            note.lanes,
-            note.step,
-        )
+        cells = _cells(note, record)
+        self._tasks[ordinal] = Issued(record, cells)
+        made = self._unit(note)
         offset = record.mbarrier
         blocks = [note.place(rank) for rank in ranks(record.signals)]
         made.signals = tuple((b, offset, self._to.phase(b, offset)) for b in blocks)
         made.group = note.number
         for each in _goals(record):
             made.goals += self._ranges(note, each)
+        made.goals += [each.moved(note) for each in cells]
         self._to.issued(ordinal, made)
+
+    def _unit(self, note: Note) -> Unit:
+        effect = self._effect(note.site)
+        kind, done_by = effect.instruction, effect.done_by
+        return Unit(-1, kind, done_by, note.site, note.warp, note.lanes, note.step)
 
     def _hidden(self, note: Note) -> None:
         """A task in flight has hidden what it will write."""
-        ordinal, record = self._task(note)
-        self._to.moved(ordinal, self._written(note, record))
+        ordinal, (record, cells) = self._task(note)
+        hidden = [each.hidden(note) for each in cells]
+        self._to.moved(ordinal, hidden or self._written(note, record))
 
     def _done(self, note: Note) -> None:
         """A task has written its results."""
-        ordinal, record = self._task(note)
+        ordinal, (record, cells) = self._task(note)
         self._tasks.pop(ordinal)
-        read = [m for each in _sources(record) for m in self._ranges(note, each)]
+        sources = _sources(record) if record.kind < tasks.CELLS else self._read(record)
+        read = [m for each in sources for m in self._ranges(note, each)]
         self._to.done(ordinal, note.step)
-        self._to.moved(ordinal, [*read, *self._written(note, record)])
+        if cells:
+            wrote, data = [], note.bytes(tasks.TASK_EVENT)
+            for each in cells:
+                wrote.append(each.moved(note, data[: each.bytes]))
+                data = data[each.bytes :]
+        else:
+            wrote = self._written(note, record)
+        self._to.moved(ordinal, [*read, *wrote])
 
-    def _task(self, note: Note) -> tuple[int, TaskRecord]:
+    def _read(self, record: TaskRecord) -> list[Range]:
+        """What a product of ``tcgen05`` reads from shared memory."""
+        if record.kind != tasks.PRODUCT:
+            return []
+        first = tasks.TASK_TENSOR + tensors.PRODUCT_PLACES
+        (address,) = record.long(tasks.TASK_TENSOR + tensors.PRODUCT_FORM)
+        form = self._known.tensor_products[address]
+        found = []
+        for place in record.long(first, 2):
+            if place in form.sources:
+                ranges, _, _ = read_ranges(form.key.op, *form.sources[place])
+                found += [
+                    each._replace(rank=rank)
+                    for rank in _pair(record, form.key.op)
+                    for each in ranges
+                ]
+        return found
+
+    def _loaded(self, note: Note) -> None:
+        """A warp has loaded cells of tensor memory; that is done at once."""
+        made = self._unit(note)
+        made.done = note.step
+        self._to.issued(LOADED, made)
+        count = note.payload.size // (2 + LANES)
+        places = note.bytes()[: 8 * count].view(np.int64).tolist()
+        words = note.payload[2 * count :]
+        who = note.site, LOADED, note.warp
+        self._registers(note, *who, tuple(places), words)
+
+    def _task(self, note: Note) -> tuple[int, Issued]:
         ordinal = int(note.bytes(tasks.TASK_ORDINAL)[:8].view(np.int64)[0])
         return ordinal, self._tasks[ordinal]
 
@@ -268,10 +348,8 @@ class Reader:
 
     def _product(self, note: Note) -> None:
         """A product of a warpgroup is in flight."""
-        product, effect = Product(note.bytes().copy()), self._effect(note.site)
-        kind, done_by = effect.instruction, effect.done_by
-        who = note.site, note.warp, note.lanes, note.step
-        made = Unit(-1, kind, done_by, *who, group=product.group)
+        product, made = Product(note.bytes().copy()), self._unit(note)
+        made.group = product.group
         self._to.issued(product.ordinal, made)
 
     def _ran(self, note: Note) -> None:
@@ -305,7 +383,7 @@ class Reader:
         d: tuple[int, ...],
         words: Words,
     ) -> None:
-        """D of a warp; a record has the registers of an instruction in its own order."""
+        """Registers of a warp; a record has those of an instruction in its order."""
         rows = dict(zip(d, words.reshape(-1, LANES), strict=True))
         starts = late_registers(self._known.compiled, site)
         found = np.concatenate([rows[4 * each] for each in starts.tolist()])
@@ -313,11 +391,39 @@ class Reader:
 
 
 def late_registers(compiled: Compiled, site: int) -> Starts:
-    """Where the registers begin in a warp, in words, that an instruction writes later."""
+    """Where registers begin in a warp, in words, that an instruction writes later."""
     name, index = compiled.places[site]
     about = compiled.traced
     numbers = about["late"].get(name, {}).get(str(index), [])
     return np.array([about["registers"][name][n] >> 2 for n in numbers], np.int64)
+
+
+def _cells(note: Note, record: TaskRecord) -> list[Cells]:
+    """The cells of tensor memory that a task will write."""
+    if record.kind not in (tasks.CELLS, tasks.PRODUCT):
+        return []
+    product = record.kind == tasks.PRODUCT
+    column = tensors.PRODUCT_PLACES + 8 * tensors.D if product else tensors.STORE_COLUMN
+    (begin,) = record.long(tasks.TASK_TENSOR + column)
+    regions = note.bytes(tasks.TASK_RECORD).reshape(-1, tensors.REGION_BYTES)
+    # Of a pair, the first region is that of the first block.
+    pair = product and len(regions) == 2
+    found = []
+    for number, each in enumerate(regions):
+        mask = each[:16]
+        lanes = np.flatnonzero(np.unpackbits(mask, bitorder="little")).astype(np.int64)
+        first, columns = each[16:].view(np.int32).tolist()
+        starts = (lanes * tensors.COLUMNS + begin + first) * 4
+        rank = record.rank & ~1 | number if pair else record.rank
+        found.append(Cells(note.place(rank), starts, columns))
+    return found
+
+
+def _pair(record: TaskRecord, op: Instruction) -> list[int]:
+    """The blocks that take part in a product of ``tcgen05``, by rank."""
+    if op.cta_group == 2:
+        return [record.rank & ~1, record.rank | 1]
+    return [record.rank]
 
 
 def _goals(record: TaskRecord) -> list[Range]:

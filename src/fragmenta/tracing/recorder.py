@@ -14,7 +14,7 @@ from fragmenta.simt.layout import Status
 from fragmenta.tracing.code.notes import note
 from fragmenta.tracing.keeping import Held, Keeping
 from fragmenta.tracing.log import Log, Notes, own_record
-from fragmenta.tracing.noted import late_registers
+from fragmenta.tracing.noted import LOADED, late_registers
 from fragmenta.tracing.told import (
     Bytes,
     Fault,
@@ -52,6 +52,7 @@ Functions: TypeAlias = Mapping[int, int] | None
 MOST_COPIED = 64 << 20
 """Bytes of arrays that are copied when a cluster begins."""
 CELLS = 512
+FIRST = LOADED - 1
 _POISON = np.frombuffer(layout.POISON.to_bytes(4, "little"), np.uint8)
 """Columns of tensor memory."""
 
@@ -75,7 +76,7 @@ class Recorder:
         """The one that is recorded."""
         self._records: list[Bytes] = []
         self._units: dict[Work, int] = {}
-        """What Python has put in flight, by a number below -1."""
+        """What Python has put in flight, by a number from ``FIRST`` downwards."""
         self._heard: list[Heard] = []
         self._notes: list[Notes] = []
         self._places: dict[int, NDArray[np.int64]] = {}
@@ -275,9 +276,13 @@ class Recorder:
         """What is needed to read the notes."""
         machine = self.machine
         has = any(each.words[0] == "wgmma" for each in machine.events)
-        products = machine.forms.by_address if has else {}
-        slots = frozenset(machine.segments)
-        return Known(machine.launch.compiled, machine.events, slots, products)
+        return Known(
+            machine.launch.compiled,
+            machine.events,
+            frozenset(machine.segments),
+            machine.forms.by_address if has else {},
+            machine.tensor_forms.by_address if machine.tensor else {},
+        )
 
     def _place(self, block: Block) -> int:
         """The place of a block among those that are recorded."""
@@ -318,7 +323,7 @@ class Recorder:
             made.goals += self._ranges(each, self.log.now, wrote=False)
         for cells in _cells_written(work):
             made.goals.append(self._tensor(cells, self.log.now)._replace(data=None))
-        self._units[work] = key = -2 - len(self._units)
+        self._units[work] = key = FIRST - len(self._units)
         self._tell("issued", key, made)
 
     def wrote(self, what: Work | Mbarrier | Step) -> None:

@@ -16,6 +16,7 @@ from fragmenta.units.findings import Finding, Launched
 if TYPE_CHECKING:
     from fragmenta.simt.compiled import Compiled
     from fragmenta.units.events import Event
+    from fragmenta.units.tensor_forms import TensorForm
     from fragmenta.units.wgmma_forms import Form
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -166,6 +167,8 @@ class Known(NamedTuple):
     """Where memory is."""
     products: Mapping[int, Form]
     """The forms of products of warpgroups, by their addresses."""
+    tensor_products: Mapping[int, TensorForm]
+    """The forms of products of ``tcgen05``, by their addresses."""
 
 
 class Raw(NamedTuple):

@@ -44,7 +44,7 @@ class EventTable:
     """The records of all events of a launch.
 
     ``observed`` are the functions that the observer has in machine code; None if
-    nobody observes.  Instructions that need others are left to Python.  If the launch is
+    nobody observes.  Instructions that need others are left to Python.  If they are
     ``traced``, so are those that do not tell a recorder what they do.
     """
 

@@ -1,8 +1,8 @@
 """Copies that machine code issued, as an observer and a recorder see them.
 
 Compiled code observes the usual ones itself.  It calls Python for the others, with the
-record of the task.  A recorder has a copy of that record: all that is in it can be asked
-for after the copy is done.
+record of the task.  A recorder has a copy of that record, and asks for all that is in
+it after the copy is done.
 """
 
 from __future__ import annotations
@@ -171,12 +171,12 @@ class TaskCopy(Copy):
         return goal
 
     @cached_property
-    def goals(self) -> list[Range]:  # type: ignore[override]
+    def goals(self) -> list[Range]:
         """What it writes."""
         return self.record.goals
 
     @cached_property
-    def sources(self) -> list[Range]:  # type: ignore[override]
+    def sources(self) -> list[Range]:
         """What it reads."""
         return self.record.sources
 

@@ -1,8 +1,7 @@
 """Where the log of a launch is, and what its rows have.
 
-A block has a record of its own: it points to the log, and has its place among the blocks
-that are recorded, and the number of its first warp.  A block that is not recorded has
-none.
+A block has a record of its own: it points to the log, and has its place among the
+blocks that are recorded, and the number of its first warp.  Other blocks have none.
 """
 
 from __future__ import annotations

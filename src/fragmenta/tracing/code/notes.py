@@ -1,8 +1,8 @@
 """The routine that writes down what units did: the function of a recorder.
 
 Fast paths of the units call it after something has happened; see ``NOTE_...`` in
-:mod:`fragmenta.units.fast.layout`.  A note has the record that it is about as it is now,
-and the bytes that were written.  Python reads notes when the launch is over.
+:mod:`fragmenta.units.fast.layout`.  A note has the record that it is about as it is
+now, and the bytes that were written.  Python reads notes when the launch is over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from fragmenta.tracing.code import layout as at
 from fragmenta.tracing.code.routines import empty_if, place, put, recorded, warp_number
 from fragmenta.units.fast import layout as units
 from fragmenta.units.fast import task_layout as tasks
-from fragmenta.units.fast.tasks import each_written
+from fragmenta.units.fast import tensor_layout as tensors
+from fragmenta.units.fast.tasks import each_region, each_written
 
 WARPS = 4
 MBARRIER_BYTES = units.MBARRIER_WAITING
@@ -49,14 +50,26 @@ class _Payload:
         """Copy a record."""
         self.add(source, self.code.constant(size, I64))
 
-    def registers(self, form: Raw, warp: Raw) -> None:
-        """Copy the registers of D of a warp."""
+    def registers(self, record: Raw, warp: Raw, there: int, count: int) -> None:
+        """Copy registers of a warp: a record says where, and how many."""
         code, b = self.code, self.code.builder
-        where = pointer_at(code, form, units.FORM_D)
-        places = field(code, where, 0, I64)
-        count = convert(field(code, form, units.FORM_D_COUNT, I32)[0], I64)
-        with code.loop(count) as number:
+        places = field(code, pointer_at(code, record, there), 0, I64)
+        many = convert(field(code, record, count, I32)[0], I64)
+        with code.loop(many) as number:
             self.record(b.gep(warp, [places[number].raw]), 4 * engine.LANES)
+
+    def of_product(self, form: Raw, warp: Raw) -> None:
+        """Copy the registers of D of a product."""
+        self.registers(form, warp, units.FORM_D, units.FORM_D_COUNT)
+
+    def of_load(self, move: Raw, warp: Raw) -> None:
+        """Copy where the registers of a load of cells are, then these."""
+        code = self.code
+        count = field(code, move, tensors.MOVE_COUNT, I32)[0]
+        self.add(
+            pointer_at(code, move, tensors.MOVE_REGISTERS), convert(count, I64) * 8
+        )
+        self.registers(move, warp, tensors.MOVE_REGISTERS, tensors.MOVE_COUNT)
 
 
 def _note(
@@ -133,10 +146,10 @@ def _put_payload(
     number: Value,
 ) -> None:
     """What it is about, and what was written."""
-    b = code.builder
+    b, cluster = code.builder, _cluster(code, block)
 
     def one_of(*kinds: int) -> Value:
-        found = kind == kinds[0]
+        found: Value = kind == kinds[0]
         for each in kinds[1:]:
             found = found | (kind == each)
         return found
@@ -145,9 +158,21 @@ def _put_payload(
         payload.record(about, MBARRIER_BYTES)
     with code.when(one_of(units.NOTE_ISSUED)):
         payload.record(about, tasks.TASK_RECORD)
+        regions = tensors.REGION_BYTES
+        each_region(
+            code, cluster, about, lambda _, each: payload.record(each.record, regions)
+        )
     with code.when(one_of(units.NOTE_HIDDEN, units.NOTE_DONE)):
         payload.record(about, TASK_BYTES)
-        each_written(code, _cluster(code, block), about, payload.add)
+    # Of cells that are hidden, it is known what a reader sees.
+    written = code.variable(convert(one_of(units.NOTE_DONE), I32, signed=False))
+    with code.when(one_of(units.NOTE_HIDDEN)):
+        few = field(code, about, tasks.TASK_KIND, I32)[0] < tasks.CELLS
+        written.value = convert(few, I32, signed=False)
+    with code.when(written.value != 0):
+        each_written(code, cluster, about, payload.add)
+    with code.when(one_of(units.NOTE_LOADED)):
+        payload.of_load(about, warp)
     with code.when(one_of(units.NOTE_PRODUCT, units.NOTE_RAN)):
         payload.record(about, units.PRODUCT_BYTES)
     with code.when(one_of(units.NOTE_RAN)):
@@ -155,9 +180,9 @@ def _put_payload(
         group = b.inttoptr(number.raw, POINTER)
         warps = field(code, group, units.GROUP_WARPS, POINTER)
         for each in range(WARPS):
-            payload.registers(form, warps[each].raw)
+            payload.of_product(form, warps[each].raw)
     with code.when(one_of(units.NOTE_HELD)):
-        payload.registers(about, warp)
+        payload.of_product(about, warp)
 
 
 _NOTE = routine("replay.note", _note, [P, P, P, I32, I32, P, I64], None)

@@ -49,6 +49,7 @@ def place(code: Code, log: Raw, array: int, used: Value, size: int) -> Raw:
 
 
 def put(code: Code, row: Raw, values: Sequence[Value]) -> None:
+    """Write the first words of a row."""
     for number, value in enumerate(values):
         field(code, row, 4 * number, I32)[0] = value
 

@@ -262,7 +262,7 @@ def _tensor_product(words: tuple[str, ...], count: int) -> Handler | None:
     last = count - 1
     order = (0, 1, 2, 3, last, 4, 5) if scaled else (0, 1, 2, 3, last)
     calls = layout.PORT_TENSOR, layout.PORT_TENSOR_ISSUED
-    return Handler(tensor_issue.MMA, 0, order, calls, noted=False)
+    return Handler(tensor_issue.MMA, 0, order, calls)
 
 
 def _tensor_commit(words: tuple[str, ...], count: int) -> Handler | None:
@@ -275,7 +275,7 @@ def _tensor_commit(words: tuple[str, ...], count: int) -> Handler | None:
         layout.PORT_SIGNAL,
         layout.PORT_PHASE,
     )
-    return Handler(tensor_issue.COMMIT, flags, (0, 1)[:count], calls, noted=False)
+    return Handler(tensor_issue.COMMIT, flags, (0, 1)[:count], calls)
 
 
 def _tensor_fence(words: tuple[str, ...], count: int) -> Handler | None:
@@ -286,17 +286,17 @@ def _tensor_fence(words: tuple[str, ...], count: int) -> Handler | None:
 def _tensor_load(words: tuple[str, ...], count: int) -> Handler | None:
     if "red" in words:
         return None
-    return Handler(tensor_moves.LOAD, 0, (1,), (layout.PORT_MOVE,), noted=False)
+    return Handler(tensor_moves.LOAD, 0, (1,), (layout.PORT_MOVE,))
 
 
 def _tensor_store(words: tuple[str, ...], count: int) -> Handler | None:
     flags = tensor_moves.STORES
-    return Handler(tensor_moves.STORE, flags, (0,), (layout.PORT_MOVE,), noted=False)
+    return Handler(tensor_moves.STORE, flags, (0,), (layout.PORT_MOVE,))
 
 
 def _tensor_wait(words: tuple[str, ...], count: int) -> Handler | None:
     flags = tensor_moves.STORES * ("wait::st" in words)
-    return Handler(tensor_moves.WAIT, flags, (), (layout.PORT_MOVED,), noted=False)
+    return Handler(tensor_moves.WAIT, flags, (), (layout.PORT_MOVED,))
 
 
 HANDLERS: dict[tuple[str, ...], Finder] = {

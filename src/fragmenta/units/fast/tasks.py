@@ -32,6 +32,7 @@ from fragmenta.simt.memory import Where, inside, segment
 from fragmenta.simt.warps import P, clear_memory, repeat, routine
 from fragmenta.units.fast import layout, tensor_cells
 from fragmenta.units.fast import task_layout as at
+from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.fast.step import (
     Mbarrier,
     Step,
@@ -522,6 +523,28 @@ def each_written(
     with code.when(kind == at.LANE_COPY):
         line = task.number(at.TASK_LINE)
         _each_lane(code, task, lambda _, goal: do(goal, line))
+
+    def cells(tensor: Raw, region: tensor_cells.Region) -> None:
+        image = pointer_at(code, tensor, tensors.TENSOR_IMAGE)
+        size = region.columns * 4
+        region.each_lane(lambda first: do(b.gep(image, [(first * 4).raw]), size))
+
+    each_region(code, cluster, record, cells)
+
+
+def each_region(
+    code: Code,
+    cluster: Raw,
+    record: Raw,
+    do: Callable[[Raw, tensor_cells.Region], None],
+) -> None:
+    """Do something with the cells that a task writes: in which memory, and which."""
+    task = Task(code, cluster, record)
+    kind, tensor = task.word(at.TASK_KIND)[0], _tensor(code, task)
+    with code.when(kind == at.CELLS):
+        tensor_cells.each_store_region(code, tensor, do)
+    with code.when(kind == at.PRODUCT):
+        tensor_cells.each_product_region(code, tensor, do)
 
 
 # ── from issue to end ───────────────────────────────────────────────────────
