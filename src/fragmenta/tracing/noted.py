@@ -147,6 +147,7 @@ class Reader:
             units.NOTE_PRODUCT: self._product,
             units.NOTE_RAN: self._ran,
             units.NOTE_HELD: self._held,
+            units.NOTE_FAILED: self._failed,
             units.NOTE_MULTIPLIED: self._multiplied,
             units.NOTE_GROUP: self._group,
             units.NOTE_LANES: self._lanes,
@@ -364,6 +365,16 @@ class Reader:
             for _, starts, _ in read_units(form.located, descriptors)
         ]
         self._to.moved(key, read)
+        self._left(note, key, product)
+
+    def _failed(self, note: Note) -> None:
+        """A product could not be computed: D is what it left there."""
+        product = Product(note.bytes()[: units.PRODUCT_BYTES].copy())
+        self._left(note, -1, product)
+
+    def _left(self, note: Note, key: int, product: Product) -> None:
+        """What a product left in D of four warps."""
+        form = self._known.products[product.form]
         words = note.payload[units.PRODUCT_BYTES >> 2 :]
         for own, part in enumerate(words.reshape(WARPS, -1)):
             d = form.located.d

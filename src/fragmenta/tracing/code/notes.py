@@ -173,9 +173,9 @@ def _put_payload(
         each_written(code, cluster, about, payload.add)
     with code.when(one_of(units.NOTE_LOADED)):
         payload.of_load(about, warp)
-    with code.when(one_of(units.NOTE_PRODUCT, units.NOTE_RAN)):
+    with code.when(one_of(units.NOTE_PRODUCT, units.NOTE_RAN, units.NOTE_FAILED)):
         payload.record(about, units.PRODUCT_BYTES)
-    with code.when(one_of(units.NOTE_RAN)):
+    with code.when(one_of(units.NOTE_RAN, units.NOTE_FAILED)):
         form = pointer_at(code, about, units.PRODUCT_FORM)
         group = b.inttoptr(number.raw, POINTER)
         warps = field(code, group, units.GROUP_WARPS, POINTER)

@@ -265,12 +265,13 @@ NOTE_MBARRIER, NOTE_WAITED = 0, 1
 NOTE_ISSUED, NOTE_HIDDEN, NOTE_DONE = 2, 3, 4
 NOTE_PRODUCT, NOTE_RAN, NOTE_HELD, NOTE_MULTIPLIED = 5, 6, 7, 8
 NOTE_GROUP, NOTE_LANES, NOTE_ARRIVED, NOTE_PASSED = 9, 10, 11, 12
-NOTE_EVENT, NOTE_LOADED, NOTE_MOVED = 13, 14, 15
+NOTE_EVENT, NOTE_LOADED, NOTE_MOVED, NOTE_FAILED = 13, 14, 15, 16
 """What a recorder is told, after it has happened: block, warp, event, lanes, one of
 these, a record that it is about, and a number.  The bits of an mbarrier were written;
 lanes have seen that a phase of one is over (the phase).  A task is in flight (the epoch
 of its groups); it has hidden what it will write; it has written.  A product of a
-warpgroup is in flight; it has run (its warpgroup); a warp is held at one (its form);
+warpgroup is in flight; it has run, or could not be computed and has left anything in D
+(its warpgroup); a warp is held at one (its form);
 a warp has waited for groups of products.  Lanes have waited for groups of bulk copies,
 or of ``cp.async`` (the first epoch that they did not wait for); they have arrived at
 the barrier of the cluster, or passed it (the phase).  Any event begins, if somebody

@@ -241,6 +241,18 @@ class Ready(NamedTuple):
                 _copied(code, places, count, warps[own].raw, values, own, back=True)
 
 
+def _note_run(
+    code: Code, cluster: Raw, state: Raw, group: Raw, product: Raw, kind: int
+) -> None:
+    """Tell a recorder of a run for all four warps; the product says who issued it."""
+    warps = field(code, group, layout.GROUP_WARPS, POINTER)
+    block = pointer_at(code, state, layout.STATE_BLOCK)
+    nobody = ir.Constant(POINTER, None)
+    who = block, warps[0].raw, nobody, ir.Constant(I32, 0)
+    where = Value(code.builder, code.builder.ptrtoint(group, I64))
+    note(code, cluster, kind, who, product, where)
+
+
 def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
     """Run the next product of a warpgroup; 0 if that could be done."""
     ran = _word(code, group, layout.GROUP_RAN)
@@ -260,6 +272,7 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
     status = found.value
     with code.when(status != 0):
         _word(code, product, layout.PRODUCT_STATUS)[0] = status
+        _note_run(code, cluster, state, group, product, layout.NOTE_FAILED)
     with code.when(status == 0):
         ran[0] = ran[0] + 1
         changes = _long(code, cluster, layout.CLUSTER_CHANGES)
@@ -267,13 +280,7 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
         woke(code, cluster)
         with code.when(late):
             here.show()
-        # It has run for all four warps; the record of a product says who issued it.
-        warps = field(code, group, layout.GROUP_WARPS, POINTER)
-        block = pointer_at(code, state, layout.STATE_BLOCK)
-        nobody = ir.Constant(POINTER, None)
-        who = block, warps[0].raw, nobody, ir.Constant(I32, 0)
-        where = Value(code.builder, code.builder.ptrtoint(group, I64))
-        note(code, cluster, layout.NOTE_RAN, who, product, where)
+        _note_run(code, cluster, state, group, product, layout.NOTE_RAN)
     return status
 
 
