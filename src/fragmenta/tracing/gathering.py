@@ -11,7 +11,7 @@ from collections import deque
 
 from fragmenta.tracing.log import Words
 from fragmenta.tracing.noted import Reader
-from fragmenta.tracing.told import Heard, Late, Mark, Moved, Told, Unit, Wait
+from fragmenta.tracing.told import Copied, Heard, Late, Mark, Moved, Told, Unit, Wait
 
 WARPS = 4
 """Warps of a warpgroup."""
@@ -74,6 +74,11 @@ class Gathering:
         number = self._number(key)
         self.told.moved += [(number, each) for each in moved]
 
+    def copied(self, key: int, copied: list[Copied]) -> None:
+        """A unit has copied bytes."""
+        number = self._number(key)
+        self.told.copied += [(number, each) for each in copied if number >= 0]
+
     def done(self, key: int, step: int) -> None:
         """A unit has written its results."""
         if key in self._units:
@@ -99,12 +104,27 @@ class Gathering:
         elif wait.done_by == "cluster":
             self.mark(Mark(now, "cluster wait", -1, 0, until, 0, 0, warp))
         left = []
+        for each in self._taken(wait):
+            each.taken = now
         for each in self._open:
             if self._is_over(each, wait):
                 each.waited = now
             else:
                 left.append(each)
         self._open = left
+
+    def _taken(self, wait: Wait) -> list[Unit]:
+        """The units whose sources have been read by a wait that waits for no more."""
+        if not wait.read:
+            return []
+        return [
+            each
+            for each in self._open
+            if (each.done_by, each.warp) == (wait.done_by, wait.warp)
+            and each.group < wait.until
+            and each.done < 0
+            and each.taken < 0
+        ]
 
     def _is_over(self, unit: Unit, wait: Wait) -> bool:
         """Whether a wait is one for a unit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from fragmenta.simt import layout as engine
 from fragmenta.tracing.log import Notes, Words
 from fragmenta.tracing.told import (
     Bytes,
+    Copied,
     Known,
     Mark,
     Moved,
@@ -26,7 +27,7 @@ from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.task_copies import TaskRecord
 from fragmenta.units.tcgen05_sources import read_ranges
 from fragmenta.units.warpgroups import Product, read_units
-from fragmenta.units.work import Range, ranks
+from fragmenta.units.work import Pair, Range, ranks
 
 if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction
@@ -52,6 +53,9 @@ class Gatherer(Protocol):
 
     def moved(self, key: int, moved: list[Moved]) -> None:
         """A unit has read or written bytes."""
+
+    def copied(self, key: int, copied: list[Copied]) -> None:
+        """A unit has copied bytes."""
 
     def done(self, key: int, step: int) -> None:
         """A unit has written its results."""
@@ -264,6 +268,7 @@ class Reader:
         else:
             wrote = self._written(note, record)
         self._to.moved(ordinal, [*read, *wrote])
+        self._to.copied(ordinal, copied(record.pairs, note.place, self._known.slots))
 
     def _read(self, record: TaskRecord) -> list[Range]:
         """What a product of ``tcgen05`` reads from shared memory."""
@@ -399,6 +404,39 @@ class Reader:
         starts = late_registers(self._known.compiled, site)
         found = np.concatenate([rows[4 * each] for each in starts.tolist()])
         self._to.late(key, note.step, site, warp, found)
+
+
+def copied(
+    every: list[Pair], place: Callable[[int], int], slots: Collection[int]
+) -> list[Copied]:
+    """What was copied, with the memories in which it is.
+
+    ``place`` is that of a block, by its rank; ``slots`` say where memory is.
+    """
+    found = []
+    for to, of in every:
+        goals, sources = (_one_memory(each, place) for each in (to, of))
+        known = [
+            each.where[0] != "global" or each.where[1] in slots
+            for each in (goals, sources)
+        ]
+        if all(known):
+            where = goals.where, goals.starts, sources.where, sources.starts
+            found.append(Copied(*where, to.size))
+    return found
+
+
+class _In(NamedTuple):
+    where: Where
+    starts: Starts
+
+
+def _one_memory(of: Range, place: Callable[[int], int]) -> _In:
+    """The memory of some bytes; what is copied at once is in one of them."""
+    if of.space != "global":
+        return _In((of.space, place(of.rank)), of.starts)
+    slot = int(of.starts[0]) >> engine.SLOT_BITS
+    return _In(("global", slot), of.starts & (1 << engine.SLOT_BITS) - 1)
 
 
 def late_registers(compiled: Compiled, site: int) -> Starts:

@@ -14,7 +14,7 @@ from fragmenta.simt.layout import Status
 from fragmenta.tracing.code.notes import note
 from fragmenta.tracing.keeping import Held, Keeping
 from fragmenta.tracing.log import Log, Notes, own_record
-from fragmenta.tracing.noted import LOADED, late_registers
+from fragmenta.tracing.noted import LOADED, copied, late_registers
 from fragmenta.tracing.told import (
     Bytes,
     Fault,
@@ -355,6 +355,8 @@ class Recorder:
         for cells in _cells_written(what):
             moved.append(self._tensor(cells, now))
         self._tell("moved", key, moved)
+        both = copied(what.pairs, self._block_of, self.machine.segments)
+        self._tell("copied", key, both)
         if isinstance(what, Wgmma):
             self._late(what.site, key, _warps(what))
         elif isinstance(what, Load):

@@ -69,6 +69,16 @@ class Moved(NamedTuple):
     """The bytes that were written, piece after piece; None if they were read."""
 
 
+class Copied(NamedTuple):
+    """Bytes that a unit has copied as they are: pieces of the same size."""
+
+    to: Where
+    starts: Starts
+    of: Where
+    sources: Starts
+    size: int
+
+
 @dataclass
 class Unit:
     """A piece of asynchronous work."""
@@ -84,6 +94,8 @@ class Unit:
     lanes: int
     issued: int
     done: int = -1
+    taken: int = -1
+    """When its source was read, if that was before it was done."""
     waited: int = -1
     bytes: int = 0
     signals: tuple[tuple[int, int, int], ...] = ()
@@ -196,6 +208,8 @@ class Told:
 
     It is -1 for what was written by no unit, such as the bits of an mbarrier.
     """
+    copied: list[tuple[int, Copied]] = field(default_factory=list)
+    """What units copied, each with the number of its unit."""
     late: list[Late] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     times: list[tuple[int, int]] = field(default_factory=list)

@@ -16,11 +16,11 @@ from fragmenta.shared.swizzles import exchanged
 from fragmenta.simt.layout import LANES, RANK_BITS
 from fragmenta.units.events import first, numbers
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.lane_copies import WarpCopy
+from fragmenta.units.lane_copies import WarpCopy, lane_pairs
 from fragmenta.units.machine import Block, Thread
 from fragmenta.units.records import Bytes, Record, Word
 from fragmenta.units.work import Block as At
-from fragmenta.units.work import Copy, Range, Starts, Work, pieces, ranks
+from fragmenta.units.work import Copy, Pair, Range, Starts, Work, pairs, pieces, ranks
 
 UNIT = 16
 
@@ -103,6 +103,29 @@ class TaskRecord(Record):
         """Its rows in global memory."""
         (row,) = self.long(at.TASK_ROW)
         return pieces("global", -1, self.firsts, row)
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Which bytes it copies as they are, and from where."""
+        if self.kind == at.LANE_COPY:
+            given = map(self.of_lanes, (at.TASK_GOALS, at.TASK_COUNTED))
+            goal, count = given
+            return lane_pairs(self.rank, goal, self.lane_sources, count)
+        if self.kind > at.LANE_COPY or self.flags >> at.OPERATION_AT & 0xFF:
+            return []
+        every = [Range("shared", r, self.shared, self.line) for r in ranks(self.ranks)]
+        if self.kind == at.EXCHANGE:
+            return [Pair(each, of) for of in self.sources for each in every]
+        (row,), (skip,) = self.long(at.TASK_ROW), self.long(at.TASK_SKIP)
+        steps, here = np.arange(row), self.rows(self.shared + skip, at.TASK_JUMPS)
+        bytes_: Starts = exchanged(here[:, None] + steps, self.swizzle).reshape(-1)
+        memory = (self.firsts[:, None] + steps).reshape(-1)
+        tensor, found = Range("global", -1, memory, 1), []
+        for each in every:
+            box = each._replace(start=bytes_, size=1)
+            both = (box, tensor) if self.kind == at.LOAD else (tensor, box)
+            found += pairs(*both)
+        return found
 
     # ── lanes that copy ─────────────────────────────────────────────────────
 

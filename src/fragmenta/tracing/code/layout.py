@@ -39,7 +39,8 @@ LOG_BYTES = PENDING + 8 * MOST_PENDING
 STEP_WORDS = 4
 """A step: site, warp, lanes, and where its registers begin among the words."""
 ROW_WORDS = 8
-"""An access: step, form, lanes, warp, and where its addresses begin in the data."""
+"""An access: step, form, lanes, warp, where its addresses begin in the data; of a copy,
+the lanes that read."""
 ADDRESS_WORDS = 64
 """The addresses of all lanes, of 64 bits each; the bytes follow."""
 

@@ -120,6 +120,7 @@ def access(bits: Sequence[int], data: int) -> Routine:
         form: Value,
         lanes: Value,
         pending: Value,
+        reads: Value,
         *given: Raw | Value,
     ) -> None:
         with recorded(code, block, lanes) as (own, log):
@@ -140,7 +141,7 @@ def access(bits: Sequence[int], data: int) -> Routine:
             put(
                 code,
                 row,
-                [convert(time, I32), form, lanes, number, convert(used[0], I32)],
+                [convert(time, I32), form, lanes, number, convert(used[0], I32), reads],
             )
             goal = place(code, log, at.DATA_AT, used[0], 4)
             for which, width in enumerate(bits):
@@ -155,7 +156,7 @@ def access(bits: Sequence[int], data: int) -> Routine:
                 _pending(code, log, pending)[0] = rows[0]
             used[0] = used[0] + (len(bits) * at.ADDRESS_WORDS + data)
 
-    kinds = [P, P, I32, I32, I32, *[P, I64] * len(bits)]
+    kinds = [P, P, I32, I32, I32, I32, *[P, I64] * len(bits)]
     return routine(name, trace, kinds, None)
 
 
