@@ -52,7 +52,9 @@ ifdef ROOM
   endif
 endif
 
-test: lint types unit  ## install, then lint, check types and run all tests; ROOM=simt: of one room
+# mypy uses one core, so the tests begin beside it; both run to their end.
+test: lint  ## install, then lint, check types and run all tests; ROOM=simt: of one room
+	@+$(MAKE) --no-print-directory --keep-going -j 2 types unit
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
 	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/torch \
@@ -118,7 +120,7 @@ bounds: $(VENV)/.test  ## COUNT hostile accesses between guard pages, and every 
 	$(BIN)/python docs/generate.py
 
 hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded ones; mutants
-	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
+	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/kernels tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
 	$(BIN)/pytest benchmarks --ignore benchmarks/gpu --ignore benchmarks/peers -s --benchmark-columns=min,median,rounds

@@ -18,6 +18,10 @@ def _folder_of_its_own(variable: str, prefix: str) -> None:
         atexit.register(shutil.rmtree, os.environ[variable], ignore_errors=True)
 
 
+# Trees of syntax, catalogues and compiled kernels stay.  To search them for garbage
+# again and again takes a twentieth of the time.  Tests about garbage collect it.
+gc.set_threshold(20_000, 10, 5)
+
 # Compiled kernels of the tests stay out of the user's own cache.
 _folder_of_its_own("FRAGMENTA_CACHE", "fragmenta-")
 
@@ -116,6 +120,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     Groups may join files.  Without a scheduler of our own, ``--dist loadgroup`` would
     give the tests of a file to all processes in turn.
+
+    If a process dies, the test it ran has failed, and a new process runs the rest of
+    its file.  pytest-xdist would also hand out files that are done, or one test alone:
+    a process that has nothing to run, or does not know what comes next, says nothing,
+    and all wait for ever.
     """
     if config.getoption("dist") != "loadgroup":
         return None
@@ -125,6 +134,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             group = super()._split_scope(nodeid)
             return nodeid.partition("::")[0] if group == nodeid else group
+
+        def remove_node(self, node: Any) -> str | None:
+            units = self.assigned_work.pop(node)
+            left = [test for unit in units.values() for test in unit if not unit[test]]
+            for test in left[1:]:
+                self.workqueue.setdefault(self._split_scope(test), {})[test] = False
+            return left[0] if left else None
+
+        def _reschedule(self, node: Any) -> None:
+            if node not in self.registered_collections:
+                return  # a new process, which still collects
+            super()._reschedule(node)
+            while not node.shutting_down and self._waits(node):
+                super()._reschedule(node)
+
+        def _waits(self, node: Any) -> bool:
+            return self._pending_of(self.assigned_work[node]) < 2
 
     return ByFile(config, log)
 

@@ -24,12 +24,9 @@ and experts.md.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import statistics
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,7 +35,15 @@ from typing import NamedTuple
 
 import torch
 from bench_gemm import dense, packed
-from measuring import Call, compile_all, medians_us, versions
+from measuring import (
+    Call,
+    Run,
+    costs_of_choices,
+    mean,
+    medians_us,
+    options_of,
+    read_cases,
+)
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, candidates, choose
@@ -239,11 +244,6 @@ def measured(of: str, layer: Layer, batches: list[int], most: int) -> Iterator[C
         yield case
 
 
-def mean(ratios: list[float]) -> float:
-    """The geometric mean."""
-    return math.exp(statistics.fmean(map(math.log, ratios)))
-
-
 def table(cases: list[Case]) -> str:
     """All cases, one row each."""
     lines = [
@@ -307,75 +307,54 @@ def page(cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
-def judge(path: Path) -> None:
-    """Print what the choice of tiles costs, by the measurements of a file."""
-    costs: list[tuple[float, str]] = []
+def judge(path: Path) -> str:
+    """What the choice of tiles costs, by the measurements of a file."""
     layers = {layer.name: layer for layer in LAYERS}
-    for case in json.loads(path.read_text())["cases"]:
-        of, layer, batch = case["type"], layers[case["layer"]], case["batch"]
-        took = case["tiles"]
-        listed = [str(each.tile) for each in tried(of, layer, batch, 999)]
-        chosen = next((each for each in listed if each in took), None)
-        if chosen is None or len(took) < 2:
-            continue
-        best = min(took, key=took.__getitem__)
-        told = f"{chosen} {took[chosen]:.1f} us, {best} {took[best]:.1f} us"
-        name = f"{of} {layer.name} at {batch}"
-        costs.append((took[chosen] / took[best], f"{name}: {told}"))
-    costs.sort(reverse=True)
-    print("\n".join(f"{cost:.2f}  {told}" for cost, told in costs[:30]))
-    print(f"{len(costs)} cases: {mean([cost for cost, _ in costs]):.3f} on average")
+    return costs_of_choices(
+        (
+            f"{case['type']} {case['layer']} at {case['batch']}",
+            [
+                str(each.tile)
+                for each in tried(
+                    case["type"], layers[case["layer"]], case["batch"], 999
+                )
+            ],
+            case["tiles"],
+        )
+        for case in read_cases(path)
+    )
 
 
 def main() -> int:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path())
+    parser = options_of(__doc__, BATCHES, "Mixtral or down", 300.0)
     parser.add_argument("--types", default=",".join(TYPES))
-    parser.add_argument("--layers", default="", help="such as Mixtral or down")
-    parser.add_argument("--batches", default=",".join(map(str, BATCHES)))
-    parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
-    parser.add_argument("--seconds", type=float, default=300.0, help="stop after")
     parser.add_argument("--judge", type=Path, help="the measurements of many tiles")
     parser.add_argument("--page", type=Path, help="print the page of a file")
     options = parser.parse_args()
     if options.judge:
-        judge(options.judge)
+        print(judge(options.judge))
         return 0
     if options.page:
-        read = json.loads(options.page.read_text())["cases"]
-        print(page([Case(**each) for each in read]), end="")
+        print(page([Case(**each) for each in read_cases(options.page)]), end="")
         return 0
-    begun = time.time()
     layers = [each for each in LAYERS if options.layers in each.name]
-    batches = [int(n) for n in options.batches.split(",")]
     cases_of = [(of, layer) for of in options.types.split(",") for layer in layers]
-    needed = {
+    going = Run("experts", options)
+    going.compile(
         kernel
         for of, layer in cases_of
-        for batch in batches
+        for batch in options.batches
         for kernel in (
             *tried(of, layer, batch, options.tiles),
             *(singles(of, layer, batch) if options.tiles == 1 else ()),
         )
-    }
-    compile_all(sorted(needed, key=str))
-    print(f"{len(needed)} kernels compiled in {time.time() - begun:.0f} s", flush=True)
-    cases: list[Case] = []
-    options.out.mkdir(parents=True, exist_ok=True)
+    )
     for of, layer in cases_of:
-        if time.time() - begun > options.seconds:
-            print(f"not reached: {of} {layer.name}", flush=True)
-            continue
-        found = list(measured(of, layer, batches, options.tiles))
-        cases += found
-        torch.cuda.empty_cache()
-        print(table(found), f"({time.time() - begun:.0f} s)", flush=True)
-        record = {"about": versions(), "cases": [vars(c) for c in cases]}
-        (options.out / "experts.json").write_text(json.dumps(record, indent=0))
+        if going.reaches(f"{of} {layer.name}"):
+            going.keep(measured(of, layer, options.batches, options.tiles), table)
     if options.tiles == 1:
-        (options.out / "experts.md").write_text(page(cases))
-        print(summary(cases))
+        going.finish(page(going.cases))
     return 0
 
 

@@ -28,6 +28,7 @@ from measuring import Call, captured, compile_all, in_turn, replayed, versions
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.packing import VALUE_BYTES, packed_shape
 from fragmenta.registers.dtype import dtype
 from fragmenta.torch import SparseLinear, binary_mm, compress, run
@@ -108,6 +109,20 @@ def packed(of: str, m: int, k: int) -> Tensor:
 
 
 # ── timing ──────────────────────────────────────────────────────────────────
+
+
+def packed_integers(b: str, m: int, k: int, group: int = 128) -> Tensor:
+    """Packed random 4-bit integers: all nibbles and all words of legal codes."""
+    shape = Integers(b, group).packed_shape(m, k)
+    data = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
+    legal = Kernel("e4m3", tile=Tile(64, 8)).instruction.granularity.codes()
+    codes = torch.tensor(legal, dtype=torch.uint8, device="cuda")
+    pick = torch.randint(0, len(codes), (*shape[:3], 1024, 2), device="cuda")
+    both = codes[pick]
+    data[..., 2048:3072] = both[..., 0] | both[..., 1] << 4
+    scales = torch.rand((*shape[:3], 64 * 128 // group), device="cuda")
+    data[..., 3072:] = scales.mul_(0.01).half().view(torch.uint8)
+    return data
 
 
 def measure(calls: list[Call], seconds: float) -> tuple[float, float]:

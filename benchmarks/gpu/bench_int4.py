@@ -20,24 +20,28 @@ Writes int4.json and int4.md into the folder.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import statistics
 import sys
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import torch
-from bench_gemm import dense, packed
+from bench_gemm import dense, packed, packed_integers
 from bench_layers import SETS_BYTES, dense_call
-from measuring import Call, compile_all, medians_us, versions
+from measuring import (
+    Call,
+    Run,
+    costs_of_choices,
+    mean,
+    medians_us,
+    options_of,
+    read_cases,
+    sizes,
+)
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
-from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch import run
 
 LAYERS = (
@@ -90,20 +94,6 @@ def tried(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
     return sorted(listed, key=lambda each: expected_time(each, m, n, k))[:most]
 
 
-def integers(b: str, m: int, k: int) -> Tensor:
-    """Packed random integers: all nibbles and all words of legal codes are legal."""
-    shape = Integers(b, GROUP).packed_shape(m, k)
-    data = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
-    legal = Kernel("e4m3", tile=Tile(64, 8)).instruction.granularity.codes()
-    codes = torch.tensor(legal, dtype=torch.uint8, device="cuda")
-    pick = torch.randint(0, len(codes), (*shape[:3], 1024, 2), device="cuda")
-    both = codes[pick]
-    data[..., 2048:3072] = both[..., 0] | both[..., 1] << 4
-    scales = torch.rand((*shape[:3], 64), device="cuda").mul_(0.01).half()
-    data[..., 3072:] = scales.view(torch.uint8)
-    return data
-
-
 def tinygemm(m: int, k: int) -> tuple[Tensor, Tensor]:
     """A dense weight of 4-bit integers as PyTorch packs it, and its scales."""
     raw = torch.randint(0, 256, (m, k // 2), dtype=torch.uint8, device="cuda")
@@ -127,7 +117,7 @@ class Layer:
         self.sparse = [packed("e4m3", m, k) for _ in range(copies(whole * 0.62))]
         self.four = [tinygemm(m, k) for _ in range(copies(whole * 0.52))]
         self.ours = {
-            b: [integers(b, m, k) for _ in range(copies(whole * 0.39))]
+            b: [packed_integers(b, m, k) for _ in range(copies(whole * 0.39))]
             for b in OURS.values()
         }
 
@@ -168,11 +158,6 @@ def measured(layer: Layer, n: int, most: int) -> Case:
         if name not in case.us:
             case.us[name], case.tile[name] = us, tile
     return case
-
-
-def mean(ratios: list[float]) -> float:
-    """The geometric mean."""
-    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def table(cases: list[Case]) -> str:
@@ -227,54 +212,58 @@ def ratios(cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
+def told(cases: list[Case]) -> str:
+    """The cases of a layer, a line each."""
+    lines = []
+    for case in cases:
+        said = " ".join(
+            f"{name}={us:.1f}{'@' if case.tile[name] else ''}{case.tile[name]}"
+            for name, us in case.us.items()
+        )
+        best = {x: min(y, key=y.__getitem__) for x, y in case.tiles.items()}
+        more = " ".join(f"{case.tiles[x][best[x]]:.1f}@{best[x]}" for x in OURS)
+        size = f"{case.m}x{case.k} n={case.n}"
+        lines.append(f"{size} {said} best {more} limit {case.limit_us:.1f}")
+    return "\n".join(lines)
+
+
+def judge(path: Path) -> str:
+    """What the choice of tiles costs, by the measurements of a file."""
+    return costs_of_choices(
+        (
+            f"{name} {case['m']}x{case['n']}x{case['k']}",
+            [str(x.tile) for x in tried(name, case["m"], case["n"], case["k"], 999)],
+            took,
+        )
+        for case in read_cases(path)
+        for name, took in case["tiles"].items()
+    )
+
+
 def main() -> int:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path())
-    parser.add_argument("--layers", default="", help="such as 4096x4096,1024x4096")
-    parser.add_argument("--batches", default=",".join(map(str, BATCHES)))
-    parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
-    parser.add_argument("--seconds", type=float, default=500.0, help="stop after")
+    parser = options_of(__doc__, BATCHES, "4096x4096,1024x4096")
+    parser.add_argument("--judge", type=Path, help="the measurements of many tiles")
     options = parser.parse_args()
-    begun = time.time()
-    layers = [
-        tuple(map(int, each.split("x"))) for each in options.layers.split(",") if each
-    ] or LAYERS
-    batches = [int(n) for n in options.batches.split(",")]
-    needed = {
+    if options.judge:
+        print(judge(options.judge))
+        return 0
+    layers, batches = sizes(options.layers, LAYERS), options.batches
+    going = Run("int4", options)
+    going.compile(
         kernel
         for m, k in layers
         for n in batches
         for name in ("2:4 fp8", *OURS)
         for kernel in tried(name, m, n, k, options.tiles if name in OURS else 1)
-    }
-    compile_all(sorted(needed, key=str))
-    print(f"{len(needed)} kernels compiled in {time.time() - begun:.0f} s", flush=True)
-    cases: list[Case] = []
-    options.out.mkdir(parents=True, exist_ok=True)
+    )
     for m, k in layers:
-        if time.time() - begun > options.seconds:
-            print(f"not reached: {m}x{k}", flush=True)
-            continue
-        layer = Layer(m, k)
-        for n in batches:
-            case = measured(layer, n, options.tiles)
-            cases.append(case)
-            said = " ".join(
-                f"{name}={us:.1f}{'@' if case.tile[name] else ''}{case.tile[name]}"
-                for name, us in case.us.items()
-            )
-            best = {x: min(y, key=y.__getitem__) for x, y in case.tiles.items()}
-            more = " ".join(f"{case.tiles[x][best[x]]:.1f}@{best[x]}" for x in OURS)
-            print(f"{m}x{k} n={n} {said} best {more} limit {case.limit_us:.1f}")
-        del layer
-        torch.cuda.empty_cache()
-        print(f"({time.time() - begun:.0f} s)", flush=True)
-        record = {"about": versions(), "cases": [vars(c) for c in cases]}
-        (options.out / "int4.json").write_text(json.dumps(record, indent=0))
-    text = f"{summary(cases)}\n\n{ratios(cases)}\n{table(cases)}"
-    (options.out / "int4.md").write_text(text + "\n")
-    print(text)
+        if going.reaches(f"{m}x{k}"):
+            layer = Layer(m, k)
+            going.keep((measured(layer, n, options.tiles) for n in batches), told)
+            del layer
+    cases = going.cases
+    going.finish(f"{summary(cases)}\n\n{ratios(cases)}\n{table(cases)}")
     return 0
 
 

@@ -5,7 +5,10 @@ layer divided by that of a sparse one.  Weights rotate through more memory than 
 holds, dense and sparse calls are replayed from CUDA graphs in turn, and times are
 medians of one run.  Dense: ``torch.nn.functional.linear`` (bf16, tf32),
 ``torch._scaled_mm`` (fp8) and ``torch._int_mm`` (int8); these need batches of 16 and
-32, so smaller ones are rounded up for them.
+32, so smaller ones are rounded up for them.  ``int4`` and ``int4-fp8`` have 4-bit
+weights with scales for groups of 128 columns, beside dense bf16 and fp8; the other
+rivals of them are in ``bench_int4.py``.  Above the limit of ``fallback="kept"``, their
+product is that of the wide weights.
 
     python benchmarks/gpu/bench_layers.py [--out FOLDER] [--types bf16,e4m3]
     python benchmarks/gpu/bench_layers.py --tiles 20 --out FOLDER
@@ -18,23 +21,30 @@ measured; it needs no GPU.  Writes layers.json and layers.md into the folder.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import statistics
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
-from bench_gemm import dense, packed
-from measuring import Call, compile_all, medians_us, versions
+from bench_gemm import dense, packed, packed_integers
+from measuring import (
+    Call,
+    Run,
+    costs_of_choices,
+    mean,
+    medians_us,
+    options_of,
+    read_cases,
+    sizes,
+)
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
+from fragmenta.kernels.four_bits import Integers
+from fragmenta.kernels.widening import narrow_limit
 from fragmenta.registers.dtype import dtype
 from fragmenta.torch import run
 
@@ -79,7 +89,8 @@ BATCHES = (
     4096,
     8192,
 )
-TYPES = ("bf16", "e4m3", "s8", "tf32")
+TYPES = ("bf16", "e4m3", "s8", "tf32", "int4", "int4-fp8")
+FOUR_BITS = {"int4": Integers("bf16"), "int4-fp8": Integers("e4m3")}
 SETS_BYTES = 160 << 20  # the L2 holds 50 MB
 MOST_SETS = 40
 WARM, BUSY = 2e-3, 8e-3  # seconds of each rival before it is timed, and timed
@@ -123,43 +134,71 @@ def dense_call(of: str, weight: Tensor, x: Tensor) -> Call:
 
 def base_kernel(of: str) -> Kernel:
     """The kernel of a layer, before its tile is chosen."""
+    if four := FOUR_BITS.get(of):
+        kind = {"group": four.group, "scales": four.scales, "transposed": True}
+        return Kernel("s4", four.b, "bf16", Tile(64, 64), **kind)
     out = {"bf16": "bf16", "e4m3": "bf16", "s8": "s32", "tf32": "f32"}[of]
     return Kernel(of, out=out, tile=Tile(64, 64), transposed=True)
 
 
+def wide(of: str, n: int) -> bool:
+    """Whether a layer of 4-bit weights multiplies wide ones for so many rows."""
+    four = FOUR_BITS.get(of)
+    return four is not None and n > narrow_limit(four, "kept")
+
+
 def tried(of: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
     """The chosen kernel first, then those that look best after it."""
-    listed = candidates(base_kernel(of))
+    base = base_kernel(of)
+    if wide(of, n):
+        base = Kernel(base.b, out="bf16", tile=base.tile, scaled=True, transposed=True)
+    listed = candidates(base)
     return sorted(listed, key=lambda each: expected_time(each, m, n, k))[:most]
+
+
+class Weights:
+    """The weights of one layer, dense and sparse, more than the L2 holds."""
+
+    def __init__(self, of: str, m: int, k: int, batches: list[int]) -> None:
+        four = FOUR_BITS.get(of)
+        self.kind = four.b if four else of  # of x
+        size = m * k * dtype(self.kind).bits // 8
+        self.dense = [dense(self.kind, m, k) for _ in range(sets_for(size))]
+        self.sparse: list[Tensor] = []
+        self.four: list[Tensor] = []
+        if not four or any(wide(of, n) for n in batches):
+            count = sets_for(size * 8 // 15)
+            self.sparse = [packed(self.kind, m, k) for _ in range(count)]
+        if four:
+            count = sets_for(m * k * 25 // 64)
+            self.four = [packed_integers(four.b, m, k) for _ in range(count)]
+        self.scales = torch.rand(m, device="cuda")
+
+    def calls(self, kernel: Kernel, x: Tensor, m: int) -> list[Call]:
+        """The calls of a sparse kernel."""
+        parts = {"scale_m": self.scales} if kernel.scaled else {}
+        weights = self.four if kernel.four_bits else self.sparse
+        return [partial(run, kernel, a, x, m, parts) for a in weights]
 
 
 def measured(of: str, m: int, k: int, batches: list[int], most: int) -> Iterator[Case]:
     """All batches of one layer; the weights are made once."""
-    bits = dtype(of).bits
     if of == "tf32":
         torch.backends.cuda.matmul.allow_tf32 = True
-    whole = [dense(of, m, k) for _ in range(sets_for(m * k * bits // 8))]
-    stored = [packed(of, m, k) for _ in range(sets_for(m * k * bits // 15))]
+    weights = Weights(of, m, k, batches)
     for n in batches:
         case = Case(of, m, k, n)
-        least = {"e4m3": 16, "s8": 32}.get(of, 1)
-        x = dense(of, max(least, n), k)
+        least = {"e4m3": 16, "s8": 32}.get(weights.kind, 1)
+        x = dense(weights.kind, max(least, n), k)
         kernels = tried(of, m, n, k, most)
-        whole_calls = [dense_call(of, weight, x) for weight in whole]
-        sparse_calls = [
-            [partial(run, kernel, a, x[:n], m) for a in stored] for kernel in kernels
-        ]
+        whole_calls = [dense_call(weights.kind, w, x) for w in weights.dense]
+        sparse_calls = [weights.calls(kernel, x[:n], m) for kernel in kernels]
         rivals = [whole_calls, *sparse_calls]
         case.dense_us, *took = medians_us(rivals, WARM, BUSY, most=60)
         found = dict(zip((str(each.tile) for each in kernels), took, strict=True))
         case.tile, case.sparse_us = next(iter(found.items()))
         case.tiles = found if most > 1 else None
         yield case
-
-
-def mean(ratios: list[float]) -> float:
-    """The geometric mean."""
-    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def summary(cases: list[Case]) -> str:
@@ -199,71 +238,52 @@ def table(cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
-def judge(path: Path) -> None:
-    """Print what the choice of tiles costs, by the measurements of a file."""
-    costs: list[tuple[float, str]] = []
-    for case in json.loads(path.read_text())["cases"]:
-        of, m, n, k = (case[name] for name in ("type", "m", "n", "k"))
-        known = {
-            str(x.tile): expected_time(x, m, n, k) for x in tried(of, m, n, k, 999)
-        }
-        took = {tile: us for tile, us in (case["tiles"] or {}).items() if tile in known}
-        if len(took) > 1:
-            chosen = min(took, key=known.__getitem__)
-            best = min(took, key=took.__getitem__)
-            told = f"{chosen} {took[chosen]:.1f} us, {best} {took[best]:.1f} us"
-            costs.append((took[chosen] / took[best], f"{of} {m}x{n}x{k}: {told}"))
-    costs.sort(reverse=True)
-    print("\n".join(f"{cost:.2f}  {told}" for cost, told in costs[:20]))
-    print(f"{len(costs)} cases: {mean([cost for cost, _ in costs]):.3f} on average")
+def told(cases: list[Case]) -> str:
+    """The cases of a layer in a line."""
+    first = cases[0]
+    ratios = " ".join(f"{case.n}:{case.ratio:.2f}" for case in cases)
+    return f"{first.type} {first.m}x{first.k}  {ratios}"
+
+
+def judge(path: Path) -> str:
+    """What the choice of tiles costs, by the measurements of a file."""
+    return costs_of_choices(
+        (
+            f"{case['type']} {case['m']}x{case['n']}x{case['k']}",
+            [
+                str(x.tile)
+                for x in tried(case["type"], case["m"], case["n"], case["k"], 999)
+            ],
+            case["tiles"] or {},
+        )
+        for case in read_cases(path)
+    )
 
 
 def main() -> int:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path())
+    parser = options_of(__doc__, BATCHES, "4096x4096,1024x4096")
     parser.add_argument("--types", default=",".join(TYPES))
-    parser.add_argument("--layers", default="", help="such as 4096x4096,1024x4096")
-    parser.add_argument("--batches", default=",".join(map(str, BATCHES)))
-    parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
-    parser.add_argument("--seconds", type=float, default=500.0, help="stop after")
     parser.add_argument("--judge", type=Path, help="the measurements of many tiles")
     options = parser.parse_args()
     if options.judge:
-        judge(options.judge)
+        print(judge(options.judge))
         return 0
-    begun = time.time()
-    layers = [
-        tuple(map(int, each.split("x"))) for each in options.layers.split(",") if each
-    ] or LAYERS
-    batches = [int(n) for n in options.batches.split(",")]
-    types = options.types.split(",")
-    needed = {
+    layers, types = sizes(options.layers, LAYERS), options.types.split(",")
+    going = Run("layers", options)
+    going.compile(
         kernel
         for of in types
         for m, k in layers
-        for n in batches
+        for n in options.batches
         for kernel in tried(of, m, n, k, options.tiles)
-    }
-    compile_all(sorted(needed, key=str))
-    print(f"{len(needed)} kernels compiled in {time.time() - begun:.0f} s", flush=True)
-    cases: list[Case] = []
-    options.out.mkdir(parents=True, exist_ok=True)
+    )
     for of in types:
         for m, k in layers:
-            if time.time() - begun > options.seconds:
-                print(f"not reached: {of} {m}x{k}", flush=True)
-                continue
-            cases += measured(of, m, k, batches, options.tiles)
-            torch.cuda.empty_cache()
-            rows = [c for c in cases if (c.type, c.m, c.k) == (of, m, k)]
-            said = " ".join(f"{c.n}:{c.ratio:.2f}" for c in rows)
-            print(f"{of} {m}x{k}  {said}  ({time.time() - begun:.0f} s)", flush=True)
-            record = {"about": versions(), "cases": [vars(c) for c in cases]}
-            (options.out / "layers.json").write_text(json.dumps(record, indent=0))
-    text = f"{summary(cases)}\n\n{table(cases)}"
-    (options.out / "layers.md").write_text(text + "\n")
-    print(text)
+            if going.reaches(f"{of} {m}x{k}"):
+                found = measured(of, m, k, options.batches, options.tiles)
+                going.keep(found, told)
+    going.finish(f"{summary(going.cases)}\n\n{table(going.cases)}")
     return 0
 
 

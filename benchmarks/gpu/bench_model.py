@@ -1,8 +1,9 @@
 """Tokens per second of a whole decoder, with different linears.
 
 A decoder with the shapes of an 8-billion-parameter model and random weights: dense
-bf16, dense fp8, cuSPARSELt and this project's 2:4 layers, all of them compiled by
-torch.compile, each step one CUDA graph.  The head is dense bf16 in all of them.
+bf16, dense fp8, cuSPARSELt and this project's 2:4 layers (bf16, fp8, and 4-bit with
+bf16 or fp8 activations), all of them compiled by torch.compile, each step one CUDA
+graph.  The head is dense bf16 in all of them.
 
     python benchmarks/gpu/bench_model.py [--layers 4] [--out FOLDER] [--only dense]
 
@@ -243,6 +244,9 @@ VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "cuSPARSELt 2:4 bf16": lambda model: replaced(model, SemiStructured),
     "fragmenta 2:4 bf16": ours,
     "fragmenta 2:4 fp8": partial(ours, quantize="fp8"),
+    "fragmenta 2:4 int4": partial(ours, quantize="int4", fallback="kept"),
+    "fragmenta 2:4 int4 x fp8": partial(ours, quantize="int4-fp8", fallback="kept"),
+    "fragmenta 2:4 int4 x fp8, made": partial(ours, quantize="int4-fp8"),
 }
 BASE = next(iter(VARIANTS))
 
@@ -468,6 +472,10 @@ def compile_kernels(shape: Shape, counts: list[int]) -> None:
     """Compile this project's kernels; what is missing is compiled when it is called."""
     base = Kernel("bf16", out="bf16", tile=Tile(64, 64), transposed=True)
     kinds = [base, replace(base, a="e4m3", b="e4m3", scaled=True)]
+    kinds.append(replace(base, scaled=True))  # wide weights of 4-bit layers
+    for b in ("bf16", "e4m3"):
+        four = replace(base, a="s4", b=b, group=128)
+        kinds.append(replace(four, scaled=b == "e4m3"))
     chosen = {
         choose(kind, m, n, k)
         for kind in kinds

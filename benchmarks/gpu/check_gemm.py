@@ -4,7 +4,9 @@ Every configuration runs on the GPU on random and on adversarial inputs, on whol
 and on ragged shapes, with one tile for each block of threads and with many, and is
 compared with the exact emulation: all bits.  B and D lie between guards, D is
 poisoned before, rows are followed by poison, and each result is computed many times
-over.  Exit status 1 if anything differs.
+over.  Then the operators of PyTorch on the GPU are compared with those on the CPU, with
+``check_library.py``: experts, activations, trained weights, 4-bit ones.  Exit status 1
+if anything differs.
 
     python benchmarks/gpu/check_gemm.py [--quick] [--repeat 100] [--only e4m3]
 """
@@ -21,10 +23,10 @@ from zlib import crc32
 
 import numpy as np
 import torch
+from check_library import drawn, library
 from measuring import in_processes
 
 import fragmenta as fm
-import fragmenta.torch as ft
 from fragmenta.errors import CompileError
 from fragmenta.kernels.arguments import Matrix
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
@@ -34,7 +36,6 @@ from fragmenta.kernels.launch import launch, plan
 from fragmenta.kernels.packing import Packed, pack
 from fragmenta.kernels.source import cubin
 from fragmenta.registers.dtype import dtype
-from fragmenta.torch.matrix import DTYPES
 
 PAIRS = (
     ("e4m3", "e4m3"),
@@ -181,43 +182,6 @@ def cases(kernel: Kernel, quick: bool) -> list[Case]:
         least = split * kernel.slabs * slab + step
         found = [replace(x, k=max(x.k, least)) for x in found]
     return [found[1], found[4], found[6], found[8]] if quick else found
-
-
-def drawn(
-    of: str, rows: int, k: int, kind: str, rng: np.random.Generator
-) -> np.ndarray:
-    """A matrix of the element type."""
-    dt = dtype(of)
-    if of == "b1":
-        return rng.integers(0, 2, (rows, k), np.uint8)
-    if dt.is_integer:
-        low, high = (int(end) for end in dt.limits)
-        drawn = rng.integers(low, high + 1, (rows, k))
-        if kind == "adversarial":
-            drawn = np.where(rng.random((rows, k)) < 0.5, low, high)
-        return drawn.astype(dt.storage)
-    values = rng.normal(size=(rows, k)).astype(np.float32).astype(dt.storage)
-    if kind == "random":
-        return values
-    bits = values.view(dt.bits_dtype)
-    wild = rng.integers(0, 1 << dt.bits, (rows, k), np.uint64).astype(dt.bits_dtype)
-    fraction = dt.bits - 1 - dt.exponent_bits
-    exponents = ((1 << dt.exponent_bits) - 1) << fraction
-    if dt.exponent_bits == 8:  # any exponent would overflow almost always
-        spread = rng.integers(-40, 40, (rows, k)) + dt.bias << fraction
-        some = rng.random((rows, k)) < 0.995
-        wild = np.where(some, wild & ~dt.bits_dtype.type(exponents) | spread, wild)
-        wild = wild.astype(dt.bits_dtype)
-    special = (wild & exponents) == exponents
-    # Specials spoil whole rows: let most rows be free of them.
-    tame = special & (rng.random((rows, 1)) < 0.9)
-    wild = np.where(tame, wild & dt.bits_dtype.type(1 << (dt.bits - 1)), wild)
-    # Huge and tiny side by side, and neighbours that cancel.
-    mixed = np.where(rng.random((rows, k)) < 0.5, wild, bits)
-    half = k // 2
-    sign = dt.bits_dtype.type(1 << (dt.bits - 1))
-    mixed[rows // 2 :, half : 2 * half] = mixed[rows // 2 :, :half] ^ sign
-    return mixed.astype(dt.bits_dtype).view(dt.storage)
 
 
 def kind_of(kernel: Kernel) -> Kernel:
@@ -407,98 +371,6 @@ def check(kernel: Kernel, case: Case, repeat: int) -> str:
         differ += (d.inside != first).any()
     times = int(differ)
     return f"another result {times} times of {repeat}" if times else ""
-
-
-# ── PyTorch ─────────────────────────────────────────────────────────────────
-
-
-def compression(a: str) -> str:
-    """Check that compression on the GPU and on the CPU gives the same bytes."""
-    for rows, k in ((64, 128), (300, 272), (1, 64), (1024, 4096)):
-        for kind in ("random", "adversarial"):
-            rng = np.random.default_rng(rows)
-            made = drawn(a, rows, k, kind, rng)
-            made[:, ::3] = 0  # chunks with room to spare
-            flat = torch.from_numpy(made.view(np.uint8).reshape(rows, -1))
-            weight = flat.view(DTYPES[a]).reshape(rows, k)
-            here, there = ft.compress(weight), ft.compress(weight.cuda())
-            if not torch.equal(here.data, there.data.cpu()):
-                wrong = int((here.data != there.data.cpu()).sum())
-                return f"{rows}x{k} {kind}: {wrong} bytes differ"
-            back, dense = there.to_dense().cpu(), here.to_dense()
-            if not torch.equal(back.view(torch.uint8), dense.view(torch.uint8)):
-                return f"{rows}x{k}: to_dense differs"
-    return ""
-
-
-def operators(a: str) -> str:
-    """Check that the operators on the GPU and on the CPU give the same bits."""
-    rng = np.random.default_rng(7)
-    weight, x = (
-        torch.from_numpy(drawn(a, rows, 272, "random", rng).view(np.uint8))
-        .view(DTYPES[a])
-        .reshape(rows, 272)
-        for rows in (200, 33)
-    )
-    sparse, bias = ft.compress(weight), torch.randn(200)
-    scales = {"scale_weight": torch.rand(200), "scale_x": torch.rand(33)}
-    on_gpu = {name: each.cuda() for name, each in scales.items()}
-    here = ft.sparse_linear(x, sparse, bias, **scales)
-    there = ft.sparse_linear(x.cuda(), sparse.to("cuda"), bias.cuda(), **on_gpu)
-    if not torch.equal(here, there.cpu()):
-        return "sparse_linear differs"
-    if not torch.equal(
-        ft.dense_mm(weight, x), ft.dense_mm(weight.cuda(), x.cuda()).cpu()
-    ):
-        return "dense_mm differs"
-    held, given = sparse.to("cuda"), x.cuda()
-    wanted = ft.sparse_mm(held, given)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = ft.sparse_mm(held, given)
-    out.zero_()
-    graph.replay()
-    if not torch.equal(out, wanted):
-        return "differs in a CUDA graph"
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        out = ft.sparse_mm(held, given)
-    stream.synchronize()
-    return "" if torch.equal(out, wanted) else "differs on another stream"
-
-
-def bits(_: str) -> str:
-    """binary_mm on the GPU and on the CPU, ragged rows of bytes too."""
-    for rows, others, width in ((70, 33, 48), (300, 260, 1024), (5, 9, 7)):
-        a, b = (
-            torch.randint(0, 256, (r, width)).to(torch.uint8) for r in (rows, others)
-        )
-        for op in ("and", "xor"):
-            here, there = (
-                ft.binary_mm(a, b, op=op),
-                ft.binary_mm(a.cuda(), b.cuda(), op=op),
-            )
-            if not torch.equal(here, there.cpu()):
-                return f"{op} of {rows}x{others}x{width} bytes differs"
-    return ""
-
-
-def library(wanted: list[str]) -> int:
-    """Everything above, for each type; how many were wrong."""
-    tasks = [(f"compress {a}", compression, a) for a in DTYPES]
-    tasks += [(f"operators {a}", operators, a) for a in DTYPES]
-    tasks.append(("binary_mm b1", bits, "b1"))
-    wrong = 0
-    for name, task, a in tasks:
-        if any(each in name for each in wanted):
-            try:
-                said = task(a)
-            except Exception as why:  # report it and go on
-                said = f"{type(why).__name__}: {why}"
-            wrong += bool(said)
-            print(f"{'WRONG' if said else 'right'}  {name}  {said[:300]}", flush=True)
-    return wrong
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Measures the time of calls on the GPU.
+"""Measures the time of calls on the GPU, and keeps what was measured.
 
 Calls are captured in a CUDA graph, so that the host's time does not count, and the
 graph is replayed.  Rivals take turns: the card's clock falls as it gets hot, and all of
@@ -7,12 +7,17 @@ them see the same.
 
 from __future__ import annotations
 
+import argparse
 import datetime
+import json
+import math
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
@@ -112,3 +117,112 @@ def versions() -> dict[str, str]:
         "cuda": str(torch.version.cuda),
         "cusparselt": str(torch.backends.cusparselt.version()),
     }
+
+
+# ── a run of a benchmark ────────────────────────────────────────────────────
+
+
+def options_of(
+    doc: str, batches: Sequence[int], layers: str, seconds: float = 500.0
+) -> argparse.ArgumentParser:
+    """The options that all benchmarks of layers have."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--layers", default="", help=f"such as {layers}")
+    parser.add_argument("--batches", type=numbers, default=list(batches))
+    parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
+    parser.add_argument("--seconds", type=float, default=seconds, help="stop after")
+    return parser
+
+
+def numbers(text: str) -> list[int]:
+    """Numbers between commas."""
+    return [int(each) for each in text.split(",") if each]
+
+
+def sizes(text: str, default: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Rows and columns between commas, such as 4096x4096; those known if none are."""
+    found = []
+    for each in text.split(","):
+        if each:
+            rows, columns = each.split("x")
+            found.append((int(rows), int(columns)))
+    return found or list(default)
+
+
+class Run:
+    """One run: cases are written as they come, so that none is lost."""
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        self.name, self.out, self.seconds = name, options.out, options.seconds
+        self.begun = time.time()
+        self.cases: list[Any] = []
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the beginning."""
+        return time.time() - self.begun
+
+    def compile(self, kernels: Iterable[Kernel]) -> None:
+        """Compile all kernels before anything is measured, and say so."""
+        needed = sorted(set(kernels), key=str)
+        compile_all(needed)
+        print(f"{len(needed)} kernels compiled in {self.spent:.0f} s", flush=True)
+
+    def reaches(self, what: str) -> bool:
+        """Whether there is time for one more; if not, it is said."""
+        if self.spent <= self.seconds:
+            return True
+        print(f"not reached: {what}", flush=True)
+        return False
+
+    def keep(self, found: Iterable[Any], told: Callable[[list[Any]], str]) -> None:
+        """Measure cases, tell them, and write all that there are so far."""
+        new = list(found)
+        self.cases += new
+        torch.cuda.empty_cache()
+        print(f"{told(new)}  ({self.spent:.0f} s)", flush=True)
+        self.out.mkdir(parents=True, exist_ok=True)
+        record = {"about": versions(), "cases": [vars(each) for each in self.cases]}
+        (self.out / f"{self.name}.json").write_text(json.dumps(record, indent=0))
+
+    def finish(self, text: str) -> None:
+        """Write and print the page."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / f"{self.name}.md").write_text(text.rstrip() + "\n")
+        print(text)
+
+
+def mean(ratios: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def read_cases(path: Path) -> list[dict[str, Any]]:
+    """The cases that a run wrote."""
+    found: list[dict[str, Any]] = json.loads(path.read_text())["cases"]
+    return found
+
+
+def costs_of_choices(
+    cases: Iterable[tuple[str, Sequence[str], dict[str, float]]], most: int = 30
+) -> str:
+    """What the choice of tiles costs: the worst cases, and the mean.
+
+    A case is its name, all tiles with the one that is expected best first, and the
+    microseconds of those that were measured.
+    """
+    costs: list[tuple[float, str]] = []
+    for name, listed, took in cases:
+        known = [tile for tile in listed if tile in took]
+        if len(known) < 2:
+            continue
+        chosen, best = known[0], min(known, key=took.__getitem__)
+        told = f"{chosen} {took[chosen]:.1f} us, {best} {took[best]:.1f} us"
+        costs.append((took[chosen] / took[best], f"{name}: {told}"))
+    costs.sort(reverse=True)
+    lines = [f"{cost:.2f}  {told}" for cost, told in costs[:most]]
+    if costs:
+        average = mean([cost for cost, _ in costs])
+        lines.append(f"{len(costs)} cases: {average:.3f} on average")
+    return "\n".join(lines or ["no case has several tiles"])

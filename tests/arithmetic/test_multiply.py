@@ -126,7 +126,7 @@ def _assert_bits(found, expected):
     [
         pytest.param(row, kind, id=f"{_label(row)}-{kind}")
         for turn, row in enumerate(FLOATING)
-        for kind in some(KINDS, 2, turn)
+        for kind in some(KINDS, 4, turn)
     ],
 )
 def test_every_floating_point_model(row, kind):

@@ -111,7 +111,9 @@ OPERANDS = {
 """For each operand: an element of it, and the elements of D that depend on it."""
 
 
-@pytest.mark.parametrize("case", DENSE + SCALED + WS + PAIRS + SPARSE, ids=str)
+@pytest.mark.parametrize(
+    "case", some(DENSE + SCALED + WS + PAIRS + SPARSE, 2, 1), ids=str
+)
 def test_an_undefined_element_makes_those_undefined_that_depend_on_it(case):
     memories = Memories(case)
     a, b = memories.words

@@ -1,5 +1,6 @@
 """The kernels that move kept values, run by the engine, watched for races."""
 
+import os
 from functools import cache
 
 import numpy as np
@@ -17,6 +18,9 @@ from fragmenta.sparse.compression import sparse as sparse_of
 from tests.thinning import some
 
 SIZES = [(6, 21), (70, 132), (130, 70)]
+COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
+SCHEDULES = ("eager", "lazy", 1, 2) if COMPLETE else ()
+"""Those that are tried beside the usual one."""
 
 
 @cache
@@ -92,7 +96,14 @@ class Case:
         if not name.startswith("pack"):
             arguments.append(other.strides[0])
         grid = kept.kept_grid(name, self.a, self.m, self.k)
-        kernels(self.a)[name].launch(grid, 256, arguments)
+        kernel = kernels(self.a)[name]
+        for schedule in SCHEDULES:
+            others = [x.copy() if isinstance(x, np.ndarray) else x for x in arguments]
+            result = kernel.launch(grid, 256, others, schedule=schedule, watch="report")
+            assert all(x.severity == "info" for x in result.problems)
+        kernel.launch(grid, 256, arguments)
+        if SCHEDULES:
+            assert others[5].tobytes() == other.tobytes()
         return room[:, : values.shape[1]]
 
     def room(self, columns):

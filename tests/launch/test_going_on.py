@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.planes import shadows
+from fragmenta.simt.compiled import aligned
 from fragmenta.simt.layout import GRANULE, POISON
 from tests.launch.loopback import Loopback
 from tests.simt.kernels import kernel
@@ -264,6 +266,51 @@ def test_a_run_that_follows_undefined_bits_goes_on() -> None:
         result = made.launch(1, 32, given, watch="report")
         assert result.complete
         assert {e.rule for e in result.problems if e.severity != "info"} == rules
+
+
+UNWRITTEN = """
+    .shared .b32 tile[32];
+    .reg .b32 %s;
+    mov.u32 %s, tile; mad.lo.u32 %s, %t, 4, %s;
+    ld.shared.u32 %r1, [%s];
+    ld.param.u64 %rd1, [x];
+    mad.wide.u32 %rd1, %t, 4, %rd1;
+"""
+OVER = {
+    "ld": "ld.global.u32 %r1, [%rd1];",
+    "st": "st.global.u32 [%rd1], %t; mov.u32 %r1, 0;",
+    "cp.async": """
+    cp.async.ca.shared.global [%s], [%rd1], 4; cp.async.wait_all;
+    ld.shared.u32 %r1, [%s];
+    """,
+}
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_what_is_past_the_end_is_defined(name: str, monkeypatch: Any) -> None:
+    """It is reported once.  What was undefined before it does not stay so.
+
+    The lanes that got nothing are noted in the shadow of their warp, which is all
+    memory that machine code may write.
+    """
+    made: list[tuple[int, Any]] = []
+
+    def surrounded(size: int) -> Any:
+        memory = aligned(size + 4096)
+        memory[size:] = 0xA5
+        made.append((size, memory))
+        return memory[:size]
+
+    monkeypatch.setattr(shadows, "aligned", surrounded)
+    loads = kernel(
+        f"{UNWRITTEN} {OVER[name]} st.global.u32 [%mine], %r1; ret;", ".param .u64 x"
+    )
+    given = [np.zeros(32, np.uint32), np.zeros(16, np.uint32)]
+    result = loads.launch(1, 32, given, watch="report", schedule="eager")
+    assert result.complete
+    assert {e.rule for e in result.problems if e.severity != "info"} == {"fault"}
+    assert made
+    assert all((memory[size:] == 0xA5).all() for size, memory in made)
 
 
 def test_workers_of_a_dask_cluster_go_on() -> None:

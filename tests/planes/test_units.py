@@ -10,7 +10,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.planes.elements import joined
 from fragmenta.planes.memory import PlaneObserver, Summed
-from fragmenta.units.machine import Warp
+from fragmenta.units.blocks import Warp
 from fragmenta.units.work import Copy
 from tests.planes.payloads import (
     Payloads,

@@ -14,6 +14,7 @@ import pytest
 
 from fragmenta import ptx
 from tests.simt.kernels import kernel
+from tests.thinning import kinds, some
 
 FENCE = "fence.proxy.async.shared::cta; bar.sync 0;"
 SHARED = """
@@ -381,9 +382,13 @@ CASES = [
     for schedule in ("eager", "lazy")
     if (group, schedule) != ("call", "lazy")  # nothing is asynchronous there
 ]
+# Of most programs one schedule, and of each group both.
+CHOSEN = sorted(
+    {*some(CASES, 3), *kinds(CASES, lambda each: each[::2])}, key=CASES.index
+)
 
 
-@pytest.mark.parametrize(("group", "name", "schedule"), CASES)
+@pytest.mark.parametrize(("group", "name", "schedule"), CHOSEN)
 def test_only_what_is_used_is_reported(group: str, name: str, schedule: str) -> None:
     body = GROUPS[group][name]
     assert said(group, body, "@%p15 " + STORE, schedule=schedule) == []

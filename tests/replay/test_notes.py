@@ -9,7 +9,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.tracing.recorder import Recorder
-from fragmenta.units.machine import Cluster
+from fragmenta.units.clusters import Cluster
 from tests.ptx.hazards.cases import cases
 from tests.ptx.test_triton_blackwell import kept
 from tests.ptx.test_triton_hopper import arrays_of, parameters

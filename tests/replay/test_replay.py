@@ -20,7 +20,7 @@ from fragmenta.tracing import log
 from tests.ptx import recordings
 from tests.replay.ending import differences, endings
 from tests.replay.kernels import COUNTED, PAST, SUMS, TURNED, kernel
-from tests.thinning import some
+from tests.thinning import THOROUGH, some
 
 IN, OUT = "argument 0 (in)", "argument 1 (out)"
 SHARED = "shared memory of block 0"
@@ -340,7 +340,7 @@ def _asked(replay):
         at.do(word)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(4 if THOROUGH else 2))
 def test_damaged_records_are_refused_in_words(tmp_path, seed):
     rng, path = np.random.default_rng(seed), tmp_path / "run.npz"
     made = (turned(""), sums())[seed % 2]

@@ -110,3 +110,19 @@ def test_experts_in_graphs_and_compiled(quantize):
         for each in found:
             error = (each.float().cpu() - wanted).norm() / wanted.norm()
             assert error < (0.02 if quantize is None else 0.05)
+
+
+def test_autotune_keeps_the_bits(given, tmp_path, monkeypatch):
+    from fragmenta.kernels import tuning
+
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    tuning._kept.cache_clear()
+    x, weights = given
+    stack, offs = ft.compress_experts(weights.cuda()), ends(SHARES[0]).cuda()
+    call = (x.cuda(), stack, offs)
+    before = ft.grouped_linear(*call)
+    ((kind, shape),) = ft.autotune(ft.grouped_linear, *call)
+    assert kind == "bf16 bf16 sparse transposed grouped"
+    assert shape == (200, 49, 264, 6)
+    assert torch.equal(ft.grouped_linear(*call), before)
+    tuning._kept.cache_clear()

@@ -179,6 +179,48 @@ def test_the_report_says_what_was_lost(dense, x):
     assert json.loads(found.to_json())["blocks"][0]["lost"] == block.lost
 
 
+def test_the_reference_has_the_weights_before_they_were_rounded(dense, x):
+    model = ft.feed_forwards(copy.deepcopy(dense))
+    own, both = (ft.report(model, x, reference=each) for each in (None, dense))
+    for ours, theirs in zip(own.blocks, both.blocks, strict=True):
+        assert ours.lost == theirs.lost
+        assert ours.error != theirs.error
+    hidden = model[0](x).detach()
+    block = copy.deepcopy(dense[1]).float().requires_grad_(False)
+    wanted = block(hidden.float())
+    apart = (model[1](hidden).float() - wanted).norm() / wanted.norm()
+    assert abs(both.blocks[0].error - apart.item()) < 1e-5
+    assert "the reference's weights" in str(both)
+    assert max(map(len, str(both).splitlines())) <= 80
+    with pytest.raises(
+        fm.errors.BadCall, match="reference has no feed-forward block 1"
+    ):
+        ft.report(model, x, reference=model)
+
+
+class Gated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = torch.nn.Linear(16, 64)
+        self.up = torch.nn.Linear(16, 64)
+        self.down = torch.nn.Linear(64, 16)
+
+    def forward(self, x):
+        return self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+def test_gated_blocks_are_left_and_it_is_said_why():
+    model = torch.nn.Sequential(Gated(), Gated())
+    with pytest.warns(
+        UserWarning, match="0 and 1 more are gated, .* lose half of them"
+    ):
+        assert ft.feed_forwards(model) is model
+    assert isinstance(model[0], Gated)
+    for name in ("swiglu", "SiLU", "geglu"):
+        with pytest.raises(fm.errors.BadCall, match="two of four would lose half"):
+            ft.SparseFeedForward(16, 64, activation=name)
+
+
 def test_activations_that_are_sparse_lose_nothing():
     """Chunks with at most two values: only rounding is left."""
     up = torch.nn.Linear(64, 256, bias=False)

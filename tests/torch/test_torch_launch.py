@@ -14,9 +14,11 @@ import fragmenta.torch as ft
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import find, to_ptx
 from fragmenta.kernels import Tile, kept, launch, prepare, tuning
+from fragmenta.kernels.grouping import choose_grouped
 from fragmenta.kernels.source import TARGET
 from fragmenta.torch import operators, request, running, training
 from fragmenta.torch import tuning as searching
+from fragmenta.torch.grouping import grouped_on_cuda
 
 
 class Listener:
@@ -247,6 +249,42 @@ def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch)
     model()  # from now on, too
     assert {each[0].tile.n for each in driver.launches} == {widest}
     assert not running.SEARCHES
+    tuning._kept.cache_clear()
+
+
+def test_products_of_experts_are_tuned(driver, tmp_path, monkeypatch):
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda on=None: "a card")
+    tuning._kept.cache_clear()
+
+    def measure(once, search, shape, kernel):
+        """The widest is the best, as it were."""
+        search.forced[kernel.kind, shape] = kernel.tile
+        driver.launches.clear()
+        once()
+        assert {each[0].tile for each in driver.launches} == {kernel.tile}
+        return -kernel.tile.n
+
+    monkeypatch.setattr(searching, "_measure", measure)
+    weights = ft.compress_experts(torch.randn(3, 64, 128).bfloat16())
+    x, offs = torch.ones(300, 128).bfloat16(), torch.tensor([5, 9, 300]).int()
+
+    def model():
+        none = (None, None, None, None)
+        given = (x, weights.data, offs, False, "bf16", 64)
+        grouped_on_cuda(*given, torch.bfloat16, *none, False, ())
+
+    ((kind, shape), tile), *rest = ft.autotune(model).items()
+    assert not rest
+    assert kind == "bf16 bf16 sparse transposed grouped"
+    assert shape == (64, 300, 128, 3)
+    driver.launches.clear()
+    model()  # from now on, too
+    assert [each[0].tile for each in driver.launches] == [tile]
+    expected = choose_grouped(driver.launches[0][0], *shape)
+    assert tile.n > expected.tile.n
+    assert expected.parts(128) == driver.launches[0][0].parts(128)  # the same sums
     tuning._kept.cache_clear()
 
 

@@ -19,8 +19,9 @@ from fragmenta.errors import Error
 from fragmenta.launch import grid
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.units import wgmma_forms
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.fast import layout
-from fragmenta.units.machine import Cluster, Machine
+from fragmenta.units.machine import Machine
 from fragmenta.units.wgmma_forms import _remember
 
 TILE = 4096

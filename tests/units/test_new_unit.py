@@ -20,9 +20,9 @@ from fragmenta.ptx.opcodes.table import TABLE, declare
 from fragmenta.simt import emitter
 from fragmenta.simt.events import event
 from fragmenta.units import events
+from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.copy_events import issue
 from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.work import Copy, Range, in_shared, shared_address
 
 OPCODE = """

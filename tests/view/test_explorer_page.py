@@ -91,10 +91,13 @@ def test_layouts_of_every_operand(worked_out):
     digests = {}
     for op in holding():
         for name, part in op.fragments.items():
-            number = by_name[str(op)]["parts"][name]
+            found = worked_out["gathers"][by_name[str(op)]["parts"][name]]
+            if found is None:  # one of several is worked out
+                continue
             if part.layout not in digests:
                 digests[part.layout] = digest(part.layout.gather())
-            assert worked_out["gathers"][number] == digests[part.layout], f"{op} {name}"
+            assert found == digests[part.layout], f"{op} {name}"
+    assert len(digests) > 200
 
 
 @pytest.mark.xdist_group("explorer")
@@ -136,7 +139,7 @@ def origins(text):
 @pytest.mark.xdist_group("explorer")
 def test_places_of_every_operand(worked_out):
     digests = {}
-    assert len(worked_out["places"]) > 2500
+    assert len(worked_out["places"]) > 1000
     for op in holding():
         if str(op) not in worked_out["places"]:
             continue

@@ -13,6 +13,7 @@ from fragmenta.cuda.source.emit import to_ptx
 from fragmenta.execution.tcgen05 import operands
 from fragmenta.isa.table import read
 from fragmenta.registers.tensor_fragment import TensorAddress
+from tests.debugging.test_matrices import TWICE
 from tests.ptx import tensor_kernels
 from tests.ptx.test_tensor_kernels import PAIRS, PRODUCTS, A, D, _case, _work
 from tests.thinning import THOROUGH
@@ -283,6 +284,53 @@ def explained(op, said, bits, elements, more):
         assert text == str(told)
     if more != "lanes":
         assert said["D"] == said["recorded"]
+
+
+UNKNOWN = {
+    "ashift": ("f16.ashift", "", {"shape": "m64n8k16", "a": "f16", "d": "f32"}),
+    "lut": (
+        "f8f6f4.decompress::lut::b",
+        "[%r8+16],",
+        {"shape": "m64n8k32", "a": "e4m3", "b": "e2m1", "d": "f32"},
+    ),
+}
+"""Products that nobody can compute: kind, operands besides, the descriptor's shape."""
+
+
+@pytest.mark.xdist_group("explorer")
+@pytest.mark.parametrize("which", UNKNOWN if THOROUGH else ["ashift"])
+def test_a_product_that_is_not_known_says_so(which, tmp_path):
+    """Its operands are drawn as they lie in memory; D is not computed."""
+    need("what the replay page draws of a product that nobody can compute")
+    kind, more, shape = UNKNOWN[which]
+    op = fm.tcgen05(**shape)
+    lanes = ", ".join(["%t"] * 8)
+    first = TWICE.index("    @%p1 tcgen05.mma")
+    last = TWICE.index("    @%p1 tcgen05.commit")
+    work = f"""    tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8], {{{lanes}}};
+    tcgen05.wait::st.sync.aligned;
+    @%p1 tcgen05.mma.cta_group::1.kind::{kind} [%r8+8], [%r8], %l5, {more} %i, %p3;
+"""
+    text = TWICE[:first] + work + TWICE[last:]
+    if which == "lut":
+        text = text.replace("8.8", "9.4").replace("sm_100a", "sm_107a")
+    (kernel,) = ptx.parse(text).kernels.values()
+    tiles = np.zeros(2560, np.uint8)
+    b = fm.shared.Descriptor(start=0, leading=128, stride=256, swizzle=0).encode()
+    with pytest.raises(ptx.KernelFault, match="not known") as stopped:
+        kernel.launch(1, 32, [tiles, b, b, op.idesc], replay=True)
+    replay = stopped.value.replay()
+    step = len(replay) - 1
+    (said,) = answers(replay, tmp_path / "page.html", {"products": [[step, [0]]]})[
+        "products"
+    ]
+    cells = np.full((128, 512), 0x7FFF7FFF, np.uint32)  # what nobody has written
+    cells[:32, :8] = np.arange(32)[:, None]
+    assert said["A"] == bits_of(op.a.unpack_bits(cells, address=0))
+    assert said["explained"] == [None]
+    assert said["recorded"] is None
+    assert (said.get("B") is None) == (which == "lut")
+    assert "is not known without a GPU" in said["unknown"]
 
 
 def site_of(replay, opcode):

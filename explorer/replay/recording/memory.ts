@@ -177,12 +177,15 @@ export class MemoryHistory {
   /** All writes once, with the moments that are kept on the way. */
   private keep(): void {
     const most = Math.max(1, Math.min(256, Math.floor(KEPT / (4 * this.size + 1))));
-    this.every = Math.max(2048, Math.ceil((this.order.length + 1) / most));
-    this.kept.push(this.writer.slice());
-    for (let at = this.every; at <= this.order.length; at += this.every) {
-      this.advance(at);
-      this.kept.push(this.writer.slice());
+    this.every = Math.max(256, Math.ceil((this.order.length + 1) / most));
+    const { w_offset, w_size } = this.columns;
+    const { order, every } = this;
+    const last = this.writer.slice();
+    for (let at = 0; at < order.length; at++) {
+      if (at % every === 0) this.kept.push(last.slice());
+      fill(last, order[at], w_offset[order[at]], w_size[order[at]]);
     }
+    if (order.length % every === 0) this.kept.push(last);
   }
 
   private restore(frame: number): void {
@@ -206,8 +209,8 @@ export class MemoryHistory {
       const write = this.order[this.done];
       const [from, to, size] = [w_at[write], w_offset[write], w_size[write]];
       for (let at = 0; at < size; at++) this.bytes[to + at] = bytes[from + at];
-      this.writer.fill(write, to, to + size);
-      this.live.fill(WRITTEN, to, to + size);
+      fill(this.writer, write, to, size);
+      fill(this.live, WRITTEN, to, size);
     }
   }
 
@@ -410,6 +413,12 @@ export class MemoryHistory {
     const lane = lanes[item] === NONE ? -1 : lanes[item];
     return { step, offset: offsets[item], size: sizes[item], lane, unit: units[item], item, lanes: together };
   }
+}
+
+/** ``fill`` of few elements is slower than a loop. */
+function fill(array: Int32Array | Uint8Array, value: number, from: number, size: number): void {
+  if (size > 32) array.fill(value, from, from + size);
+  else for (let at = from; at < from + size; at++) array[at] = value;
 }
 
 /** The first place in a list whose step is not before this one. */

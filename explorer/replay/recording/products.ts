@@ -26,6 +26,8 @@ export interface Bound {
   operands: Record<string, Source[]>;
   /** Of a tcgen05.mma: the shapes that it had, by their instruction descriptors. */
   shapes?: Record<string, Shape>;
+  /** If nobody can compute its D: why, what is drawn, and which operands are not read. */
+  unknown?: { words: string; unread: string[] };
 }
 
 /** What Python has put into the page; types and colours are those of the page. */
@@ -238,6 +240,11 @@ export class Product {
     return this.scene.op.name;
   }
 
+  /** Why D cannot be computed, and what is drawn nevertheless; empty if it can. */
+  get unknown(): string {
+    return this.bound.unknown?.words ?? "";
+  }
+
   /** Operands, and D as the hardware computes it from them. */
   get values(): Values {
     return (this.found ??= this.valuesNow());
@@ -369,8 +376,14 @@ export class Product {
   /** The elements of an operand, as the product read them; null if they are not known. */
   bits(name: string): Patterns | null {
     let found = this.read.get(name);
+    if (this.isUnread(name)) return null;
     if (found === undefined) this.read.set(name, (found = name === "C" ? this.accumulator() : this.operand(name)));
     return found;
+  }
+
+  /** Whether nobody knows what is read as an operand. */
+  isUnread(name: string): boolean {
+    return this.bound.unknown?.unread.includes(name) ?? false;
   }
 
   private operand(name: string): Patterns | null {
@@ -425,6 +438,7 @@ export class Product {
 
   /** Where each element of an operand is that is not in registers; null if not known. */
   private places(name: string, matrix: Matrix): Places | null {
+    if (this.isUnread(name)) return null;
     return kept(this.inMemory, name, () => (matrix.tensor ? this.cells(name, matrix) : this.inShared(name, matrix)));
   }
 
@@ -572,6 +586,7 @@ export class Product {
   /** Why an element of D is not what its operands make; empty if it is. */
   unwritten(index: number): string {
     if (!this.shape) return "";
+    if (this.unknown) return this.unknown;
     if (this.given("zero_column_mask")) return "The zero-column mask makes columns of B zero; that is not drawn, and D is not explained.";
     const lane = this.scene.matrices.get("D")!.lane[index];
     const mask = Number(this.given("disable_output_lane", lane >> 5) ?? 0n);
@@ -582,6 +597,7 @@ export class Product {
   recorded(): Patterns | null {
     const matrix = this.scene.matrices.get("D")!;
     const sources = this.registers.get("D") as number[] | undefined;
+    if (this.unknown) return null;
     if (this.shape) return this.done < 0 ? null : this.fromMemory("D", matrix, true);
     if (this.done < 0 || !sources) return null;
     if (!this.unit) return this.gathered(matrix, sources, () => this.step);

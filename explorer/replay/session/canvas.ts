@@ -8,6 +8,9 @@ export class Board {
   width = 0;
   height = 0;
   top = 0;
+  private tall = 0;
+  /** Pixels of the canvas for each of the page. */
+  private sharp = 1;
   private spacer = document.createElement("div");
 
   constructor(
@@ -37,28 +40,31 @@ export class Board {
     draw();
   }
 
+  /** The box moves when all is drawn: at once, it would be laid out for that alone. */
   scrollTo(top: number): void {
-    this.box.scrollTop = top;
-    this.top = this.box.scrollTop;
+    this.top = Math.max(0, Math.min(top, this.tall - this.height));
+    queueMicrotask(() => (this.box.scrollTop = this.top));
+  }
+
+  /** The edge of a pixel that is next. */
+  snapped(at: number): number {
+    return Math.round(at * this.sharp) / this.sharp;
   }
 
   /** A clean canvas as large as the box; ``tall`` is what can be scrolled through. */
   begin(tall: number): CanvasRenderingContext2D {
     const { canvas } = this;
     const sharp = Math.min(2, window.devicePixelRatio || 1);
+    this.sharp = sharp;
+    this.tall = tall;
     const height = `${Math.max(tall, 1)}px`;
     if (this.spacer.style.height !== height) this.spacer.style.height = height;
     const [across, down] = [Math.ceil(this.width * sharp), Math.ceil(this.height * sharp)];
     if (canvas.width !== across || canvas.height !== down) {
-      [canvas.width, canvas.height] = [across, down];
       canvas.style.width = `${this.width}px`;
       canvas.style.height = `${this.height}px`;
     }
-    const to = canvas.getContext("2d")!;
-    to.setTransform(sharp, 0, 0, sharp, 0, 0);
-    to.clearRect(0, 0, this.width, this.height);
-    to.textBaseline = "middle";
-    return to;
+    return cleared(canvas, across, down, sharp);
   }
 
   /** Where a pointer is, in the canvas. */
@@ -66,6 +72,17 @@ export class Board {
     const { left, top } = this.canvas.getBoundingClientRect();
     return { x: event.clientX - left, y: event.clientY - top };
   }
+}
+
+/** A canvas of this size with nothing on it.  To set its size makes all of it anew. */
+export function cleared(canvas: HTMLCanvasElement, width: number, height: number, sharp: number): CanvasRenderingContext2D {
+  if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
+  const to = canvas.getContext("2d")!;
+  to.setTransform(1, 0, 0, 1, 0, 0);
+  to.clearRect(0, 0, width, height);
+  to.setTransform(sharp, 0, 0, sharp, 0, 0);
+  to.textBaseline = "middle";
+  return to;
 }
 
 export const SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";

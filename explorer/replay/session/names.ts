@@ -43,7 +43,8 @@ export function placeIn(head: Head, memory: number, offset: number): string {
   return `lane ${Math.floor(offset / LANE)}, column ${Math.floor((offset % LANE) / 4)}`;
 }
 
-export const grouped = (value: number): string => value.toLocaleString("en-US").replaceAll(",", "\u202f");
+const NUMBERS = new Intl.NumberFormat("en-US");
+export const grouped = (value: number): string => NUMBERS.format(value).replaceAll(",", "\u202f");
 
 /** Lanes as ranges: ``0–3, 8``. */
 export function lanesText(lanes: readonly number[]): string {

@@ -1,17 +1,32 @@
-// A list of many rows of one height, of which only those that are seen exist.
+// A list of many rows of one height, of which only those that are seen exist.  A row that
+// stays is kept and changed, not made again.
+
+import { arrange } from "./sparing.js";
+
+/** Rows beyond the edges while somebody scrolls: the box moves before they are made. */
+const SPARE = 8;
+/** Rows that are kept at most, also of those that are not seen. */
+const MOST = 2000;
 
 export class Rows {
   private inner = document.createElement("div");
+  private made = new Map<string, HTMLElement>();
   private from = 0;
   // Asking the box each time would make the browser lay the page out.
   private top = 0;
   private seen = 0;
+  private moving = false;
 
+  /**
+   * ``name`` says what a row is about: it is the same row wherever it stands.  ``row``
+   * changes the element that the row has, or makes it.
+   */
   constructor(
     readonly box: HTMLElement,
     readonly height: number,
     public count: number,
-    private row: (index: number) => HTMLElement,
+    private name: (index: number) => string,
+    private row: (index: number, old?: HTMLElement) => HTMLElement,
   ) {
     this.inner.className = "rows";
     box.append(this.inner);
@@ -25,31 +40,43 @@ export class Rows {
   }
 
   private moved(): void {
+    if (this.moving) return;
     this.top = this.box.scrollTop;
-    if (Math.floor(this.top / this.height) !== this.from) this.show();
+    if (Math.floor(this.top / this.height) !== this.from) this.show(SPARE);
   }
 
+  /** The box moves when all is drawn: at once, it would be laid out for that alone. */
   scrollTo(top: number): void {
-    this.box.scrollTop = top;
-    this.top = this.box.scrollTop;
+    this.top = Math.max(0, Math.min(top, this.count * this.height - this.seen));
+    if (this.moving) return;
+    this.moving = true;
+    queueMicrotask(() => {
+      this.box.scrollTop = this.top;
+      this.moving = false;
+    });
   }
 
   resize(count: number): void {
+    const height = `${count * this.height}px`;
     this.count = count;
-    this.inner.style.height = `${count * this.height}px`;
+    if (this.inner.style.height !== height) this.inner.style.height = height;
   }
 
-  show(): void {
+  show(spare = 1): void {
     const first = Math.floor(this.top / this.height);
     this.from = first;
     const seen = Math.ceil(this.seen / this.height) + 1;
     const rows: HTMLElement[] = [];
-    for (let at = Math.max(0, first - 4); at < Math.min(this.count, first + seen + 4); at++) {
-      const row = this.row(at);
-      row.style.top = `${at * this.height}px`;
+    for (let at = Math.max(0, first - spare); at < Math.min(this.count, first + seen + spare); at++) {
+      const name = this.name(at);
+      const row = this.row(at, this.made.get(name));
+      const top = `${at * this.height}px`;
+      if (row.style.top !== top) row.style.top = top;
+      this.made.set(name, row);
       rows.push(row);
     }
-    this.inner.replaceChildren(...rows);
+    arrange(this.inner, rows);
+    if (this.made.size > MOST) this.made.clear();
   }
 
   /** Scroll as little as needed, and in the middle if it is far. */
@@ -57,6 +84,6 @@ export class Rows {
     const { seen, height } = this;
     const top = index * height;
     if (top >= this.top + height && top + 2 * height <= this.top + seen) return;
-    this.scrollTo(Math.max(0, top - seen * 0.4));
+    this.scrollTo(top - seen * 0.4);
   }
 }

@@ -5,6 +5,7 @@ import { upTo } from "../recording/lists.js";
 import type { By } from "../recording/search.js";
 import { grouped, lineText, warpName } from "../session/names.js";
 import type { Session } from "../session/session.js";
+import { mark, put } from "../session/sparing.js";
 
 export interface Zooming {
   zoom(factor: number): void;
@@ -234,7 +235,8 @@ export class Controls {
     const count = found?.steps.length ?? 0;
     const at = found ? upTo(found.steps, step) : 0;
     const here = found && at && found.steps[at - 1] === step ? `${grouped(at)} of ` : "";
-    byId("find-said").textContent = !found ? "" : count ? `${here}${grouped(count)} step${count === 1 ? "" : "s"} (${found.said})` : found.said;
+    const many = `${here}${grouped(count)} step${count === 1 ? "" : "s"}`;
+    put(byId("find-said"), !found ? "" : count ? `${many} (${found.said})` : found.said);
     for (const [id, any] of [["find-before", count && found!.steps[0] < step], ["find-after", count && found!.steps[count - 1] > step]] as const) {
       byId<HTMLButtonElement>(id).disabled = !any;
     }
@@ -245,10 +247,10 @@ export class Controls {
     const { run, step } = session;
     const input = byId<HTMLInputElement>("step");
     if (document.activeElement !== input) input.value = String(step);
-    byId("of").textContent = `of ${grouped(run.count - 1)}`;
+    put(byId("of"), `of ${grouped(run.count - 1)}`);
     const playing = this.playing > 0;
-    byId("play").textContent = playing ? "Pause ❚❚" : "Play ▸";
-    byId("play").setAttribute("aria-pressed", String(playing));
+    put(byId("play"), playing ? "Pause ❚❚" : "Play ▸");
+    mark(byId("play"), "aria-pressed", String(playing));
     byId<HTMLButtonElement>("back").disabled = step <= 0;
     this.drawFound();
     byId<HTMLButtonElement>("forward").disabled = step >= run.count - 1;

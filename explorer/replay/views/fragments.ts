@@ -141,7 +141,8 @@ export class Fragments {
     }
     for (const panel of view.arrangement.panels) {
       const { matrix } = panel.sheet;
-      const remark = matrix.name === "D" && !this.shown!.d ? ", in flight" : "";
+      const { d, product } = this.shown!;
+      const remark = matrix.name !== "D" || d ? "" : product.unknown ? ", not computed" : ", in flight";
       drawAround(names, panel, { place: this.place(matrix), remark }, theme, view.window);
     }
     this.paintMarks();
@@ -161,7 +162,9 @@ export class Fragments {
   }
 
   private place({ name }: Matrix): string {
-    const place = this.shown!.product.placeOf(name);
+    const { product } = this.shown!;
+    if (product.isUnread(name)) return ", from a table";
+    const place = product.placeOf(name);
     return { tensor: ", in tensor memory, by lane", shared: ", in shared memory, by bank", registers: "" }[place];
   }
 

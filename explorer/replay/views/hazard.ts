@@ -66,7 +66,8 @@ function accesses(session: Session, problem: Problem): HTMLElement[] {
     return h(
       "button",
       { type: "button", "aria-pressed": String(here), onclick: () => session.go(step) },
-      `${alone ? "" : at ? "b  " : "a  "}step ${grouped(step)}, ${warp}: `,
+      ...(alone ? [] : [h("b", { class: here ? "badge here" : "badge" }, `${problem.number}${at ? "b" : "a"}`), " "]),
+      `step ${grouped(step)}, ${warp}: `,
       h("code", {}, run.site(step).opcode.split(".").slice(0, 3).join(".")),
     );
   });

@@ -4,7 +4,7 @@ import { byId, h } from "../../src/page/dom.js";
 import { ArrayErrors } from "../recording/errors.js";
 import { IN_FLIGHT, UNWRITTEN, type Access, type MemoryHistory } from "../recording/memory.js";
 import { hex, wordAt } from "../recording/values.js";
-import { Board, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
+import { Board, cleared, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
 import { agent, grouped, lineText, memoryName } from "../session/names.js";
 import type { Place, Session } from "../session/session.js";
 import { boxOf, cellAt, cellOf, elementName, GUTTER, LEVELS, tileOf, tilesOf, TITLE, type Tile } from "./map.js";
@@ -18,6 +18,15 @@ const WROTE = 16;
 const EARLY = 32;
 const LETTER = 11.5 * 0.602; // of the monospaced font of values
 
+/** What is drawn of an element. */
+interface Cell {
+  ground: string;
+  state: number;
+  text: string;
+}
+
+const isFlat = ({ stride, across, each }: Tile): boolean => stride === across * each;
+
 export class MemoryView {
   private board: Board;
   private tiles: Tile[] = [];
@@ -30,6 +39,9 @@ export class MemoryView {
   private states: Uint8Array = new Uint8Array(0);
   private revealed = "";
   private moment = "";
+  private picture = document.createElement("canvas");
+  private drawn: { key: string; cells: Cell[] } = { key: "", cells: [] };
+  private cell = 0;
 
   constructor(private session: Session) {
     this.board = new Board(byId("map"), "Memory. Arrow keys walk through the elements, Enter pins one, Escape lets go.", () => this.draw());
@@ -157,16 +169,32 @@ export class MemoryView {
     this.settle();
     this.reveal();
     const to = board.begin(this.tall);
-    const gap = this.level < 2 ? 4 : 6;
-    this.hatched = hatching(to, session.theme.accent, gap);
-    this.warned = hatching(to, session.theme.warning, gap);
-    for (const tile of this.tiles) {
-      if (tile.top + tile.rows * tile.high < board.top || tile.top - TITLE > board.top + board.height) continue;
-      this.drawTile(to, tile);
-    }
+    to.drawImage(this.cells(), 0, 0, board.width, board.height);
     this.drawFrames(to);
     this.drawLegend();
     this.say();
+  }
+
+  /** The tiles, kept from step to step: of them, only the cells that change are drawn. */
+  private cells(): HTMLCanvasElement {
+    const { board, session } = this;
+    const { theme } = session;
+    const { picture } = this;
+    const { canvas } = board;
+    const key = [this.key, board.top, canvas.width, canvas.height, theme.dark].join();
+    const fresh = key !== this.drawn.key;
+    if (fresh) this.drawn = { key, cells: [] };
+    const to = fresh ? cleared(picture, canvas.width, canvas.height, canvas.width / board.width) : picture.getContext("2d")!;
+    const gap = this.level < 2 ? 4 : 6;
+    this.hatched = hatching(to, theme.accent, gap);
+    this.warned = hatching(to, theme.warning, gap);
+    this.cell = 0;
+    for (const tile of this.tiles) {
+      if (tile.top + tile.rows * tile.high < board.top || tile.top - TITLE > board.top + board.height) continue;
+      if (fresh) this.drawTitle(to, tile);
+      this.drawTile(to, tile, fresh);
+    }
+    return picture;
   }
 
   /** What is pinned, and what a problem is about, is seen. */
@@ -183,7 +211,7 @@ export class MemoryView {
     if (y < top + TITLE || y > top + height - 40) this.board.scrollTo(Math.max(0, y - height / 3));
   }
 
-  private drawTile(to: CanvasRenderingContext2D, tile: Tile): void {
+  private drawTitle(to: CanvasRenderingContext2D, tile: Tile): void {
     const { theme } = this.session;
     const { board } = this;
     const y = tile.top - board.top;
@@ -194,58 +222,81 @@ export class MemoryView {
     const wide = to.measureText(tile.name).width;
     to.fillStyle = theme.faint;
     to.font = `12px ${SANS}`;
-    const flat = tile.stride === tile.across * tile.each;
-    const about = flat
+    const about = isFlat(tile)
       ? `${tile.type}, ${grouped(tile.size)} bytes at 0x${tile.offset.toString(16)}, ${tile.stride} a row`
       : `${tile.type}, a row is a lane`;
     to.fillText(shortened(to, about, board.width - wide - 24), wide + 14, y - 11);
+  }
+
+  private drawTile(to: CanvasRenderingContext2D, tile: Tile, fresh: boolean): void {
+    const { board } = this;
     const first = Math.max(0, Math.floor((board.top - tile.top) / tile.high));
     const last = Math.min(tile.rows, Math.ceil((board.top + board.height - tile.top) / tile.high));
     const paint = this.painter(tile);
-    for (let row = first; row < last; row++) this.drawRow(to, tile, row, y + row * tile.high, paint);
+    for (let row = first; row < last; row++) {
+      const y = tile.top - board.top + row * tile.high;
+      if (fresh) this.drawAddress(to, tile, row, y);
+      this.drawRow(to, tile, row, y, paint);
+    }
+  }
+
+  /** Before a row: where it begins. */
+  private drawAddress(to: CanvasRenderingContext2D, tile: Tile, row: number, y: number): void {
+    if (tile.high < 14 && row % Math.ceil(14 / tile.high)) return;
+    const begin = tile.offset + row * tile.stride;
+    to.font = `10.5px ${MONO}`;
+    to.fillStyle = this.session.theme.faint;
+    to.textAlign = "right";
+    to.fillText(isFlat(tile) ? hex(begin, 3).slice(2) : String(row), GUTTER - 6, y + tile.high / 2);
   }
 
   private drawRow(to: CanvasRenderingContext2D, tile: Tile, row: number, y: number, paint: (at: number) => string): void {
-    const { theme, values } = this.session;
     const begin = tile.offset + row * tile.stride;
-    const flat = tile.stride === tile.across * tile.each;
-    if (tile.high >= 14 || row % Math.ceil(14 / tile.high) === 0) {
-      to.font = `10.5px ${MONO}`;
-      to.fillStyle = theme.faint;
-      to.textAlign = "right";
-      to.fillText(flat ? hex(begin, 3).slice(2) : String(row), GUTTER - 6, y + tile.high / 2);
-    }
     to.font = `11.5px ${MONO}`;
     to.textAlign = "center";
-    const gap = tile.wide > 8 ? 1 : 0.5;
     for (let column = 0; column < tile.across; column++) {
       const at = begin + column * tile.each;
       if (at >= tile.offset + tile.size) return;
-      const x = GUTTER + column * tile.wide;
-      const state = this.stateOf(at, tile.each);
-      const ground = paint(at);
-      to.fillStyle = ground;
-      to.fillRect(x, y, tile.wide - gap, tile.high - gap);
-      if ((state & 3) === IN_FLIGHT) {
-        to.fillStyle = (state & EARLY ? this.warned : this.hatched)!;
-        to.fillRect(x, y, tile.wide - gap, tile.high - gap);
-      }
-      if (tile.wide < 30 || !this.history.known(at)) continue;
-      const text = values.text(tile.type, ...this.wordsAt(at, tile.each));
-      const letters = Math.floor((tile.wide - 5) / LETTER);
-      // The beginning of a number in hexadecimal says nothing.
-      if (text.length > letters && text.startsWith("0x")) continue;
-      const short = text.length <= letters ? text : `${text.slice(0, Math.max(0, letters - 1))}…`;
-      if ((state & 3) === IN_FLIGHT) {
-        to.fillStyle = theme.page;
-        to.globalAlpha = 0.85;
-        to.fillRect(x + 2, y + 3, tile.wide - gap - 4, tile.high - gap - 6);
-        to.globalAlpha = 1;
-      }
-      const flying = (state & 3) === IN_FLIGHT;
-      to.fillStyle = state & EARLY ? theme.warning : flying ? theme.ink : inkOn(ground, theme);
-      to.fillText(short, x + tile.wide / 2, y + tile.high / 2 + 0.5);
+      const now: Cell = { ground: paint(at), state: this.stateOf(at, tile.each), text: tile.wide < 30 ? "" : this.textOf(tile, at) };
+      const before = this.drawn.cells[this.cell];
+      this.drawn.cells[this.cell++] = now;
+      if (before && before.ground === now.ground && before.state === now.state && before.text === now.text) continue;
+      this.drawCell(to, tile, column, y, now);
     }
+  }
+
+  /** As much of a value as there is room for; the beginning of a hexadecimal says nothing. */
+  private textOf(tile: Tile, at: number): string {
+    if (!this.history.known(at)) return "";
+    const text = this.session.values.text(tile.type, ...this.wordsAt(at, tile.each));
+    const letters = Math.floor((tile.wide - 5) / LETTER);
+    if (text.length <= letters) return text;
+    return text.startsWith("0x") ? "" : `${text.slice(0, Math.max(0, letters - 1))}…`;
+  }
+
+  private drawCell(to: CanvasRenderingContext2D, tile: Tile, column: number, y: number, { ground, state, text }: Cell): void {
+    const { theme } = this.session;
+    const flying = (state & 3) === IN_FLIGHT;
+    // A cell has whole pixels, so that it is drawn again without its neighbours.
+    const [left, right, top, below] = [GUTTER + column * tile.wide, GUTTER + (column + 1) * tile.wide, y, y + tile.high].map((at) => this.board.snapped(at));
+    const gap = this.board.snapped(tile.wide > 8 ? 1 : 0.5);
+    const [wide, high] = [right - left - gap, below - top - gap];
+    to.clearRect(left, top, right - left, below - top);
+    to.fillStyle = ground;
+    to.fillRect(left, top, wide, high);
+    if (flying) {
+      to.fillStyle = (state & EARLY ? this.warned : this.hatched)!;
+      to.fillRect(left, top, wide, high);
+    }
+    if (!text) return;
+    if (flying) {
+      to.fillStyle = theme.page;
+      to.globalAlpha = 0.85;
+      to.fillRect(left + 2, top + 3, wide - 4, high - 6);
+      to.globalAlpha = 1;
+    }
+    to.fillStyle = state & EARLY ? theme.warning : flying ? theme.ink : inkOn(ground, theme);
+    to.fillText(text, left + (right - left) / 2, y + tile.high / 2 + 0.5);
   }
 
   private stateOf(offset: number, size: number): number {

@@ -89,7 +89,7 @@ export class ProductView {
     byId("product").hidden = !open;
     document.body.classList.toggle("products", open);
     if (!open) return void (this.key = "");
-    const there = product.done >= 0 && product.done <= session.step;
+    const there = product.done >= 0 && product.done <= session.step && !product.unknown;
     const key = `${product.step} ${there} ${session.theme.dark} ${session.element}`;
     if (key === this.key) return;
     const same = key.split(" ").slice(0, 3).join() === this.key.split(" ").slice(0, 3).join();
@@ -108,8 +108,9 @@ export class ProductView {
     const warps = members.length > 1 ? `warps ${run.head.warps[members[0].warp].warp} to ${run.head.warps[members.at(-1)!.warp].warp}` : warpName(run.head, own.warp);
     const ended = !unit ? "" : there ? `, done at step ${grouped(done)}` : done < 0 ? ", not done in what was recorded" : `, in flight until step ${grouped(done)}`;
     const kept = there && unit && !product.recorded() ? " D is computed from the operands: no step recorded it before the next product." : "";
+    const click = product.unknown || "Click an element of D to explain it; of A or B, to go there.";
     const before = own.step === step ? "" : `, ${grouped(step - own.step)} steps before this one`;
-    return `Step ${grouped(own.step)}${before}, by ${warps}; ${lineText(run, own.step)}${ended}.${kept} Click an element of D to explain it; of A or B, to go there.`;
+    return `Step ${grouped(own.step)}${before}, by ${warps}; ${lineText(run, own.step)}${ended}.${kept} ${click}`;
   }
 
   // ── an element of D ───────────────────────────────────────────────────────

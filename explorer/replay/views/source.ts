@@ -7,6 +7,7 @@ import type { Line } from "../recording/recording.js";
 import { upTo } from "../recording/lists.js";
 import { grouped, warpName } from "../session/names.js";
 import { Rows } from "../session/rows.js";
+import { dress, mark, put } from "../session/sparing.js";
 import type { Session } from "../session/session.js";
 
 const HEIGHT = 20;
@@ -41,7 +42,7 @@ class Pane {
     private box: HTMLElement,
     readonly ptx: boolean,
   ) {
-    this.rows = new Rows(box, HEIGHT, 0, (index) => this.row(index));
+    this.rows = new Rows(box, HEIGHT, 0, (index) => `${this.file}:${index}`, (index, old) => this.dressed(old ?? this.row(index), index));
     box.addEventListener("click", (event) => this.click(event));
   }
 
@@ -77,36 +78,47 @@ class Pane {
     return site.file === this.file ? site.line : 0;
   }
 
+  /** A row, without what changes from step to step. */
   private row(index: number): HTMLElement {
-    const { run, line, breaks, problem } = this.session;
+    const { run } = this.session;
     const number = index + 1;
     const runs = run.runs(this.file, number);
-    const same = (each: Line) => each.file === this.file && each.line === number;
-    const classes = ["code"];
-    if (number === this.shown) classes.push("now");
-    if (line && same(line)) classes.push("chosen");
-    if (!runs) classes.push("idle");
-    if (this.apart(number)) classes.push("apart");
-    const stop = breaks.some(same);
-    if (stop) classes.push("stop");
-    const wrong = run.problemsOfLine(this.file, number);
-    const badges = wrong.map(([at, access]) => {
-      const { number: which, code } = run.head.problems[at];
-      if (isAlone(run.head.problems[at])) return h("b", { class: problem === run.head.problems[at] ? "badge here" : "badge", title: `Problem ${which}, ${code}` }, String(which));
-      const here = problem === run.head.problems[at];
-      return h("b", { class: here ? "badge here" : "badge", title: `Problem ${which}, ${code}: the ${access ? "second" : "first"} access` }, `${which}${access ? "b" : "a"}`);
+    const badges = run.problemsOfLine(this.file, number).map(([at, access]) => {
+      const problem = run.head.problems[at];
+      const { number: which, code } = problem;
+      const [letter, more] = isAlone(problem) ? ["", ""] : access ? ["b", ": the second access"] : ["a", ": the first access"];
+      return h("b", { class: "badge", "data-problem": which, title: `Problem ${which}, ${code}${more}` }, `${which}${letter}`);
     });
     const share = runs ? 0.12 + 0.88 * (Math.log(runs + 1) / Math.log(this.most + 1)) : 0;
     return h(
       "div",
-      { class: classes.join(" "), "data-line": number },
-      h("span", { class: "dot", title: stop ? "Breakpoint (F9)" : "" }),
+      { "data-line": number },
+      h("span", { class: "dot" }),
       h("span", { class: "no" }, String(number)),
       h("span", { class: "runs", style: `--share:${share.toFixed(2)}` }, runs ? short(runs) : ""),
       h("span", { class: "text" }, ...coloured(this.lines[index], /\.py$/.test(this.file))),
       ...this.lostOf(number),
       ...badges,
     );
+  }
+
+  private dressed(row: HTMLElement, index: number): HTMLElement {
+    const { run, line, breaks, problem } = this.session;
+    const number = index + 1;
+    const same = (each: Line) => each.file === this.file && each.line === number;
+    const classes = ["code"];
+    if (number === this.shown) classes.push("now");
+    if (line && same(line)) classes.push("chosen");
+    if (!run.runs(this.file, number)) classes.push("idle");
+    if (this.apart(number)) classes.push("apart");
+    const stop = breaks.some(same);
+    if (stop) classes.push("stop");
+    dress(row, classes.join(" "));
+    mark(row.firstElementChild!, "title", stop ? "Breakpoint (F9)" : "");
+    for (const badge of row.querySelectorAll<HTMLElement>(".badge")) {
+      dress(badge, Number(badge.dataset.problem) === problem?.number ? "badge here" : "badge");
+    }
+    return row;
   }
 
   /** The most bits that results of a line have lost, if the launch had numerics. */
@@ -194,10 +206,9 @@ export class Source {
     const name = `${line.file.split("/").at(-1)}:${line.line}`;
     const at = upTo(steps, step) - 1;
     const on = steps[at] === step ? ` Now the ${at + 1}. of ${grouped(steps.length)}, by ${warpName(run.head, run.columns.warp[step])}.` : "";
-    byId("line-said").textContent = steps.length
-      ? `${name} was run ${grouped(steps.length)} time${steps.length > 1 ? "s" : ""}.${on}`
-      : `${name} was not run.`;
-    byId<HTMLButtonElement>("line-before").disabled = !steps.some((each) => each < step);
+    const often = `${name} was run ${grouped(steps.length)} time${steps.length > 1 ? "s" : ""}.${on}`;
+    put(byId("line-said"), steps.length ? often : `${name} was not run.`);
+    byId<HTMLButtonElement>("line-before").disabled = !(steps[0] < step);
     byId<HTMLButtonElement>("line-after").disabled = !(steps.length && steps.at(-1)! > step);
     const stop = breaks.some((each) => each.file === line.file && each.line === line.line);
     byId("line-stop").setAttribute("aria-pressed", String(stop));

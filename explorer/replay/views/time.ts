@@ -2,8 +2,9 @@
 // work, for each barrier.  The strip on top is the whole run.
 
 import { byId } from "../../src/page/dom.js";
+import type { Found } from "../recording/finding.js";
 import { upTo } from "../recording/lists.js";
-import { Board, hatching, mixed, MONO, SANS } from "../session/canvas.js";
+import { Board, cleared, hatching, mixed, MONO, SANS } from "../session/canvas.js";
 import { grouped, HUES, kindOf, lineText, warpName, type Kind } from "../session/names.js";
 import type { Session } from "../session/session.js";
 import { rolesOf, type Role } from "../recording/roles.js";
@@ -12,6 +13,7 @@ import { endOf, HEIGHTS, tracksOf, unitLabel, warpsOf, type Track } from "./trac
 const OVERVIEW = 22;
 const RULER = 20;
 const TOP = OVERVIEW + RULER;
+const ABOVE = 4; // pixels above the first row: the frame of a problem is larger than its step
 const NAMES = 18; // pixels before the names of warps: there roles are folded
 const DETAIL = 3; // pixels of a step from which on each is a box of its own
 const MANY = 8; // warps: more of them are folded at first
@@ -41,6 +43,9 @@ export class Time {
   /** The problem that was drawn last. */
   private drawn = -1;
   private strip: { key: string; picture: HTMLCanvasElement } | null = null;
+  /** What is drawn. */
+  private whole = "";
+  private lastFound: Found | null = null;
   private kept = { key: "", picture: document.createElement("canvas") };
 
   constructor(private session: Session) {
@@ -63,7 +68,7 @@ export class Time {
   private layOut(): void {
     const { head } = this.session.run;
     this.tracks = tracksOf(head, this.roles, this.folded);
-    [this.tops, this.tall] = [[], 0];
+    [this.tops, this.tall] = [[], ABOVE];
     this.tracks.forEach((track, at) => {
       this.tops.push(this.tall);
       this.tall += HEIGHTS[track.kind] + 3;
@@ -83,7 +88,7 @@ export class Time {
     if (role === undefined) this.folded = this.folded.size ? new Set() : this.foldable;
     else if (!this.folded.delete(role)) this.folded.add(role);
     this.layOut();
-    this.kept.key = "";
+    this.kept.key = this.whole = "";
     this.draw();
   }
 
@@ -156,6 +161,7 @@ export class Time {
     const { session, board } = this;
     if (!board.width) return;
     this.settle();
+    if (this.isDrawn()) return;
     const to = board.begin(this.tall + TOP + 6);
     this.drawBand(to);
     to.drawImage(this.layer(), 0, 0, board.width, board.height);
@@ -171,19 +177,31 @@ export class Time {
     this.drawCursor(to, session.step);
   }
 
+  /** Whether all stands there already; what is searched for may change without a step. */
+  private isDrawn(): boolean {
+    const { board, session } = this;
+    const { step, warp, problem, line, found } = session;
+    const same = found === this.lastFound;
+    this.lastFound = found;
+    const key = [this.layerKey, board.width, board.height, step, warp, problem?.number, line?.file, line?.line].join();
+    if (same && key === this.whole) return true;
+    this.whole = key;
+    return false;
+  }
+
+  private get layerKey(): string {
+    const { first, scale, board, session, tracks } = this;
+    return [first, scale, board.canvas.width, board.canvas.height, board.top, session.theme.dark, tracks.length].join();
+  }
+
   /** What does not change with the step is kept until one moves or zooms. */
   private layer(): HTMLCanvasElement {
-    const { board, session } = this;
+    const { board, layerKey } = this;
     const { width, height } = board.canvas;
-    const key = [this.first, this.scale, width, height, board.top, session.theme.dark, this.tracks.length].join();
-    if (key === this.kept.key) return this.kept.picture;
-    this.kept.key = key;
+    if (layerKey === this.kept.key) return this.kept.picture;
+    this.kept.key = layerKey;
     const { picture } = this.kept;
-    [picture.width, picture.height] = [width, height];
-    const to = picture.getContext("2d")!;
-    const sharp = width / board.width;
-    to.setTransform(sharp, 0, 0, sharp, 0, 0);
-    to.textBaseline = "middle";
+    const to = cleared(picture, width, height, width / board.width);
     to.save();
     to.beginPath();
     to.rect(0, TOP, board.width, board.height - TOP);
@@ -482,14 +500,14 @@ export class Time {
     const { warp } = this.session.run.columns;
     const until = upTo(steps, this.first + this.room / this.scale);
     to.fillStyle = colour;
-    let last = "";
+    let [lastX, lastY] = [-1, -1];
     for (let at = upTo(steps, this.first - 1); at < until; at++) {
       const y = this.warpTop(warp[steps[at]]);
       if (y === null) continue;
       // Of many in one pixel, one is enough.
-      const here = `${Math.floor(this.x(steps[at]))} ${y}`;
-      if (here === last) continue;
-      last = here;
+      const x = Math.floor(this.x(steps[at]));
+      if (x === lastX && y === lastY) continue;
+      [lastX, lastY] = [x, y];
       to.fillRect(this.x(steps[at]), y + below, Math.max(2, this.scale - 1), 4);
     }
   }
@@ -669,12 +687,28 @@ export class Time {
     to.font = `600 11px ${SANS}`;
     const wide = to.measureText(text).width + 12;
     const left = Math.max(this.gutter, Math.min(this.board.width - wide - 2, x - wide / 2));
+    this.hideNumbers(to, left, left + wide);
     to.beginPath();
     to.roundRect(left, OVERVIEW + 2, wide, 16, 8);
     to.fill();
     to.fillStyle = theme.page;
     to.textAlign = "left";
     to.fillText(text, left + 6, OVERVIEW + 10.5);
+  }
+
+  /** Half a number beside the one of the cursor would be another number. */
+  private hideNumbers(to: CanvasRenderingContext2D, left: number, right: number): void {
+    const { fillStyle, font } = to;
+    to.font = `11px ${SANS}`;
+    for (const step of this.ticks()) {
+      const from = this.x(step) + 4;
+      const wide = to.measureText(grouped(step)).width;
+      if (from > right || from + wide < left) continue;
+      to.fillStyle = this.session.theme.page;
+      to.fillRect(from - 1, OVERVIEW + 2, wide + 2, RULER - 7);
+    }
+    this.flags(to, (step) => this.x(step + 0.5), OVERVIEW + 2, 16);
+    [to.fillStyle, to.font] = [fillStyle, font];
   }
 
   // ── pointing ──────────────────────────────────────────────────────────────

@@ -8,11 +8,24 @@ import { isFloat } from "../recording/values.js";
 import { activeLanes, grouped, lanesText, lineText, warpName } from "../session/names.js";
 import { Rows } from "../session/rows.js";
 import type { Session } from "../session/session.js";
+import { dress, mark, put } from "../session/sparing.js";
 import { mixed } from "../session/canvas.js";
 
 const HEIGHT = 24;
+const SHADES = 64;
+const LANES = Array.from({ length: 32 }, (_, lane) => lane);
 
-type Item = { title: string } | { register: number; mark: "writes" | "reads" | "" };
+/** A row of the list: a register in a group, or the title of a group. */
+type Item = { title: string } | { register: number; group: string };
+
+/** What the strip of a row shows. */
+interface Strip {
+  at: number;
+  type: string;
+  dark: boolean;
+}
+
+const nameOf = (item: Item): string => ("title" in item ? item.title : `${item.group} ${item.register}`);
 
 export class WarpView {
   private rows: Rows;
@@ -20,7 +33,7 @@ export class WarpView {
   private every = new Map<number, number[]>();
 
   constructor(private session: Session) {
-    this.rows = new Rows(byId("registers"), HEIGHT, 0, (index) => this.row(this.items[index]));
+    this.rows = new Rows(byId("registers"), HEIGHT, 0, (index) => nameOf(this.items[index]), (index, old) => this.row(this.items[index], old));
     const { head } = session.run;
     byId("warp-pick").replaceChildren(
       ...head.warps.map((_, number) => h("option", { value: number }, warpName(head, number))),
@@ -64,10 +77,10 @@ export class WarpView {
     const pick = byId<HTMLInputElement>("lane-pick");
     if (document.activeElement !== pick) pick.value = String(lane);
     const site = at < 0 ? null : run.site(at);
-    byId("instruction").textContent = site?.text ?? "This warp has not begun.";
-    byId("instruction-said").textContent = site
-      ? `${at === step ? "This step" : `Its last step, ${grouped(at)}`}; ${lineText(run, at)}${site.function && site.function !== run.head.kernel ? `, in ${site.function}` : ""}`
-      : "";
+    put(byId("instruction"), site?.text ?? "This warp has not begun.");
+    const within = site?.function && site.function !== run.head.kernel ? `, in ${site.function}` : "";
+    const said = `${at === step ? "This step" : `Its last step, ${grouped(at)}`}; ${at < 0 ? "" : lineText(run, at)}${within}`;
+    put(byId("instruction-said"), site ? said : "");
     this.drawLanes(at < 0 ? 0 : run.columns.lanes[at]);
     this.list(site);
     this.rows.show();
@@ -77,18 +90,16 @@ export class WarpView {
   private drawLanes(mask: number): void {
     const { theme, lane } = this.session;
     const active = activeLanes(mask);
-    byId("lanes").replaceChildren(
-      ...Array.from({ length: 32 }, (_, each) =>
-        h("span", {
-          "data-lane": each,
-          class: (mask >>> each) & 1 ? (each === lane ? "on this" : "on") : each === lane ? "this" : "",
-          style: (mask >>> each) & 1 ? `background:${theme.lanes[each]}` : "",
-          title: `lane ${each}${(mask >>> each) & 1 ? "" : ", not active"}`,
-        }),
-      ),
-    );
-    byId("lanes-said").textContent =
-      active.length === 32 ? "all 32 lanes active" : active.length ? `active: ${lanesText(active)}` : "no lane active";
+    const box = byId("lanes");
+    if (!box.childElementCount) box.append(...LANES.map((each) => h("span", { "data-lane": each })));
+    for (const each of LANES) {
+      const cell = box.children[each] as HTMLElement;
+      const on = (mask >>> each) & 1;
+      dress(cell, `${on ? "on" : ""}${each === lane ? " this" : ""}`.trim());
+      mark(cell, "style", on ? `background:${theme.lanes[each]}` : "");
+      mark(cell, "title", `lane ${each}${on ? "" : ", not active"}`);
+    }
+    put(byId("lanes-said"), active.length === 32 ? "all 32 lanes active" : active.length ? `active: ${lanesText(active)}` : "no lane active");
   }
 
   private list(site: Site | null): void {
@@ -96,16 +107,17 @@ export class WarpView {
     if (!this.every.has(warp)) this.every.set(warp, run.registersOf(warp));
     const find = byId<HTMLInputElement>("registers-find").value.trim().toLowerCase();
     const fits = (register: number) => run.head.registers[register].name.toLowerCase().includes(find);
-    const marked = (registers: number[], mark: "writes" | "reads" | ""): Item[] =>
-      [...new Set(registers)].filter(fits).map((register) => ({ register, mark }));
     const [writes, reads] = [site?.writes ?? [], site?.reads ?? []];
     const rest = this.every.get(warp)!;
-    const group = (title: string, items: Item[]): Item[] => (items.length ? [{ title }, ...items] : []);
+    const group = (title: string, registers: number[]): Item[] => {
+      const items = [...new Set(registers)].filter(fits).map((register) => ({ register, group: title }));
+      return items.length ? [{ title }, ...items] : [];
+    };
     this.items = [
-      ...group("written by this instruction", marked(writes, "writes")),
-      ...group("read by it", marked(reads.filter((each) => !writes.includes(each)), "reads")),
-      ...group("predicates", marked(rest.filter((each) => run.head.registers[each].type === "pred"), "")),
-      ...group("all registers", marked(rest, "")),
+      ...group("written by this instruction", writes),
+      ...group("read by it", reads.filter((each) => !writes.includes(each))),
+      ...group("predicates", rest.filter((each) => run.head.registers[each].type === "pred")),
+      ...group("all registers", rest),
     ];
     this.rows.resize(this.items.length);
   }
@@ -122,30 +134,50 @@ export class WarpView {
     return laneText(this.session.run, this.session.values, register, held, lane, type);
   }
 
-  private row(item: Item): HTMLElement {
-    if ("title" in item) return h("div", { class: "section" }, item.title);
+  private row(item: Item, old?: HTMLElement): HTMLElement {
+    if ("title" in item) return old ?? h("div", { class: "section" }, item.title);
     const { run, lane, step } = this.session;
     const register = run.head.registers[item.register];
+    const row = old ?? h("div", { "data-register": item.register }, ...["name", "type", "value", "strip"].map((each) => h("span", { class: each })));
+    const [name, kind, value, strip] = row.children as unknown as HTMLElement[];
     const held = this.held(item.register);
     const changed = held !== null && held.step === this.at && held.step === step;
     const classes = ["register", changed ? "changed" : "", item.register === this.session.register ? "chosen" : ""];
-    const name = h("span", { class: "name" }, register.name);
-    const attributes = { class: classes.filter(Boolean).join(" "), "data-register": item.register };
-    if (!held) return h("div", attributes, name, h("span", { class: "type" }, register.type), h("span", { class: "value hint" }, "no value yet"));
-    const type = this.typeOf(register, held);
-    return h(
-      "div",
-      attributes,
-      name,
-      h("span", { class: "type" }, type),
-      h("span", { class: "value" }, this.text(register, held, lane, type)),
-      this.strip(register, held, type),
-    );
+    dress(row, classes.filter(Boolean).join(" "));
+    const type = held ? this.typeOf(register, held) : register.type;
+    put(name, register.name);
+    put(kind, type);
+    dress(value, held ? "value" : "value hint");
+    put(value, held ? this.text(register, held, lane, type) : "no value yet");
+    this.drawStrip(strip, register, held, type);
+    return row;
+  }
+
+  private strips = new WeakMap<HTMLElement, Strip>();
+
+  private drawStrip(strip: HTMLElement, register: Register, held: Held | null, type: string): void {
+    const { dark } = this.session.theme;
+    const shown = this.strips.get(strip);
+    if (shown && shown.at === (held?.at ?? -1) && shown.type === type && shown.dark === dark) return;
+    this.strips.set(strip, { at: held?.at ?? -1, type, dark });
+    mark(strip, "style", held ? this.strip(register, held, type) : "");
+  }
+
+  private shade: { dark: boolean; list: string[] } | null = null;
+
+  /** From the least value of a strip to the largest. */
+  private get shades(): string[] {
+    const { theme, hues } = this.session;
+    if (this.shade?.dark !== theme.dark) {
+      const list = Array.from({ length: SHADES + 1 }, (_, at) => mixed(hues[0], theme.page, 0.15 + (0.85 * at) / SHADES));
+      this.shade = { dark: theme.dark, list };
+    }
+    return this.shade!.list;
   }
 
   /** The 32 lanes as a strip: who has the same value has the same colour. */
-  private strip(register: Register, held: Held, type: string): HTMLElement {
-    const { theme, hues, run, values } = this.session;
+  private strip(register: Register, held: Held, type: string): string {
+    const { theme, run, values } = this.session;
     const { words } = run.columns;
     const each = wordsOf(register) / 32;
     const number = (lane: number) =>
@@ -157,7 +189,7 @@ export class WarpView {
     let last = "";
     all.forEach((value, lane) => {
       const share = most > least ? (value - least) / (most - least) : register.type === "pred" ? value : 0.35;
-      const colour = Number.isFinite(value) ? mixed(hues[0], theme.page, 0.15 + 0.85 * share) : theme.warning;
+      const colour = Number.isFinite(value) ? this.shades[Math.round(share * SHADES)] : theme.warning;
       if (colour === last) return;
       const at = `${lane * 3.125}%`;
       if (last) stops.push(`${last} ${at}`);
@@ -165,32 +197,64 @@ export class WarpView {
       last = colour;
     });
     stops.push(last);
-    return h("span", { class: "strip", style: `background:linear-gradient(90deg,${stops.join()})` });
+    return `background:linear-gradient(90deg,${stops.join()})`;
   }
 
   /** All lanes of the register that was clicked, else of the first that was written. */
   private drawAll(): void {
-    const { run, lane, theme } = this.session;
+    const { run } = this.session;
     const number = shownRegister(this.session);
-    const box = byId("all-lanes");
     const held = number < 0 ? null : this.held(number);
     if (!held) {
-      box.replaceChildren(h("p", { class: "hint" }, "Click a register to see it in all lanes."));
+      this.all = null;
+      byId("all-lanes").replaceChildren(h("p", { class: "hint" }, "Click a register to see it in all lanes."));
       return;
     }
     const register = run.head.registers[number];
     const type = this.typeOf(register, held);
-    const cells = Array.from({ length: 32 }, (_, each) => {
-      const text = this.text(register, held, each, type);
-      const wrong = isFloat(type) && /nan|inf/.test(text);
-      return h("span", { "data-lane": each, class: `${each === lane ? "this" : ""}${wrong ? " wrong" : ""}`, title: `lane ${each}: ${text}` }, h("small", { style: `background:${theme.lanes[each]}` }, String(each)), text);
+    const texts = LANES.map((lane) => this.text(register, held, lane, type));
+    if (!this.all) {
+      this.all = new AllLanes((step) => this.session.go(step));
+      byId("all-lanes").replaceChildren(...this.all.parts);
+    }
+    this.all.draw(this.session, register.name, type, held.step, texts);
+  }
+
+  private all: AllLanes | null = null;
+}
+
+/** A register in all lanes: its name, and a cell for each. */
+class AllLanes {
+  readonly parts: HTMLElement[];
+  private name = h("code");
+  private said = h("span", { class: "hint" });
+  private step = -1;
+  private link: HTMLElement;
+  private cells = LANES.map((lane) => h("span", { "data-lane": lane }, h("small", {}, String(lane)), document.createTextNode("")));
+  private grid = h("div", {}, ...this.cells);
+
+  constructor(go: (step: number) => void) {
+    this.link = h("button", { type: "button", class: "go", onclick: () => go(this.step) });
+    this.parts = [h("p", {}, this.name, this.said, this.link), this.grid];
+  }
+
+  draw({ lane, theme }: Session, name: string, type: string, step: number, texts: string[]): void {
+    this.step = step;
+    put(this.name, name);
+    put(this.said, ` ${type}, by lane; written ${step < 0 ? "before the first step" : "at "}`);
+    this.link.hidden = step < 0;
+    put(this.link, `step ${grouped(step)}`);
+    this.cells.forEach((cell, each) => {
+      const wrong = isFloat(type) && /nan|inf/.test(texts[each]);
+      dress(cell, `${each === lane ? "this" : ""}${wrong ? " wrong" : ""}`);
+      mark(cell.firstElementChild!, "style", `background:${theme.lanes[each]}`);
+      const text = cell.lastChild as Text;
+      if (text.data === texts[each]) return;
+      text.data = texts[each];
+      cell.title = `lane ${each}: ${texts[each]}`;
     });
-    const letters = Math.max(...cells.map((cell) => cell.textContent!.length)) - 2;
-    const wide = letters > 14 ? "grid wide" : letters > 9 ? "grid middle" : "grid";
-    box.replaceChildren(
-      h("p", {}, h("code", {}, register.name), h("span", { class: "hint" }, ` ${type}, by lane; written ${held.step < 0 ? "before the first step" : "at "}`), held.step < 0 ? "" : h("button", { type: "button", class: "go", onclick: () => this.session.go(held.step) }, `step ${grouped(held.step)}`)),
-      h("div", { class: wide }, ...cells),
-    );
+    const letters = Math.max(...texts.map(({ length }, each) => length + String(each).length)) - 2;
+    dress(this.grid, letters > 14 ? "grid wide" : letters > 9 ? "grid middle" : "grid");
   }
 }
 

@@ -310,6 +310,8 @@ function bits(
     const low = Math.max(bottom, lowestBit(value));
     const bit = (position: number) =>
       Number((magnitude(value.m) >> BigInt(position - value.e)) & 1n);
+    // One shape for all bits of a kind: an element each would be hundreds.
+    const shapes = new Map<string, string>();
     for (let position = log2(value); position >= low;) {
       let end = position;
       const [set, kept] = [bit(position), cut === null || position >= cut];
@@ -317,9 +319,11 @@ function bits(
       while (end > low && same(end - 1)) end--;
       const width = (position - end + 1) * cell;
       const kind = `${kept ? "kept" : "gone"}${set}`;
-      put(found, "rect", { x: at(position), y: 2, width, height: 11, class: kind });
+      const before = shapes.get(kind) ?? "";
+      shapes.set(kind, `${before}M${at(position)} 2h${width}v11h${-width}z`);
       position = end - 1;
     }
+    for (const [kind, d] of shapes) put(found, "path", { d, class: kind });
     if (cell >= 7) digits(found, log2(value), low, bit, axis);
     if (lowestBit(value) < bottom) arrow(found, axis, cut === null);
   }
@@ -337,14 +341,14 @@ function digits(
   bit: (position: number) => number,
   { top, cell, bottom }: Axis,
 ): void {
-  for (
-    let position = Math.min(high, top);
-    position >= Math.max(low, bottom);
-    position--
-  ) {
-    const x = (top - position) * cell + cell / 2;
-    const digit = bit(position);
-    put(host, "text", { x, y: 11, class: `digit digit${digit}` }, `${digit}`);
+  const places: [string[], string[]] = [[], []];
+  for (let position = Math.min(high, top); position >= Math.max(low, bottom); position--) {
+    places[bit(position)].push(`${(top - position) * cell + cell / 2}`);
+  }
+  for (const [digit, at] of places.entries()) {
+    if (!at.length) continue;
+    const x = at.join(" ");
+    put(host, "text", { x, y: 11, class: `digit digit${digit}` }, `${digit}`.repeat(at.length));
   }
 }
 

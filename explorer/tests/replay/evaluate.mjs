@@ -64,7 +64,8 @@ const product = ([step, elements]) => {
     const [, row, col] = scene.matrices.get("D").spot(index);
     return told(catalogue, name, head.target, row, col, of.explain(index));
   });
-  return { name, ...operands, codes: [...codes], D: texts(of.bits("D")), recorded: texts(found.recorded()), explained };
+  const { unknown } = found;
+  return { name, unknown, ...operands, codes: [...codes], D: unknown ? null : texts(of.bits("D")), recorded: texts(found.recorded()), explained };
 };
 
 /** Where an element was, and the steps that it came through. */

@@ -69,26 +69,15 @@ class Moments:
         return self.replay.sites[int(self.sites[step])]
 
     @cached_property
-    def _order(self) -> tuple[Steps, NDArray[np.bool_], NDArray[np.bool_]]:
-        """All steps warp by warp; which are the first of a warp; which jump back."""
-        order = np.argsort(self.warps, kind="stable")
-        warp, sites = self.warps[order], self.sites[order]
-        index = np.array([each.index for each in self.replay.sites], np.int64)[sites]
-        first, jumps = np.ones(len(order), bool), np.zeros(len(order), bool)
-        first[1:] = warp[1:] != warp[:-1]
-        jumps[1:] = index[1:] <= index[:-1]
-        return order, first, jumps
-
-    @cached_property
     def returns(self) -> NDArray[np.bool_]:
         """Steps that are the second half of a call: what it returns arrives."""
         opcodes = [each.opcode.partition(".")[0] for each in self.replay.sites]
-        order, first, _ = self._order
-        sites = self.sites[order]
+        order = np.argsort(self.warps, kind="stable")
+        sites, warp = self.sites[order], self.warps[order]
         calls = np.array([each == "call" for each in opcodes])[sites]
         ends = np.array([each == "ret" for each in opcodes])[sites]
         found = np.zeros(len(order), bool)
-        found[order[1:]] = calls[1:] & ends[:-1] & ~first[1:]
+        found[order[1:]] = calls[1:] & ends[:-1] & (warp[1:] == warp[:-1])
         return found
 
     def entries(self, lines: Steps) -> NDArray[np.bool_]:
@@ -96,13 +85,8 @@ class Moments:
 
         ``lines`` has a number for each site: its line, or -1 if it has none.
         """
-        order, first, jumps = self._order
-        line = lines[self.sites[order]]
-        new = first | jumps
-        new[1:] |= line[1:] != line[:-1]
-        found = np.empty(len(order), bool)
-        found[order] = new & (line >= 0)
-        return found & ~self.returns
+        found: NDArray[np.bool_] = self.replay.entries(lines) & ~self.returns
+        return found
 
     def of_sites(self, sites: list[int], entered: bool = False) -> Steps:
         """The steps at some instructions; ``entered`` where a warp comes to them."""

@@ -290,9 +290,8 @@ def _check_operands(
     for name, address in addresses.items():
         if (address is not None) != bool(wanted[name]):
             raise BadCall(f"{op} {'needs' if wanted[name] else 'takes no'} {name}")
-    for name in ("ashift", "lut"):
-        if op.values.get(name):
-            raise Error(f"what .{op.values[name]} computes is not known without a GPU")
+    if reason := not_known(op):
+        raise Error(reason)
     plain = not (op.ws or op.scale_vec)
     if disable_output_lane is not None and not plain:
         raise BadCall(f"{op} takes no disable_output_lane")
@@ -300,6 +299,17 @@ def _check_operands(
         raise BadCall(f"{op} takes no zero_column_mask; only .ws does")
     if scale_input_d is not None:
         _check_scaling(op, target, scale_input_d)
+
+
+def not_known(op: Instruction) -> str:
+    """Why the results of an instruction are not known; empty if they are."""
+    options = [op.values.get(name) for name in ("ashift", "lut")]
+    words = [
+        f"what .{option} computes is not known without a GPU"
+        for option in options
+        if option
+    ]
+    return words[0] if words else ""
 
 
 def _check_scaling(op: Instruction, target: str, scale: int) -> None:

@@ -13,7 +13,7 @@ from fragmenta.planes.group_products import GroupProducts
 from fragmenta.planes.products import Where
 from fragmenta.planes.tensor_products import issued_product
 from fragmenta.simt.compiled import address_of
-from fragmenta.units.machine import Warp
+from fragmenta.units.blocks import Warp
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.warpgroups import Wgmma
 

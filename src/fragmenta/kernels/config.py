@@ -81,6 +81,7 @@ ACTIVATIONS = {"none": 0, "relu": 1, "relu2": 2}
 """The activations, as ``chunk.cuh`` numbers them; relu2 is the square of relu."""
 ACTIVATED = {"bf16": "0xB16", "f16": "16"}
 """The types that go through an activation, as ``chunk.cuh`` calls them."""
+_SMOOTH = ("silu", "swi", "gelu", "glu", "mish")
 _PACKED_BLOCK = 64 * 64 + 128 * 4 * 2  # bytes of 64 rows and 128 columns of e4m3
 
 
@@ -584,11 +585,13 @@ def check_activation(activation: object) -> str:
 
     >>> check_activation("gelu")
     Traceback (most recent call last):
-    fragmenta.errors.BadCall: an activation must be none, relu or relu2; given 'gelu' \
-(did you mean relu?)
+    fragmenta.errors.BadCall: an activation must be none, relu or relu2; given 'gelu': \
+its results are not zero, so that two of four would lose half
     """
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         hint = nearest(str(activation), ACTIVATIONS)
+        if any(name in str(activation).lower() for name in _SMOOTH):
+            hint = ": its results are not zero, so that two of four would lose half"
         raise BadCall(
             f"an activation must be {one_of(ACTIVATIONS)}; given {activation!r}{hint}"
         )

@@ -15,10 +15,12 @@ from hashlib import sha256
 
 from fragmenta.errors import ShapeError
 from fragmenta.jit.cache import Cache
-from fragmenta.kernels.config import Kernel, Tile, candidates, choose, expected_time
+from fragmenta.kernels import config, grouping
+from fragmenta.kernels.config import Kernel, Tile, candidates
 from fragmenta.kernels.source import text
 
-ProductShape = tuple[int, int, int]
+ProductShape = tuple[int, ...]
+"""m, n and k; of a grouped product also the number of experts."""
 
 
 def key(kernel: Kernel, shape: ProductShape, gpu: str) -> str:
@@ -33,7 +35,21 @@ def key(kernel: Kernel, shape: ProductShape, gpu: str) -> str:
 def known(kernel: Kernel, shape: ProductShape, gpu: str) -> Kernel:
     """The kernel with the measured tile, or else the one that is expected best."""
     tile = _kept().get(key(kernel, shape, gpu))
-    return choose(kernel, *shape) if tile is None else replace(kernel, tile=tile)
+    if tile is not None:
+        return replace(kernel, tile=tile)
+    if kernel.grouped:
+        return grouping.choose_grouped(kernel, *shape)
+    return config.choose(kernel, *shape)
+
+
+def expected_time(kernel: Kernel, shape: ProductShape) -> float:
+    """Microseconds on an H200, roughly.
+
+    >>> round(expected_time(Kernel("bf16", tile=Tile(128, 64)), (4096, 64, 4096)))
+    14
+    """
+    estimate = grouping.expected_time if kernel.grouped else config.expected_time
+    return estimate(kernel, *shape)
 
 
 def tune(
@@ -53,10 +69,11 @@ def tune(
     >>> best.tile.n, known(Kernel("s8"), (64, 8, 64), "nothing") == best
     (8, True)
     """
-    listed = sorted(candidates(kernel), key=lambda each: expected_time(each, *shape))
+    listed = sorted(candidates(kernel), key=lambda each: expected_time(each, shape))
     if kernel.accumulator == "f32":
-        parts = listed[0].parts(shape[-1])
-        listed = [each for each in listed if _parts(each, shape[-1]) == parts]
+        k = shape[2]
+        parts = listed[0].parts(k)
+        listed = [each for each in listed if _parts(each, k) == parts]
     best = min(listed[:most], key=measure)
     _kept()[key(kernel, shape, gpu)] = best.tile
     _write()

@@ -27,9 +27,9 @@ from fragmenta.simt.arena import PAGE, Arena, ArenaFull
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.context import Context, Queue
 from fragmenta.simt.layout import Status
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.fast import layout as fast
-from fragmenta.units.machine import Cluster
 from fragmenta.units.observing import Copying
 from fragmenta.units.renewal import routines
 

@@ -21,7 +21,8 @@ from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.naming import Names, counted, illegal_code
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Block, Cluster
+    from fragmenta.units.blocks import Block
+    from fragmenta.units.clusters import Cluster
     from fragmenta.units.mbarrier_state import Mbarrier
 
 

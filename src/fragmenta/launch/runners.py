@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.simt.context import Context, Queue
 from fragmenta.simt.layout import Status
+from fragmenta.units.blocks import Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Cluster, Warp
 from fragmenta.units.records import Flag, Long, Record, Word
 from fragmenta.units.renewal import Renewal, routines
 

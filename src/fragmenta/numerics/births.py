@@ -9,9 +9,9 @@ from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.code.steps import BORN
 from fragmenta.numerics.words import event_words
 from fragmenta.ptx import rules
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Warp
 
 if TYPE_CHECKING:
     from fragmenta.numerics.engine import Node

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fragmenta.planes.memory import PlaneObserver, PlaneWatch
     from fragmenta.simt.arguments import Segment
     from fragmenta.simt.context import Context
-    from fragmenta.units.machine import Warp
+    from fragmenta.units.blocks import Warp
     from fragmenta.units.tcgen05 import Product
     from fragmenta.units.warpgroups import Wgmma
 

@@ -25,7 +25,7 @@ from fragmenta.planes.tensor_products import issued_product
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress
 from fragmenta.simt.compiled import address_of
-from fragmenta.units.machine import Warp
+from fragmenta.units.blocks import Warp
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.warpgroups import Wgmma
 

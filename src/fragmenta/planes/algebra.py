@@ -20,7 +20,7 @@ from fragmenta.planes.code.probes import PlaneProbes
 if TYPE_CHECKING:
     from fragmenta.planes.memory import PlaneObserver, PlaneWatch, Summed
     from fragmenta.simt.context import Context
-    from fragmenta.units.machine import Warp
+    from fragmenta.units.blocks import Warp
     from fragmenta.units.tcgen05 import Product
     from fragmenta.units.warpgroups import Wgmma
     from fragmenta.units.work import Copy

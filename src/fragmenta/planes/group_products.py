@@ -19,8 +19,8 @@ from fragmenta.planes.products import NOWHERE, Product, ProductAlgebra, Tiles, W
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.blocks import Warp
 from fragmenta.units.fast import layout as fast
-from fragmenta.units.machine import Warp
 from fragmenta.units.warpgroups import Wgmma
 
 

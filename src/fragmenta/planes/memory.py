@@ -23,9 +23,11 @@ from fragmenta.simt.compiled import address_of
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.program import parameter_offsets
+from fragmenta.units.blocks import Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.findings import Problems
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Cluster, Machine, Warp
+from fragmenta.units.machine import Machine
 from fragmenta.units.port import Step
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.warpgroups import Wgmma

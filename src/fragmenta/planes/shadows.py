@@ -33,10 +33,12 @@ from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.library import Routine
 from fragmenta.simt.loaded import Loaded
 from fragmenta.tensor_memory.copying import copy as tensor_copy
+from fragmenta.units.blocks import Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Event, Operand
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Cluster, Machine, Warp
+from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
 from fragmenta.units.tcgen05 import Product, Queued

@@ -33,7 +33,7 @@ from fragmenta.registers.tensor_fragment import (
     TensorAddress,
     TensorFragment,
 )
-from fragmenta.units.machine import Warp
+from fragmenta.units.blocks import Warp
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.tmem_operands import memory
 

@@ -17,7 +17,8 @@ from fragmenta.races.global_watch import Who
 from fragmenta.races.order import Order
 from fragmenta.races.shadow.global_records import WORD, Flags
 from fragmenta.simt.layout import SLOT_BITS
-from fragmenta.units.machine import Block, Cluster
+from fragmenta.units.blocks import Block
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.work import Bytes, Copy
 
 

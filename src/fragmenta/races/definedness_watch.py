@@ -29,10 +29,12 @@ from fragmenta.simt.compiled import address_of
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.blocks import Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Event, Operand
 from fragmenta.units.findings import Problems
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Cluster, Machine, Warp
+from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Step
 from fragmenta.units.tcgen05 import Product

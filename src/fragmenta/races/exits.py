@@ -21,10 +21,10 @@ from fragmenta.races.shadow.layout import (
     LANE_BITS,
     unpack,
 )
+from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.copy_events import lane_queue
 from fragmenta.units.copy_groups import LaneGroups, Queue
 from fragmenta.units.findings import Finding
-from fragmenta.units.machine import Block, Warp
 from fragmenta.units.warpgroups import Warpgroup
 from fragmenta.units.wgmma_forms import WARPS
 

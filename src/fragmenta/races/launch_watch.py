@@ -32,10 +32,11 @@ from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.races.task_watch import ASK_COPY
 from fragmenta.simt.compiled import callback_address
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.findings import Finding, Problems
 from fragmenta.units.kernel_units import kernel_units
-from fragmenta.units.machine import Cluster, Machine
+from fragmenta.units.machine import Machine
 from fragmenta.units.observing import Results
 from fragmenta.units.port import Step
 

@@ -38,11 +38,11 @@ from fragmenta.shared.swizzles import REPEAT, WGMMA_SWIZZLES, pattern
 from fragmenta.simt.compiled import address_of, aligned, callback_address, copied, zeros
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.loaded import Loaded
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.findings import Finding
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 from fragmenta.units.renewal import Renewal
 from fragmenta.units.task_copies import TaskCopy

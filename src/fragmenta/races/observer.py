@@ -43,12 +43,14 @@ from fragmenta.simt.compiled import address_of, zeros
 from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.blocks import Block, Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.copy_groups import Arrival, LaneGroups
 from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Block, Cluster, Machine, Warp
+from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.mbarriers import reaches
 from fragmenta.units.port import ChangedMap, Columns, Step, Unattended, Waited

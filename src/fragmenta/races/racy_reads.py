@@ -21,7 +21,7 @@ from fragmenta.races.probes.windows import NEAR
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.simt.layout import LANES, SHARED_SLOT, SLOT_BITS
-from fragmenta.units.machine import Warp
+from fragmenta.units.blocks import Warp
 from fragmenta.units.port import Step
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from fragmenta.races.shadow import product_layout as layout
 from fragmenta.races.shadow.product_layout import COMPUTED, MOVED, READ
 from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Described, Event, once_per_kernel
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.records import Bytes, Flag, Record, Word
 from fragmenta.units.renewal import Renewal

@@ -23,8 +23,8 @@ from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.global_records import Flags
 from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.simt.layout import FIRST_ARGUMENT, SHARED_SLOT, SLOT_BITS
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, first
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 from fragmenta.units.records import Bytes, Flag, Long, Record, Word
 from fragmenta.units.renewal import Renewal

@@ -11,8 +11,8 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import WARNING
 from fragmenta.races.order import Clock, knows
 from fragmenta.races.tmem_shadow import QUEUED, RACE, Access, Conflict
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event
-from fragmenta.units.machine import Warp
 
 FENCE = rules.MISSING_TENSOR_FENCE
 _PLACES = {

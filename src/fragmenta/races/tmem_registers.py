@@ -14,8 +14,8 @@ from typing import NamedTuple
 from fragmenta.ptx import rules
 from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
 from fragmenta.simt.layout import IN_FLIGHT
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, Operand
-from fragmenta.units.machine import Warp
 
 
 class _Flight(NamedTuple):

@@ -37,8 +37,10 @@ from fragmenta.races.tmem_shadow import (
     region,
 )
 from fragmenta.simt.layout import RANK_BITS
+from fragmenta.units.blocks import Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Event, first
-from fragmenta.units.machine import Cluster, Machine, Warp
+from fragmenta.units.machine import Machine
 from fragmenta.units.port import Columns, Port, Step, Waited
 from fragmenta.units.tcgen05 import Commit, Covered, Product, Queued
 from fragmenta.units.tmem_cells import Cells

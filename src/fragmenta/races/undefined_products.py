@@ -19,7 +19,7 @@ from fragmenta.isa.reading import instruction
 from fragmenta.shared.descriptor import MAJORS
 from fragmenta.shared.tiles import read_tile
 from fragmenta.simt.layout import LANES
-from fragmenta.units.machine import Warp
+from fragmenta.units.blocks import Warp
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.undefined import Elements
 from fragmenta.units.warpgroups import Wgmma

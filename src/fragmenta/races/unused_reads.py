@@ -47,7 +47,8 @@ from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.global_records import FIRST_ID, ID_SHIFT, MASK_BITS, WORD
 from fragmenta.races.suspicions import Run, Slices, place_of
 from fragmenta.simt.layout import LANES, SLOT_BITS
-from fragmenta.units.machine import Machine, Warp
+from fragmenta.units.blocks import Warp
+from fragmenta.units.machine import Machine
 
 MOST = 20_000_000
 """Warp instructions of a launch that is run again for this."""

@@ -550,16 +550,28 @@ class Replay:
         every = range(len(self.sites))
         return np.array([self._numbered[self.place(each)] for each in every], np.int64)
 
-    @cached_property
-    def _enters(self) -> Array:
-        """Whether a warp comes to a line with a step, or with a loop to it again."""
-        line = self.line_numbers
-        found = np.ones(len(self), bool)
+    def entries(self, lines: Array | None = None) -> Array:
+        """For each step, whether its warp comes to a line, or with a loop to it again.
+
+        ``lines`` has a number for each instruction: its line, or -1 if it has none.
+        Without it, these are ``line_numbers``.
+        """
+        line = self.line_numbers if lines is None else np.asarray(lines)
+        if line.shape != (len(self.sites),):
+            raise BadCall(
+                f"lines has a number for each of {len(self.sites)} instructions; "
+                f"given {line.shape}"
+            )
+        found = line[self.steps.site] >= 0
         for mine in self._by_warp:
             site = np.asarray(self.steps.site[mine], np.int64)
             again = site[1:] <= site[:-1]
-            found[mine[1:]] = again | (line[site[1:]] != line[site[:-1]])
+            found[mine[1:]] &= again | (line[site[1:]] != line[site[:-1]])
         return found
+
+    @cached_property
+    def _enters(self) -> Array:
+        return self.entries()
 
     @cached_property
     def _events(self) -> Array:

@@ -174,23 +174,26 @@ def _transfer(
     writer.stop_if(failed)
     if lenient:
         kind = "w" if make is store else "s" if access.signed else "u"
-        told = [f"{kind}{access.bits}", *_shadowed(writer)]
+        told = f"{kind}{access.bits}"
         past_the_end(writer, told, [located(writer, at, offset)], registers)
 
 
-def _shadowed(writer: Writer) -> list[str]:
-    """A word for events of code that follows undefined bits."""
-    return [] if writer.plane is None else ["shadow"]
-
-
 def past_the_end(
-    writer: Writer, words: list[str], operands: list[Any], registers: list[Written]
+    writer: Writer, kind: str, operands: list[Any], registers: list[Written]
 ) -> None:
-    """Tell of lanes whose access was none, but no fault: ``PAST`` has them."""
-    past = writer.load("i32", "%warp", layout.PAST)
+    """Tell of lanes whose access was none, but no fault: ``PAST`` has them.
+
+    It is that of the warp whose memory was accessed, which may be a shadow.
+    """
+    warp = writer.memory[0].removeprefix("ptr ")
+    past = writer.load("i32", warp, layout.PAST)
     with if_some(writer, past):
+        writer.store("i32", 0, warp, layout.PAST)
+        words = ["past-the-end", kind]
+        if writer.plane is not None:
+            words.append("shadow")
         places = [["r", each.offset, each.bits] for each in registers]
-        notify(writer, ["past-the-end", *words], [*operands, *places], past)
+        notify(writer, words, [*operands, *places], past)
 
 
 # ── parameters ──────────────────────────────────────────────────────────────

@@ -127,7 +127,7 @@ def cp(writer: Writer, instruction: Instruction) -> None:
             located(writer, *each)
             for each in ((of, of_offset), (to, to_offset), (used, 0))
         ]
-        past_the_end(writer, [f"c{8 * size}"], places, [])
+        past_the_end(writer, f"c{8 * size}", places, [])
 
 
 def call_copy(writer: Writer, given: LaneCopy, made: Routine) -> None:

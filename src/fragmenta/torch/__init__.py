@@ -32,6 +32,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     quantizing  tensors -> 8-bit elements and scales
     activating  activations -> a sparse matrix and scales
     training    the kept values of weights that are trained
+    widening    4-bit integers -> weights of 8 or 16 bits, for large products
     request     a call of an operator -> a record, and the kernel for it
     grouping    the same for a product of experts
     operators   the products as operators of PyTorch
@@ -39,7 +40,10 @@ they work with ``torch.compile`` and in CUDA graphs.
     pruning     what pruning took from the layers of a model
     weights     elements and scales of a quantised weight
     calibration scales for the activations of a model
-    modules     SparseLinear, and the conversion of models
+    options     which options of a layer go together
+    forward     what a layer computes
+    modules     SparseLinear
+    converting  the linear layers of a model -> SparseLinear, and back
     mixture     SparseExperts, and the conversion of models
     feedforward SparseFeedForward, and the conversion of models
     reporting   time, speed and error of each layer
@@ -47,6 +51,7 @@ they work with ``torch.compile`` and in CUDA graphs.
     safetensors files of the safetensors format
     checkpoint  the tensors and the configuration of a checkpoint
     formats     stored weights -> layers, and back
+    storing     experts and feed-forward blocks in a checkpoint
     loading     a checkpoint -> the weights of a model
     saving      a model with sparse layers -> a checkpoint
 """
@@ -61,12 +66,13 @@ except (ImportError, OSError) as why:  # OSError: a library of it does not load
     ) from None
 
 from fragmenta.torch.calibration import calibrate
+from fragmenta.torch.converting import freeze, linears, pruning_report
 from fragmenta.torch.feedforward import SparseFeedForward, feed_forwards
 from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
 from fragmenta.torch.mixture import SparseExperts, experts, sort_by_expert
-from fragmenta.torch.modules import SparseLinear, freeze, linears, pruning_report
+from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.products import (
     binary_mm,
     compress,

@@ -283,6 +283,11 @@ def feed_forwards(
     a block is not changed, so use what is returned.  ``skip`` is as for
     :func:`~fragmenta.torch.linears`.
 
+    Gated blocks, ``down(act(gate(x)) * up(x))``, are left as they are.  With silu or
+    gelu, as in most models, none of their activations is zero: two of four would lose
+    half of them, a sixth of their norm.  Their weights can be sparse:
+    :func:`~fragmenta.torch.linears`.
+
     With ``batches``, the model is called with each of them, and each block gets the
     greatest scale that its rows had, for all rows.
 
@@ -310,7 +315,7 @@ def feed_forwards(
     if not made:
         warnings.warn(
             "the model has no feed-forward block with relu or its square, so nothing "
-            "was replaced",
+            f"was replaced{_gated_blocks(watched)}",
             stacklevel=2,
         )
         return model
@@ -322,6 +327,43 @@ def feed_forwards(
     if batches is not None:
         _calibrate(changed, made.values(), batches)
     return changed
+
+
+def _gated_blocks(model: torch.nn.Module) -> str:
+    """What is said about the gated blocks of a model; nothing if it has none."""
+    found = [name for name, module in model.named_modules() if is_gated(module)]
+    if not found:
+        return ""
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"; {found[0] or 'itself'}{more} are gated, act(gate(x)) * up(x): with silu or "
+        "gelu no activation is zero, and two of four would lose half of them; "
+        "ft.linears makes their weights sparse instead"
+    )
+
+
+def is_gated(module: torch.nn.Module) -> bool:
+    """Whether a module looks like a gated feed-forward block: gate, up and down.
+
+    gate and up may be one layer with both outputs.
+
+    >>> def linears(*sizes):
+    ...     return torch.nn.ModuleList(torch.nn.Linear(*x) for x in sizes)
+    >>> is_gated(linears((8, 32), (8, 32), (32, 8)))
+    True
+    >>> is_gated(linears((8, 64), (32, 8)))
+    True
+    >>> is_gated(linears((8, 32), (32, 8)))
+    False
+    """
+    own = [x for x in module.children() if isinstance(x, torch.nn.Linear)]
+    if isinstance(module, torch.nn.Sequential) or len(own) not in (2, 3):
+        return False
+    *first, down = [(x.in_features, x.out_features) for x in own]
+    wide, out = down
+    if len(own) == 3:
+        return first[0] == first[1] == (out, wide)
+    return first[0] == (out, 2 * wide)
 
 
 def block_of(module: torch.nn.Module) -> Found | None:

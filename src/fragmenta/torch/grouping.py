@@ -38,6 +38,7 @@ from fragmenta.torch.running import (
     kernel_for,
     prepared,
     remembered,
+    tiled,
 )
 from fragmenta.torch.stack import check_stack
 
@@ -158,7 +159,7 @@ def grouped_on_cuda(*arguments: object) -> Tensor:
 
     def make() -> Ready:
         return prepared(
-            given.kernel(),
+            tiled(given.kernel(), given.shape, given.tile, given.x.device.index),
             given.packed,
             given.x,
             given.m,

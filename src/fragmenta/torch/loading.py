@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,11 +24,22 @@ from fragmenta.torch.formats import (
     read_bitmask,
     read_marlin,
 )
+from fragmenta.torch.mixture import SparseExperts
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import Skip, without_skipped
+from fragmenta.torch.storing import (
+    BLOCK,
+    WEIGHTS,
+    Form,
+    read_block,
+    read_experts,
+    stored_modules,
+)
 
 Module: TypeAlias = torch.nn.Module
 Layer: TypeAlias = torch.nn.Linear | SparseLinear
+
+_NOT_DENSE = "it is quantised, so that skip= cannot leave it dense"
 
 
 class CheckpointWarning(UserWarning):
@@ -47,8 +58,10 @@ def load_sparse(
     ``path`` is a safetensors file, or a folder with one or several and config.json.
     The layers whose weights are stored in the format sparse-24-bitmask or marlin-24
     become SparseLinear, on their device; parameters on ``meta`` become tensors on the
-    CPU.  All other tensors are copied as they are, so that the model must have their
-    types.
+    CPU.  Layers that are trained stay trained: their places and values become those of
+    the checkpoint, in the same tensors.  Experts and feed-forward blocks that
+    :func:`save_sparse` has written become SparseExperts and SparseFeedForward.  All
+    other tensors are copied as they are, so that the model must have their types.
 
     ``skip`` names layers that get the dense weight instead, as in :func:`linears`.
     With ``strict=False`` the checkpoint and the model need not have the same tensors;
@@ -71,22 +84,29 @@ def load_sparse(
     named = original(model)
     forms = _forms(named, checkpoint)
     layers = [(name, layer) for name, layer in _layers(named) if name in forms]
-    chosen = dict(without_skipped(layers, skip))
-    state = _state(named, chosen)
-    stored = {
+    modules = list(stored_modules(named, set(checkpoint)))
+    listed = [*layers, *((at, module) for at, module, _ in modules)]
+    kept = {name for name, _ in without_skipped(listed, skip)}
+    chosen = {name: layer for name, layer in layers if name in kept}
+    whole = _Whole.of(modules, checkpoint, kept)
+    state = whole.without(_state(named, chosen))
+    stored = whole.stored | {
         f"{dotted(at)}{each}" for at, form in forms.items() for each in _names(form)
     }
     skipped = {f"{dotted(name)}weight" for name in forms.keys() - chosen}
+    skipped |= whole.skipped
     differences = _differences((set(checkpoint) - stored) | skipped, state)
     if differences and strict:
         raise BadFile(f"{checkpoint.path} does not fit the model: {differences}")
     made, rest = _read(checkpoint, layers, forms, chosen)
+    whole.read(checkpoint, made, rest)
     own = {f"{dotted(name)}bias" for name in chosen}
     for name in (set(state) & set(checkpoint)) - stored - own:
         rest[name] = checkpoint[name]
     for name, tensor in rest.items():
         _check_same(name, state[name], tensor)
     _fill(named, state, rest)
+    _keep_trained(made)
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):
             if child in made:
@@ -97,6 +117,79 @@ def load_sparse(
         )
     replaced: Module = made.get(model, model)
     return replaced
+
+
+class _Whole(NamedTuple):
+    """What the checkpoint has of experts and of feed-forward blocks."""
+
+    modules: dict[str, tuple[Module, Form]]
+    stored: set[str]
+    """The names of their tensors in the checkpoint."""
+    dense: set[str]
+    """The names of those that stay dense, because they are skipped."""
+
+    @classmethod
+    def of(
+        cls,
+        modules: list[tuple[str, Module, Form]],
+        checkpoint: Checkpoint,
+        kept: set[str],
+    ) -> _Whole:
+        stored = {
+            f"{dotted(at)}{each}"
+            for at, _, form in modules
+            for each in (*form.needed, *form.allowed)
+        }
+        found = {at: (module, form) for at, module, form in modules}
+        for at, (_, form) in found.items():
+            if form is BLOCK and at not in kept:
+                with about_layer(at):
+                    raise BadFile(_NOT_DENSE)
+        return cls(found, stored & set(checkpoint), set(found) - kept)
+
+    @property
+    def skipped(self) -> set[str]:
+        """The names of dense tensors that the checkpoint has in another form."""
+        return {f"{dotted(at)}{each}" for at in self.dense for each in WEIGHTS}
+
+    def without(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a model without those of the modules that are replaced."""
+        prefixes = tuple(dotted(at) for at in self.modules if at not in self.dense)
+        return {x: y for x, y in state.items() if not x.startswith(prefixes)}
+
+    def read(
+        self,
+        checkpoint: Checkpoint,
+        made: dict[Module, Module],
+        rest: dict[str, Tensor],
+    ) -> None:
+        """Add the modules, and the dense weights of experts that are skipped."""
+        for at, (module, form) in self.modules.items():
+            names = [*form.needed, *form.allowed]
+            given = {x: checkpoint.get(f"{dotted(at)}{x}") for x in names}
+            parts = {name: x for name, x in given.items() if x is not None}
+            with about_layer(at):
+                if form is BLOCK:
+                    found: Module = read_block(module, parts)
+                else:
+                    found = read_experts(module, parts)
+                if at not in self.dense:
+                    made[module] = found
+                    continue
+                if not isinstance(found, SparseExperts) or found.quantize is not None:
+                    raise BadFile(
+                        "it is quantised, so that skip= cannot leave it dense"
+                    )
+            for name, stack in zip(WEIGHTS, (found.gate_up, found.down), strict=True):
+                rest[f"{dotted(at)}{name}"] = stack.to_dense()
+
+
+def _keep_trained(made: dict[Module, Module]) -> None:
+    """Layers that are trained stay, with new values: optimisers know their tensors."""
+    for old, new in list(made.items()):
+        if isinstance(old, SparseLinear) and old.trained:
+            old.load_state_dict(new.state_dict())
+            del made[old]
 
 
 def _names(form: str) -> tuple[str, ...]:
@@ -187,9 +280,9 @@ def _read(
     layers: list[tuple[str, Layer]],
     forms: dict[str, str],
     chosen: dict[str, Layer],
-) -> tuple[dict[Module, SparseLinear], dict[str, Tensor]]:
+) -> tuple[dict[Module, Module], dict[str, Tensor]]:
     """The sparse layers, and the dense weights of those that are skipped."""
-    made: dict[Module, SparseLinear] = {}
+    made: dict[Module, Module] = {}
     rest: dict[str, Tensor] = {}
     for name, layer in layers:
         with about_layer(name):
@@ -261,6 +354,12 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
     old = layer.weight.data if isinstance(layer, SparseLinear) else layer.weight
     scaled = weight.scale is not None
     integers = weight.matrix.integers
+    trained = isinstance(layer, SparseLinear) and layer.trained
+    if trained and (scaled or integers):
+        raise BadFile(
+            "it is quantised, and the layer is trained; load it into a model that was "
+            "not converted with train=True"
+        )
     quantize = QUANTIZED[weight.matrix.dtype] if scaled and not integers else None
     if integers:
         quantize = "int4-fp8" if integers.b == "e4m3" else "int4"
@@ -273,6 +372,8 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
         quantize=quantize,
         static=scaled and weight.input_scale is not None,
         group=integers.group if integers else None,
+        fallback=_fallback(layer) if integers else "made",
+        **_as_before(layer, integers is not None),
     )
     for name, scale in (
         ("weight_scale", weight.scale),
@@ -280,8 +381,12 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
     ):
         if scale is not None:
             getattr(made, name).copy_(scale)
-    assert made.weight_packed is not None
-    made.weight_packed.copy_(weight.matrix.data.flatten(1))
+    if trained:
+        made.keep_as_stored(weight.matrix)
+    else:
+        assert made.weight_packed is not None
+        made.weight_packed.copy_(weight.matrix.data.flatten(1))
+        made._make_wide()
     if made.bias is not None:
         given = bias
         if given is None:
@@ -292,9 +397,31 @@ def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
                 f"the bias must have {len(made.bias)} numbers of at most 32 bits; "
                 f"given {given.dtype} of shape {tuple(given.shape)} on {given.device}"
             )
-        made.bias.copy_(given)
+        with torch.no_grad():
+            made.bias.copy_(given)
     made.train(layer.training)
     return made
+
+
+def _as_before(layer: Layer, integers: bool) -> dict[str, Any]:
+    """Options of a layer that do not come from the stored weight."""
+    if integers:
+        return {"model_dtype": _type(layer)}
+    if not isinstance(layer, SparseLinear) or not layer.trained:
+        return {}
+    assert layer.weight_values is not None
+    return {
+        "train": True,
+        "transposable": layer.transposable,
+        "model_dtype": layer.weight_values.dtype,
+        "out_dtype": layer.out_dtype,
+    }
+
+
+def _fallback(layer: Layer) -> str | None:
+    """What a layer of 4-bit integers did for many rows of x; else the default."""
+    integers = isinstance(layer, SparseLinear) and layer.weight.integers
+    return layer.fallback if integers else "made"
 
 
 def _dense(weight: Weight, kind: torch.dtype) -> Tensor:
@@ -303,7 +430,7 @@ def _dense(weight: Weight, kind: torch.dtype) -> Tensor:
         scale = weight.scale
         return (dense if scale is None else dense * scale[:, None]).to(kind)
     if weight.scale is not None:
-        raise BadFile("it is quantised, so that skip= cannot leave it dense")
+        raise BadFile(_NOT_DENSE)
     return weight.matrix.to_dense()
 
 

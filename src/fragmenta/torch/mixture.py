@@ -338,7 +338,7 @@ def experts(
     check_replaceable(model, "experts")
     if quantize is not None:
         quantized_type(quantize)
-    every = [x for x in original(model).named_modules() if _holds_experts(x[1])]
+    every = [x for x in original(model).named_modules() if holds_experts(x[1])]
     if not every:
         raise BadCall(
             "the model has no stacked experts: no module has gate_up_proj (experts x 2 "
@@ -369,8 +369,12 @@ def experts(
     return replaced
 
 
-def _holds_experts(module: Any) -> bool:
-    """Whether a module has the weights of experts, in the layout of transformers."""
+def holds_experts(module: Any) -> bool:
+    """Whether a module has the weights of experts, in the layout of transformers.
+
+    >>> holds_experts(torch.nn.Linear(4, 4))
+    False
+    """
     weights = [getattr(module, x, None) for x in ("gate_up_proj", "down_proj")]
     if not all(isinstance(each, Tensor) and each.ndim == 3 for each in weights):
         return False

@@ -87,6 +87,7 @@ from fragmenta.torch.training import (
     pack_kept_on_cpu,
     pack_kept_on_cuda,
 )
+from fragmenta.torch.widening import widen_on_cpu, widen_on_cuda, widen_without_data
 
 _BITS = [Kernel("b1", sparse=False, xor=xor) for xor in (False, True)]
 _FORWARD: ModuleType = torch.autograd.forward_ad
@@ -449,6 +450,12 @@ _OPERATORS = {
         _to_dense,
         _to_dense_fake,
         _WAITS,
+    ),
+    "widen": Operator(
+        "(Tensor packed, str a, int m, int k, str to, Tensor? powers) -> Tensor",
+        widen_on_cuda,
+        widen_on_cpu,
+        widen_without_data,
     ),
     "pack_kept": Operator(
         f"{_KEPT}, bool transposed) -> Tensor",

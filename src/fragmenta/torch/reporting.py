@@ -22,7 +22,7 @@ from fragmenta.errors import BadCall, ShapeError, nearest
 from fragmenta.kernels.config import Tile, choose
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.calibration import call_with, check_model, original
-from fragmenta.torch.feedforward import FUNCTIONS, SparseFeedForward
+from fragmenta.torch.feedforward import FUNCTIONS, Found, SparseFeedForward, block_of
 from fragmenta.torch.matrix import DTYPES
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import table
@@ -100,7 +100,8 @@ class BlockReport:
     dense_us: float | None = None
     """The same with dense weights of the type of x, by PyTorch."""
     error: float | None = None
-    """The relative error of the output against dense activations in float32."""
+    """The relative error of the output against dense activations in float32, with
+    the weights of the block, or with those of the reference."""
 
     @property
     def share(self) -> float | None:
@@ -171,11 +172,12 @@ class ModelReport:
             "error",
         )
         rows = [titles, *map(_block_cells, self.blocks)]
+        whose = "the reference's weights" if self.reference else "the same weights"
         return "\n".join(
             [
                 *table(rows, (1, 2, 3, 4, 5, 6, 7)),
                 "lost: of the activations that are not zero, those beyond two of four",
-                "error: of y against all activations and the same weights in float32",
+                f"error: of y against all activations and {whose} in float32",
             ]
         )
 
@@ -256,7 +258,8 @@ def report(
     the norm of that.  The dense weight is what the layer stores, so that the error is
     that of the arithmetic and of quantising x.  With ``reference``, the model before it
     was converted, it is the weight of the layer with the same name there, so that what
-    pruning and rounding cost is in it, too.
+    pruning and rounding cost is in it, too.  Of a block, these are both weights, the
+    biases and the activation.
 
     On a GPU, times are medians of replays of a CUDA graph.  The dense layer has a
     weight of the same shape and type.  If that has 8 bits, which ``linear`` of PyTorch
@@ -286,6 +289,7 @@ def report(
             "the model has no sparse layers; fragmenta.torch.linears makes them"
         )
     weights = _weights(reference, layers) if reference is not None else {}
+    dense = _dense_blocks(reference, blocks) if reference is not None else {}
     found: dict[str, LayerReport] = {}
     handles = [
         layer.register_forward_hook(
@@ -295,7 +299,7 @@ def report(
     ]
     seen: dict[str, BlockReport] = {}
     handles += [
-        block.register_forward_hook(_block_reporting(seen, name))
+        block.register_forward_hook(_block_reporting(seen, name, dense.get(name)))
         for name, block in blocks.items()
     ]
     try:
@@ -337,6 +341,31 @@ def _weights(
     return {name: every[name] for name in layers}
 
 
+def _dense_blocks(
+    reference: torch.nn.Module, blocks: dict[str, SparseFeedForward]
+) -> dict[str, Found]:
+    """The dense blocks of a model that correspond to those with sparse activations."""
+    every = dict(original(reference).named_modules())
+    found: dict[str, Found] = {}
+    for name, block in blocks.items():
+        dense = block_of(every[name]) if name in every else None
+        if dense is None:
+            hint = "" if name in every else nearest(name, every)
+            raise BadCall(
+                f"reference has no feed-forward block {name or 'itself'}{hint}; give "
+                "the model before feed_forwards changed it, such as a deepcopy"
+            )
+        sizes = (dense.up.out_features, dense.up.in_features, dense.down.out_features)
+        if sizes != (block.wide, block.in_features, block.out_features):
+            raise ShapeError(
+                f"block {name or 'itself'} has wide, in and out "
+                f"{(block.wide, block.in_features, block.out_features)}, and in "
+                f"reference {sizes}"
+            )
+        found[name] = dense
+    return found
+
+
 def _reporting(
     found: dict[str, LayerReport], name: str, dense: torch.nn.Linear | None
 ) -> Callable[..., None]:
@@ -364,31 +393,39 @@ def _reporting(
     return note
 
 
-def _block_reporting(found: dict[str, BlockReport], name: str) -> Callable[..., None]:
+def _block_reporting(
+    found: dict[str, BlockReport], name: str, dense: Found | None
+) -> Callable[..., None]:
     """A hook that reports the first call of a block."""
 
     def note(block: SparseFeedForward, inputs: Sequence[Tensor], y: Tensor) -> None:
         x = inputs[0]
         if name not in found and x.numel():
-            found[name] = _block_report(name, block, x, y)
+            found[name] = _block_report(name, block, x, y, dense)
 
     return note
 
 
 def _block_report(
-    name: str, block: SparseFeedForward, x: Tensor, y: Tensor
+    name: str, block: SparseFeedForward, x: Tensor, y: Tensor, dense: Found | None
 ) -> BlockReport:
     every = block.dense_activations(x)
     tokens = every.shape[0]
     kept = two_of_four(every)
     up, down = block.dense_weights()
-    bias_up, bias_down = (
-        None if bias is None else bias.float()
-        for bias in (block.up_bias, block.down_bias)
+    biases = [block.up_bias, block.down_bias]
+    activation = block.activation
+    if dense is not None:
+        up, down = dense.up.weight.detach(), dense.down.weight.detach()
+        biases = [dense.up.bias, dense.down.bias]
+        activation = dense.activation
+    first, second = (
+        None if bias is None else bias.detach().float().to(x.device) for bias in biases
     )
     with _exactly():
-        h = FUNCTIONS[block.activation](_LINEAR(x.float(), up, bias_up))
-        error = relative_error(y, _LINEAR(h, down, bias_down))
+        h = _LINEAR(x.float(), up.float().to(x.device), first)
+        wanted = _LINEAR(FUNCTIONS[activation](h), down.float().to(x.device), second)
+        error = relative_error(y, wanted)
     return BlockReport(
         name,
         (block.wide, block.in_features),
@@ -435,14 +472,19 @@ def _block_times(block: SparseFeedForward, x: Tensor) -> dict[str, float]:
 
 def _tile(layer: SparseLinear, x: Tensor, y: Tensor) -> Tile:
     """The tile with which this layer multiplies."""
+    name = layer.multiplied_as(x)
+    integers = Integers.named(layer.weight_type)
+    scaled = layer.bias is not None or layer.weight_scale is not None
+    if integers:  # x has scales, or wide weights have them
+        scaled = scaled or integers.b == "e4m3" or name != layer.weight_type
     kernel = kernel_for(
-        layer.weight_type,
+        name,
         _multiplied(layer, x),
         y.dtype,
         sparse=True,
-        scaled=layer.bias is not None or layer.weight_scale is not None,
+        scaled=scaled,
         transposed=True,
-        promote=layer.promote,
+        promote=layer.promote and not Integers.named(name),
     )
     m, k = layer.weight.shape
     shape = (m, x.numel() // k, k)

@@ -294,8 +294,9 @@ def prepared(
     """The plan for a product of operands that were checked."""
     device, (n, k) = b.device, b.shape
     shape = (m, n, k * 8 if kernel.a == "b1" else k)
-    if SEARCHES and not kernel.grouped:
-        kernel = SEARCHES[-1].asked(kernel, shape, device)
+    if SEARCHES:
+        whole = (*shape, experts) if kernel.grouped else shape
+        kernel = SEARCHES[-1].asked(kernel, whole, device)
     rows, columns = (n, m) if kernel.transposed else (m, n)
     kind = RESULTS[kernel.out]
     per = ALIGNMENT // kind.itemsize

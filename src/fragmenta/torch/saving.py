@@ -30,10 +30,18 @@ from fragmenta.torch.checkpoint import (
     dotted,
     read_json,
 )
+from fragmenta.torch.feedforward import SparseFeedForward
 from fragmenta.torch.formats import to_bitmask, to_marlin
+from fragmenta.torch.mixture import SparseExperts
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.safetensors import check_free, write, write_whole
+from fragmenta.torch.storing import experts_scheme, stored_module
 
+Stored = SparseLinear | SparseExperts | SparseFeedForward
+STORED = (SparseLinear, SparseExperts, SparseFeedForward)
+"""The modules that are written in formats of their own."""
+BLOCKS_ALONE = "feed-forward blocks"
+"""In the place of a type, if there are neither layers nor experts."""
 LARGEST = 5 * 10**9
 """The default for the most bytes of tensors in one file of a checkpoint."""
 _SCALES = {"weight_scale": (-1, 1), "input_scale": (1,)}  # and their shapes
@@ -49,6 +57,9 @@ def save_sparse(
     """Write a model as a checkpoint in which SparseLinear is sparse-24-bitmask.
 
     Layers with 4-bit weights are marlin-24, which has groups of 128 columns, or rows.
+    The weights of SparseExperts are sparse-24-bitmask with one axis more, and
+    SparseFeedForward has its own tensors; :func:`load_sparse` reads both.  Layers that
+    are trained are stored as the forward pass reads them.
 
     ``path`` is a file ``….safetensors``, or a folder.  A folder gets
     ``model.safetensors``, or several files of at most ``largest`` bytes and their
@@ -100,19 +111,24 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
     shared: set[torch.nn.Module] = set()
     kinds, plain, own = set(), [], set()
     for name, layer in model.named_modules(remove_duplicate=False):
-        if isinstance(layer, SparseLinear):
-            own |= {f"{dotted(name)}{each}" for each in layer.state_dict()}
-            if layer in shared:
-                continue
-            shared.add(layer)
-            with about_layer(name):
-                parts = _stored(layer)
-            found |= {f"{dotted(name)}{each}": part for each, part in parts.items()}
-            kinds.add(_scheme(layer))
-        elif isinstance(layer, torch.nn.Linear):
+        if isinstance(layer, torch.nn.Linear):
             plain.append(name)
-    if not kinds:
-        raise BadCall("the model has no SparseLinear; linears makes them")
+        if not isinstance(layer, STORED):
+            continue
+        own |= {f"{dotted(name)}{each}" for each in layer.state_dict()}
+        if layer in shared:
+            continue
+        shared.add(layer)
+        with about_layer(name):
+            parts = _stored(layer)
+        found |= {f"{dotted(name)}{each}": part for each, part in parts.items()}
+        if not isinstance(layer, SparseFeedForward):  # it is not described
+            kinds.add(_scheme(layer))
+    if not shared:
+        raise BadCall(
+            "the model has no SparseLinear, SparseExperts or SparseFeedForward; "
+            "linears, experts and feed_forwards make them"
+        )
     if len(kinds) > 1:
         raise BadCall(
             "layers with and without scales, or with different ones, do not fit into "
@@ -129,11 +145,15 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
         if id(tensor) not in seen:  # a tied tensor is stored once
             found[name] = tensor.detach()
         seen.add(id(tensor))
-    return found, kinds.pop(), plain
+    return found, kinds.pop() if kinds else BLOCKS_ALONE, plain
 
 
-def _stored(layer: SparseLinear) -> dict[str, Tensor]:
+def _stored(layer: Stored) -> dict[str, Tensor]:
     """The tensors of a sparse layer, as the format names them."""
+    if not isinstance(layer, SparseLinear):
+        parts = stored_module(layer)
+        assert parts is not None
+        return parts
     if layer.weight.integers:
         if layer.input_scale is not None:
             raise BadCall(
@@ -155,13 +175,17 @@ def _bias(layer: SparseLinear, kinds: list[torch.dtype]) -> dict[str, Tensor]:
     """The bias, float32 in a layer; 16 bits are enough if they hold it exactly."""
     if layer.bias is None:
         return {}
-    narrow = [layer.bias.to(kind) for kind in kinds if kind.itemsize == 2]
-    kept = (each for each in narrow if torch.equal(each.float(), layer.bias))
-    return {"bias": next(kept, layer.bias)}
+    bias = layer.bias.detach()
+    narrow = [bias.to(kind) for kind in kinds if kind.itemsize == 2]
+    kept = (each for each in narrow if torch.equal(each.float(), bias))
+    return {"bias": next(kept, bias)}
 
 
-def _scheme(layer: SparseLinear) -> str:
+def _scheme(layer: Stored) -> str:
     """The type of a layer with scales, and whether its activations have a given one."""
+    if isinstance(layer, SparseExperts):
+        return experts_scheme(layer)
+    assert isinstance(layer, SparseLinear)
     if layer.weight.integers:
         return layer.weight_type
     given = [name for name in _SCALES if getattr(layer, name, None) is not None]
@@ -220,6 +244,8 @@ def _config(
 
 def _described(scaled: str, plain: list[str]) -> dict[str, object]:
     ignore = sorted(plain)
+    if scaled == BLOCKS_ALONE:  # no other library has a name for them
+        return {"quant_method": "fragmenta", "format": "dense", "ignore": ignore}
     if integers := Integers.named(scaled):
         return _marlin(integers, ignore)
     config: dict[str, object] = {

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from fragmenta.errors import (
     BadMetadata,
+    NotSparse,
     ShapeError,
     UnknownType,
     ValueRangeError,
@@ -173,6 +174,30 @@ def check_codes(codes: Tensor, element_type: str) -> None:
     if wrong := int((~good).sum()):
         raise BadMetadata(
             f"{wrong} of {good.numel()} codes of a trained weight are illegal"
+        )
+
+
+def check_transposable(codes: Tensor, element_type: str, columns: int) -> None:
+    """Refuse places that are sparse along rows, but not along columns.
+
+    >>> weight = torch.tensor([[1, 2, 0, 0]] * 3, dtype=torch.bfloat16)
+    >>> check_transposable(kept_codes(weight, "bf16", False), "bf16", 4)
+    Traceback (most recent call last):
+    fragmenta.errors.NotSparse: 2 of 4 chunks of columns keep more than 2:4; the \
+places of a transposable layer must be sparse in both directions
+    """
+    granularity = granularity_of(element_type)
+    chunk, rows = granularity.chunk, len(codes)
+    columns = -(-columns // chunk) * chunk
+    kept = torch.zeros((rows, columns), dtype=torch.int32, device=codes.device)
+    kept.scatter_(1, kept_columns(codes, element_type, columns), 1)
+    padded = torch.nn.functional.pad(kept, (0, 0, 0, -rows % chunk))
+    counts = padded.reshape(-1, chunk, columns).sum(1)
+    if wrong := int((counts > granularity.kept).sum()):
+        raise NotSparse(
+            f"{wrong} of {counts.numel()} chunks of columns keep more than "
+            f"{granularity}; the places of a transposable layer must be sparse in "
+            "both directions"
         )
 
 

@@ -23,7 +23,8 @@ def autotune(
 
     The call may be one product or a whole model, but a CUDA graph must be able to
     record it.  From then on its products use the tiles that were found, in other
-    processes too.  Returns the tiles by kernel and shape (m, n, k)::
+    processes too.  Returns the tiles by kernel and shape (m, n, k; products of experts
+    have their number, too, and are tuned for the shares that they have in the call)::
 
         autotune(sparse_linear, x, weight, bias)
         autotune(model, x)

@@ -31,9 +31,9 @@ from fragmenta.tracing.told import (
     Window,
 )
 from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.blocks import Warp
 from fragmenta.units.copy_events import lane_queue
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Warp
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step, Waited
 from fragmenta.units.task_copies import TaskCopy, TaskLaneCopy
@@ -44,7 +44,9 @@ from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.work import Copy, Range, Work
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Block, Cluster, Machine
+    from fragmenta.units.blocks import Block
+    from fragmenta.units.clusters import Cluster
+    from fragmenta.units.machine import Machine
 
 Functions: TypeAlias = Mapping[int, int] | None
 """What a port has in machine code; see ``Port.functions``."""

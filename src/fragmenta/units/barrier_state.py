@@ -9,7 +9,8 @@ from fragmenta.units.fast import task_layout as at
 from fragmenta.units.records import Long, Record, Word, signed
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Cluster, Warp
+    from fragmenta.units.blocks import Warp
+    from fragmenta.units.clusters import Cluster
 
 
 class Entry(Record):

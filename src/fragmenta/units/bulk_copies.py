@@ -17,8 +17,8 @@ from fragmenta.ptx.module import type_bytes
 from fragmenta.shared.reductions import reduced
 from fragmenta.simt.atomics import note_of
 from fragmenta.simt.layout import PLAIN
+from fragmenta.units.blocks import Thread
 from fragmenta.units.faults import CopyFault
-from fragmenta.units.machine import Thread
 from fragmenta.units.work import (
     Block,
     Bytes,

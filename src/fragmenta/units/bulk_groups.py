@@ -8,7 +8,7 @@ from fragmenta.units.fast import task_layout as at
 from fragmenta.units.records import Bytes, Flag, Record, Word
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Cluster
+    from fragmenta.units.clusters import Cluster
     from fragmenta.units.work import Work
 
 

@@ -6,8 +6,8 @@ All threads of the cluster that have not ended arrive there, and wait for one an
 from __future__ import annotations
 
 from fragmenta.ptx import rules
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 
 

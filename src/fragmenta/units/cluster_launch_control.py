@@ -13,10 +13,10 @@ import numpy as np
 from fragmenta.errors import Error
 from fragmenta.ptx.effects import effect
 from fragmenta.simt.layout import POISON
+from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.copy_events import issue
 from fragmenta.units.events import Event, carries_out, numbers
 from fragmenta.units.faults import stopped
-from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.work import (
     Block,
     Copy,

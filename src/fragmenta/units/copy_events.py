@@ -6,6 +6,7 @@ import numpy as np
 
 from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
+from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.bulk_groups import BulkQueue
 from fragmenta.units.copy_groups import Arrival, LaneGroups, Queue
 from fragmenta.units.copy_operands import Value, copy_from
@@ -19,7 +20,6 @@ from fragmenta.units.events import (
 )
 from fragmenta.units.faults import stopped
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import find, named, possible
 from fragmenta.units.past_the_end import ended, reaches_ended, report
 from fragmenta.units.port import Step, Waited

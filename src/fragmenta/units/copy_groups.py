@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fragmenta.ptx.effects import effect
+from fragmenta.units.blocks import Thread
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.machine import Thread
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Flag, Record, Word
 from fragmenta.units.tasks import Pool, Task

@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 from fragmenta.errors import one_of
 from fragmenta.ptx import rules
-from fragmenta.units import machine
+from fragmenta.units import blocks
+from fragmenta.units.blocks import Thread
 from fragmenta.units.bulk_copies import (
     AsyncStore,
     BulkCopy,
@@ -20,7 +21,6 @@ from fragmenta.units.bulk_copies import (
 )
 from fragmenta.units.fast.copy_forms import Form, form
 from fragmenta.units.faults import CopyFault
-from fragmenta.units.machine import Thread
 from fragmenta.units.tma_copies import (
     TensorLoad,
     TensorPrefetch,
@@ -98,7 +98,7 @@ def _word(value: int, bits: int = 32) -> int:
 def _bulk(of: Form, who: Issuer, given: Given) -> Copy:
     mask, kept = given.maybe("mask"), given.maybe("kept")
     left, right = (given.maybe(name) or 0 for name in ("left", "right"))
-    slack = who.block.slack if isinstance(who.block, machine.Block) else no_slack
+    slack = who.block.slack if isinstance(who.block, blocks.Block) else no_slack
     return BulkCopy(
         *who,
         given.number("goal"),

@@ -11,8 +11,8 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.flow import BasicBlock, blocks
 from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.machine import Warp
 
 
 @carries_out("exited")

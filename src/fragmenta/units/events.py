@@ -22,7 +22,7 @@ from fragmenta.simt.layout import LANES, RANK_BITS
 from fragmenta.units.faults import Stop
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Warp
+    from fragmenta.units.blocks import Warp
 
 Plain: TypeAlias = "str | int | bool | list[Plain]"
 """A value of JSON; operands are described by such values."""

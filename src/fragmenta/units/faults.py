@@ -10,8 +10,8 @@ from fragmenta.ptx.rules import Rule
 from fragmenta.simt.layout import Fault
 
 if TYPE_CHECKING:
+    from fragmenta.units.blocks import Warp
     from fragmenta.units.events import Event
-    from fragmenta.units.machine import Warp
 
 
 class Stop(Error):

@@ -9,9 +9,9 @@ from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import PLAIN
 from fragmenta.units import tensor_maps
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, numbers, together
 from fragmenta.units.faults import Stop, stopped
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import ChangedMap, Step
 
 

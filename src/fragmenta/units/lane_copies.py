@@ -11,9 +11,9 @@ from fragmenta.errors import Error
 from fragmenta.ptx.effects import effect
 from fragmenta.simt import layout
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
+from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.events import Event, Operand, first, numbers
 from fragmenta.units.faults import WrongAddress
-from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.work import (
     Block,
     Bytes,

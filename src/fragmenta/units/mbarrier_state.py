@@ -17,7 +17,7 @@ from fragmenta.units.fast import layout
 from fragmenta.units.records import Flag, Long, Record, Word, signed
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Block, Warp
+    from fragmenta.units.blocks import Block, Warp
     from fragmenta.units.work import Work
 
 _WARPS = 64

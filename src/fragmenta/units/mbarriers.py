@@ -12,10 +12,10 @@ from fragmenta.simt.layout import (
     SLOT_BITS,
 )
 from fragmenta.simt.naming import counted
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, together
 from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Warp
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.past_the_end import ended
 from fragmenta.units.port import Step, Waited

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 
 

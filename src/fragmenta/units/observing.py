@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fragmenta.simt.arguments import Segment
     from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Shape
+    from fragmenta.units.clusters import Cluster
     from fragmenta.units.findings import Problems
-    from fragmenta.units.machine import Cluster
 
 
 class Launch(Protocol):

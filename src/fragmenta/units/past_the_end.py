@@ -20,14 +20,13 @@ from fragmenta.ptx import rules
 from fragmenta.simt.layout import (
     GRANULE,
     LANES,
-    PAST,
     POISON,
     RANK_BITS,
     SHARED_SLOT,
     SLOT_BITS,
 )
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.machine import Warp
 from fragmenta.units.work import Copy, poisoned
 
 _POISON = np.full(2 * LANES, POISON, np.uint32).view(np.uint8)
@@ -37,7 +36,6 @@ REPAIR = "Let no thread access what is past the end, or make the array longer."
 @carries_out("past-the-end")
 def past_the_end(warp: Warp, event: Event, lanes: int) -> int:
     """Lanes have accessed what is not there.  Loads and copies get poison."""
-    warp.words[PAST >> 2] = 0
     _, kind, *shadow = event.words
     address, *rest = event.operands
     size, count = int(kind[1:]) // 8, 1 if kind[0] == "c" else len(rest)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fragmenta.ptx.ordering import Role
     from fragmenta.simt.wgmma_operands import Located
     from fragmenta.units.barrier_state import Barrier
+    from fragmenta.units.blocks import Block, Warp
     from fragmenta.units.events import Event
-    from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarrier_state import Mbarrier
     from fragmenta.units.renewal import Renewal
     from fragmenta.units.work import Range, Work

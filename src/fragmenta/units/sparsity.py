@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.sparse.in_registers import compress_registers, decompress_registers
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, Operand, carries_out, numbers, together
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Warp
 from fragmenta.units.tmem_operands import named_op
 
 Words = NDArray[np.uint32]

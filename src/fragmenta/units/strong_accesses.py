@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from fragmenta.ptx.ordering import Role, Scope
 from fragmenta.simt import layout
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, first, numbers
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 
 ALL = 0xFFFFFFFF

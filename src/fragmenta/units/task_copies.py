@@ -14,10 +14,10 @@ import numpy as np
 
 from fragmenta.shared.swizzles import exchanged
 from fragmenta.simt.layout import LANES, RANK_BITS
+from fragmenta.units.blocks import Block, Thread
 from fragmenta.units.events import first, numbers
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.lane_copies import WarpCopy, lane_pairs
-from fragmenta.units.machine import Block, Thread
 from fragmenta.units.records import Bytes, Record, Word
 from fragmenta.units.work import Block as At
 from fragmenta.units.work import Copy, Pair, Range, Starts, Work, pairs, pieces, ranks

@@ -22,7 +22,7 @@ from fragmenta.units.renewal import Renewal
 from fragmenta.units.work import Work
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Cluster
+    from fragmenta.units.clusters import Cluster
 
 
 class _Routines(NamedTuple):

@@ -26,13 +26,14 @@ from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
+from fragmenta.units.blocks import Thread, Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, Operand, carries_out, first, numbers
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Cluster, Thread, Warp
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.mbarriers import find, possible, shared_address
 from fragmenta.units.port import Step

@@ -37,8 +37,8 @@ from fragmenta.simt.atomics import noted
 from fragmenta.simt.boxes import Copy as Kind
 from fragmenta.simt.boxes import Problem, atomic_of, run_box
 from fragmenta.simt.layout import PLAIN
+from fragmenta.units.blocks import Thread
 from fragmenta.units.faults import CopyFault
-from fragmenta.units.machine import Thread
 from fragmenta.units.tensor_maps import decoded, map_used, shown
 from fragmenta.units.work import (
     Block,

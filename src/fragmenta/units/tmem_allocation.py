@@ -12,10 +12,10 @@ from typing import NamedTuple
 from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
+from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.events import Event, carries_out, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.faults import Stop, WrongAddress
-from fragmenta.units.machine import Block, Warp
 from fragmenta.units.mbarriers import shared_address
 from fragmenta.units.port import Columns, Step
 from fragmenta.units.tmem_cells import TensorMemory

@@ -25,7 +25,7 @@ from fragmenta.units.findings import Finding
 from fragmenta.units.records import Flag, Record, Word
 
 if TYPE_CHECKING:
-    from fragmenta.units.machine import Block, Warp
+    from fragmenta.units.blocks import Block, Warp
 
 Lanes: TypeAlias = slice | NDArray[np.int64]
 """Lanes as an index: adjacent ones are a slice."""

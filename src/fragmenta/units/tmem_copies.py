@@ -16,8 +16,8 @@ from fragmenta.ptx.effects import effect
 from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress
 from fragmenta.shared.descriptor import UNIT, Descriptor
 from fragmenta.tensor_memory.copying import copies, copy, packed_bits
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.machine import Warp
 from fragmenta.units.tcgen05 import Queued, issue
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import named_op

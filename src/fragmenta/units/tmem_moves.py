@@ -28,9 +28,9 @@ from fragmenta.tensor_memory.moves import (
     uncompressed,
 )
 from fragmenta.tensor_memory.reaching import WARPS
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, Operand, carries_out, numbers
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.tensor_ways import Way, way
 from fragmenta.units.tmem_cells import Cells

@@ -12,9 +12,9 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.registers.tensor_fragment import TensorAddress
+from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.events import Event
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Block, Warp
 from fragmenta.units.tensor_forms import footprint
 from fragmenta.units.tmem_cells import Cells, TensorMemory
 

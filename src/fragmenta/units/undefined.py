@@ -11,8 +11,8 @@ from fragmenta.isa.reading import instruction
 from fragmenta.ptx import rules
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt.layout import LANES
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, Operand, carries_out
-from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 
 

@@ -6,8 +6,8 @@ That is a suspicion only: whether the value matters is found by following it.
 from __future__ import annotations
 
 from fragmenta.ptx import rules
+from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out
-from fragmenta.units.machine import Warp
 
 
 @carries_out("unwritten")

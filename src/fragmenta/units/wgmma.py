@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.blocks import Block, Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Event, carries_out
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Block, Cluster, Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.warpgroups import Product, Warpgroup, Wgmma, WgmmaError
 from fragmenta.units.wgmma_forms import ALL, WARPS

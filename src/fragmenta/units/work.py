@@ -22,8 +22,8 @@ from fragmenta.units.faults import CopyFault
 from fragmenta.units.port import Clock
 
 if TYPE_CHECKING:
-    from fragmenta.units import machine
-    from fragmenta.units.machine import Thread
+    from fragmenta.units import clusters
+    from fragmenta.units.blocks import Thread
     from fragmenta.units.mbarrier_state import Mbarrier
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -280,7 +280,7 @@ class Work:
     """The line of its instruction in the table of effects."""
     mbarriers: Sequence[Mbarrier] = ()
     """The mbarriers that it signals, once it is in flight."""
-    cluster: machine.Cluster
+    cluster: clusters.Cluster
     """The cluster that it is in flight in, once it is started."""
     started = False
     was_read = done = False

@@ -14,6 +14,7 @@ import numpy as np
 from fragmenta.debugging.matrices import descriptor_word
 from fragmenta.debugging.places import Lines
 from fragmenta.errors import Error
+from fragmenta.execution.tcgen05 import not_known
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.operand_lists import slots
 from fragmenta.ptx.checking.tensor import Remark, fit, named
@@ -102,8 +103,6 @@ class _Products:
 
         So the record has an instruction for each descriptor that was recorded.
         """
-        if any(op.values.get(name) for name in ("ashift", "lut")):
-            return None  # what it computes is not known
         shapes: dict[str, JsonRecord] = {}
         first: Op | None = None
         steps = np.flatnonzero(self.replay.steps.site == number)
@@ -118,7 +117,10 @@ class _Products:
             first = first or whole
             shapes[str(word)] = self._shape(whole)
         found = self._bound(number, first, of) if first else None
-        return {**found, "shapes": shapes} if found else None
+        if not found:
+            return None
+        unknown = {"unknown": _unknown(op)} if not_known(op) else {}
+        return {**found, "shapes": shapes, **unknown}
 
     def _shape(self, op: Op) -> JsonRecord:
         """What an instruction descriptor says besides shape and types."""
@@ -157,6 +159,20 @@ class _Products:
             case Address(int() as start, offset):
                 return ["=", str(start + offset)]
         raise Error(f"{type(operand).__name__} is no operand of a product")
+
+
+_DRAWN = {
+    "ashift": "A is drawn as it lies in tensor memory, before it is shifted.",
+    "lut": "B is drawn without values: they come from a table.",
+}
+
+
+def _unknown(op: Op) -> JsonRecord:
+    """Of an instruction whose D nobody can compute: why, and what is drawn of it."""
+    drawn = [words for name, words in _DRAWN.items() if op.values.get(name)]
+    reason = not_known(op)
+    words = " ".join([f"{reason[0].upper()}{reason[1:]}.", *drawn])
+    return {"words": words, "unread": ["B"] if op.values.get("lut") else []}
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:

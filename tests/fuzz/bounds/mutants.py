@@ -456,7 +456,7 @@ MUTANTS = (
         "the rank of an mbarrier",
         (
             Change(
-                "units/machine.py",
+                "units/blocks.py",
                 "        if address >> 32 or rank >= len(blocks):",
                 "        if False:",
             ),

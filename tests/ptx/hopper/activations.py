@@ -80,8 +80,8 @@ class Packing:
         held = acts.held_slabs(self.columns)
         return to_ptx(acts.activate_source(self.given, self.activation, held), TARGET)
 
-    def launch(self, text: str | None = None, **options: Any) -> Outcome:
-        """Run it here, or changed text in its place."""
+    def launch(self, kernel: ptx.Kernel | None = None, **options: Any) -> Outcome:
+        """Run it here, or a changed kernel in its place."""
         width = 2 * self.columns
         room = np.full((self.rows, -(-width // 16) * 16), 0xFF, np.uint8)  # NaN
         room[:, :width] = np.ascontiguousarray(self.x).view(np.uint8)
@@ -90,9 +90,10 @@ class Packing:
         )
         scales = np.zeros(self.rows, np.float32)
         given = [room, room.shape[1], self.rows, self.columns, packed, scales]
-        kernel = ptx.parse(text or self.text).kernels[acts.entry_for(self.columns)]
+        entry = acts.entry_for(self.columns)
+        chosen = kernel or ptx.parse(self.text).kernels[entry]
         blocks = acts.blocks_for(self.rows)
-        result = kernel.launch(blocks, acts.THREADS, given, **options)
+        result = chosen.launch(blocks, acts.THREADS, given, **options)
         return Outcome(result, [packed, scales])
 
     def left(self) -> list[NDArray[Any]]:
@@ -178,8 +179,8 @@ class Fused:
         """The PTX, with line numbers of the source."""
         return to_ptx(source(self.kernel), TARGET, "-lineinfo", compiler="nvrtc")
 
-    def launch(self, text: str | None = None, **options: Any) -> Outcome:
-        """Run it here, or changed text in its place."""
+    def launch(self, kernel: ptx.Kernel | None = None, **options: Any) -> Outcome:
+        """Run it here, or a changed kernel in its place."""
         packed = np.full(packed_shape("e4m3", self.m, self.n), POISON, np.uint8)
         block = packed.shape[-1]
         inverse = np.array([1 / self.scale], np.float32)
@@ -194,17 +195,14 @@ class Fused:
         parts = [None if isinstance(each, int) else each for each in made.epilogue]
         maps = (made.map_a, made.map_b, made.map_d)
         sizes = (made.m, made.n, made.slabs)
-        result = (
-            ptx.parse(text or self.text)
-            .kernels["gemm"]
-            .launch(
-                self.geometry.grid,
-                self.geometry.block,
-                [*maps, made.packed, ptx.struct(*parts), *sizes],
-                shared=self.geometry.shared,
-                cluster=self.geometry.cluster,
-                **options,
-            )
+        chosen = kernel or ptx.parse(self.text).kernels["gemm"]
+        result = chosen.launch(
+            self.geometry.grid,
+            self.geometry.block,
+            [*maps, made.packed, ptx.struct(*parts), *sizes],
+            shared=self.geometry.shared,
+            cluster=self.geometry.cluster,
+            **options,
         )
         return Outcome(result, [packed])
 

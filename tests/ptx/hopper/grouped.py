@@ -193,18 +193,32 @@ GROUPED: list[Grouped] = list(_all())
 
 
 def subject(kernel: Kernel, ring: int = 3) -> Subject:
-    """The launch of a grouped kernel whose mutants are judged."""
-    tile, stages = kernel.tile, min(ring, kernel.stages)
-    shares = (3, 0, 2 * tile.n + 1, 1, tile.n)
-    launch = Grouped(
-        kernel,
-        2 * tile.m * tile.cluster - 5,
-        sum(shares) + 2,
-        (7 * kernel.slabs - 1) * tile.split * kernel.slab_k,
-        tile.cluster,
-        stages=stages,
-        counts=shares,
-    )
-    made = launch_of(launch)
-    name = f"{kernel} ring {stages}"
-    return Subject(name, launch.text, ENTRY, (made,), stages, launch.source)
+    """Launches of a grouped kernel whose mutants are judged.
+
+    The last stage is not complete, or it is, or the only one is short, so that one tile
+    is near the next.  If k is split, each part has so many slabs.  Ends that are settled
+    are read early, with the first stages.
+    """
+    tile, stages, size = kernel.tile, min(ring, kernel.stages), kernel.slabs
+    launches = [
+        Grouped(
+            kernel,
+            2 * tile.m * tile.cluster - 5,
+            sum(shares) + 2,
+            slabs * tile.split * kernel.slab_k,
+            tile.cluster,
+            stages=stages,
+            counts=shares,
+            settled=settled,
+        )
+        for slabs, settled, shares in (
+            (7 * size - 1, False, (3, 0, 2 * tile.n + 1, 1, tile.n)),
+            (6 * size, True, (3, 0, 2 * tile.n + 1, 1, tile.n)),
+            (1, False, (2, 0, 6 * tile.n + 1, 1, 5 * tile.n)),
+            (size + 1, True, (tile.n, 3)),
+        )
+        if slabs * tile.split > (tile.split - 1) * size
+    ]
+    made = tuple(map(launch_of, launches))
+    first, name = launches[0], f"{kernel} ring {stages}"
+    return Subject(name, first.text, ENTRY, made, stages, first.source)

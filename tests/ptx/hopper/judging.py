@@ -30,6 +30,7 @@ from fragmenta.units.schedule import ADVERSARIAL
 from tests.ptx.hopper.descriptors import of_descriptor
 from tests.ptx.hopper.equivalence import explained
 from tests.ptx.hopper.mutants import Mutant
+from tests.ptx.hopper.others import OTHERS
 from tests.ptx.hopper.pool import answers
 from tests.ptx.hopper.subjects import (
     JUDGED,
@@ -248,10 +249,12 @@ def judge_everything(
     jobs: int,
     choose: Callable[[Subject], list[Mutant]],
     again: Callable[[Subject, Mutant], bool] = lambda *_: False,
+    explained_too: bool = True,
 ) -> Iterator[tuple[int, Verdict]]:
     """The verdicts on all mutants, each with the number of its subject.
 
-    ``again`` says of a mutant whether it is known to be silent.
+    ``again`` says of a mutant whether it is known to be silent.  Without
+    ``explained_too``, those whose reason is known are not tried in other orders.
 
     First the originals run, then the mutants of those that are right, then those that
     are silent once more in other orders.
@@ -290,7 +293,9 @@ def judge_everything(
     for (number, index), found in answers(second, tasks, jobs, SECONDS):
         endless = dict.fromkeys(schedules, ("fault",))
         yield number, found or Verdict(mutants[number][index], endless, "no time")
-        if found and found.way == "silent" and not of_descriptor(found.mutant.change):
+        if not found or found.way != "silent" or of_descriptor(found.mutant.change):
+            continue
+        if explained_too or not explained(subjects[number].name, found.mutant):
             silent.append((number, index))
 
     def third(task: tuple[int, int]) -> Verdict | str:
@@ -377,7 +382,13 @@ def kernel_subjects(texts: dict[str, str]) -> list[Subject]:
         key = f"{kernel}, {ring} stages"
         made.append(of_kernel(kernel, ring, texts.get(key, "")))
         texts[key] = made[-1].text
-    return made
+    return [*made, *(make() for make in OTHERS.values())]
+
+
+def named(name: str, ring: int) -> Subject:
+    """The subject whose name begins so."""
+    found = next((make for x, make in OTHERS.items() if x.startswith(name)), None)
+    return found() if found else subject(name, ring)
 
 
 def main() -> None:
@@ -394,12 +405,17 @@ def main() -> None:
     parser.add_argument("--known", type=Path, help="leave out what this file has")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument(
+        "--unexplained",
+        action="store_true",
+        help="try other orders only for mutants without a reason",
+    )
     options = parser.parse_args()
     schedules = [int(x) if x.isdecimal() else x for x in options.schedules]
     texts: dict[str, str] = {}
     if options.texts and options.texts.exists():
         texts = json.loads(options.texts.read_text())
-    subjects = [subject(each, options.ring) for each in options.names]
+    subjects = [named(each, options.ring) for each in options.names]
     if options.all:
         subjects += kernel_subjects(texts)
     subjects += corpus() if options.corpus else []
@@ -432,7 +448,9 @@ def main() -> None:
     def silent(subject: Subject, mutant: Mutant) -> bool:
         return of(subject, mutant) is not None
 
-    verdicts = judge_everything(subjects, schedules, options.jobs, choose, silent)
+    verdicts = judge_everything(
+        subjects, schedules, options.jobs, choose, silent, not options.unexplained
+    )
     tell(subjects, until(verdicts, options.seconds), options.output)
 
 

@@ -30,6 +30,8 @@ KERNELS = (
     Kernel("f16", out="bf16", tile=Tile(64, 8), scaled=True),
     Kernel("e5m2", tile=Tile(64, 64), sparse=False, promote=True),
     Kernel("bf16", tile=Tile(64, 16, split=2)),
+    Kernel("s4", "e4m3", tile=Tile(64, 8), group=64),
+    Kernel("s4", "bf16", tile=Tile(128, 64), group=128),
 )
 """Every kind of kernel, with small tiles: all their mutants are judged."""
 RINGS = (3, 8)

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from fragmenta import ptx
 from tests.ptx.hopper.activations import FILE, FUSED, LAUNCHES, PACKINGS, recorded
 from tests.ptx.hopper.gemms import short_hash
 from tests.ptx.hopper.mutants import mutants
@@ -48,6 +49,7 @@ def test_a_missing_fence_and_a_missing_barrier_are_reported():
     }
     kinds = {each.change: each for each in listed}
     for each in listed if COMPLETE else kinds.values():
-        found = launch.launch(each.text, schedule="lazy", watch="report")
+        kernel = ptx.parse(each.text).kernels["gemm"]
+        found = launch.launch(kernel, schedule="lazy", watch="report")
         wrong = not found.same(launch.expected())
         assert wrong or found.result.problems, each.change

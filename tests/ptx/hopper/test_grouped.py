@@ -127,6 +127,8 @@ def test_a_mistake_is_seen(statement):
 
 def test_mutants_are_seen():
     small = subject(NARROW)
+    if not COMPLETE:
+        small = replace(small, launches=small.launches[:1])
     listed = judging.one_of_each(small.mutants())
     if not COMPLETE:
         kinds = {each.change: each for each in reversed(listed)}

@@ -40,7 +40,7 @@ def ran(test: Litmus, **options: Any) -> tuple[str, list[int]]:
 
 
 @pytest.mark.parametrize(
-    "test", some(TESTS, 3, 1), ids=lambda each: f"{each.name}-{each.program.at}"
+    "test", some(TESTS, 5, 1), ids=lambda each: f"{each.name}-{each.program.at}"
 )
 def test_verdict(test: Litmus) -> None:
     said, eager = ran(test)

@@ -27,5 +27,6 @@ PLANES = layout.BLOCK_BYTES + 56
 OWN = layout.BLOCK_BYTES + 64
 """In the first plane: 64 bytes for what else a watch lets code find."""
 WARPS_AT = layout.BLOCK_BYTES + 128
-"""The shadows of warps: only where their local memory is."""
-WARP_BYTES = 256
+"""The shadows of warps: of their fields, those that loads, stores and copies use."""
+WARP_BYTES = -(-(layout.PAST + 4) // 64) * 64
+"""``PAST`` is the last of these fields: where the lanes are noted that got nothing."""

@@ -44,12 +44,14 @@ from fragmenta.simt.layout import LANES, RANK_BITS, SHARED_WINDOW
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units import port
 from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.blocks import Warp
+from fragmenta.units.clusters import Cluster
 from fragmenta.units.copy_groups import Arrival, LaneGroups
 from fragmenta.units.events import Event, carries_out, first, together
 from fragmenta.units.faults import Stop
 from fragmenta.units.findings import Problems
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Cluster, Machine, Warp
+from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
 from fragmenta.units.tcgen05 import Queued

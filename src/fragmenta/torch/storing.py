@@ -1,0 +1,252 @@
+"""Stores modules that are more than one layer: experts, and feed-forward blocks.
+
+Experts are stored as sparse-24-bitmask, all of them in one tensor::
+
+    gate_up_proj.compressed    experts x outputs x inputs / 2
+    gate_up_proj.bitmask       experts x outputs x inputs / 8
+    gate_up_proj.shape         experts, outputs, inputs
+    gate_up_proj.weight_scale  experts x outputs, if they are quantised
+    down_proj. ...             the same
+
+Feed-forward blocks have the tensors of their state dict, and ``activation``, the number
+of their activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fragmenta.errors import BadFile, ShapeError, one_of
+from fragmenta.kernels.config import ACTIVATIONS
+from fragmenta.torch.feedforward import SparseFeedForward
+from fragmenta.torch.formats import QUANTIZED, Weight, read_bitmask, to_bitmask
+from fragmenta.torch.matrix import DTYPES
+from fragmenta.torch.mixture import SparseExperts, holds_experts
+from fragmenta.torch.stack import SparseStack, stacked
+
+Parts = dict[str, Tensor]
+WEIGHTS = ("gate_up_proj", "down_proj")
+_BITMASK = ("compressed", "bitmask", "shape")
+_BLOCK = ("activation", "up_weight", "up_scale", "down_weight", "down_scale")
+_OPTIONAL = ("up_bias", "down_bias", "hidden_scale")
+
+
+class Form(NamedTuple):
+    """How a module is stored: the names of its tensors."""
+
+    needed: tuple[str, ...]
+    allowed: tuple[str, ...]
+
+    def lacking(self, names: set[str]) -> str:
+        """A name that is missing; empty if there is none."""
+        return next((each for each in self.needed if each not in names), "")
+
+
+EXPERTS = Form(
+    tuple(f"{weight}.{part}" for weight in WEIGHTS for part in _BITMASK),
+    tuple(f"{weight}.weight_scale" for weight in WEIGHTS),
+)
+BLOCK = Form(_BLOCK, _OPTIONAL)
+
+
+# ── writing ─────────────────────────────────────────────────────────────────
+
+
+def stored_module(module: torch.nn.Module) -> Parts | None:
+    """The tensors of experts or of a block by name; None if it is another module.
+
+    >>> sorted(stored_module(SparseFeedForward(16, 64)))
+    ['activation', 'down_scale', 'down_weight', 'up_scale', 'up_weight']
+    """
+    if isinstance(module, SparseExperts):
+        return {
+            f"{name}.{part}": tensor
+            for name, stack, scale in zip(
+                WEIGHTS,
+                (module.gate_up, module.down),
+                (module.gate_up_scale, module.down_scale),
+                strict=True,
+            )
+            for part, tensor in _stored_stack(stack, scale).items()
+        }
+    if isinstance(module, SparseFeedForward):
+        number = torch.tensor([ACTIVATIONS[module.activation]], dtype=torch.uint8)
+        return {**module.state_dict(), "activation": number}
+    return None
+
+
+def _stored_stack(stack: SparseStack, scale: Tensor | None) -> Parts:
+    each = [to_bitmask(stack[x]) for x in range(len(stack))]
+    parts = {
+        name: torch.stack([x[name] for x in each]) for name in ("compressed", "bitmask")
+    }
+    parts["shape"] = torch.tensor(stack.shape).reshape(-1, 1)
+    return parts if scale is None else {**parts, "weight_scale": scale}
+
+
+def experts_scheme(module: SparseExperts) -> str:
+    """The type of experts with scales, as for layers; empty if they have none."""
+    return "" if module.quantize is None else f"{module.weight_type} weight_scale"
+
+
+# ── reading ─────────────────────────────────────────────────────────────────
+
+
+def stored_modules(
+    model: torch.nn.Module, names: set[str]
+) -> Iterator[tuple[str, torch.nn.Module, Form]]:
+    """The modules of a model that a checkpoint with these tensors has as one."""
+    for at, module in model.named_modules():
+        prefix = f"{at}." if at else ""
+        leaves = {
+            name.removeprefix(prefix) for name in names if name.startswith(prefix)
+        }
+        if holds_experts(module) or isinstance(module, SparseExperts):
+            if EXPERTS.needed[0] in leaves:
+                yield at, module, _complete(EXPERTS, leaves)
+        elif {"up_weight", "up_scale"} <= leaves:
+            yield at, module, _complete(BLOCK, leaves)
+
+
+def _complete(form: Form, leaves: set[str]) -> Form:
+    if lacking := form.lacking(leaves):
+        raise BadFile(
+            f"it is stored with {one_of(form.needed, 'and')}; {lacking} is missing"
+        )
+    return form
+
+
+def read_experts(module: Any, parts: Mapping[str, Tensor]) -> SparseExperts:
+    """Experts in the place of others, on their device."""
+    sparse = isinstance(module, SparseExperts)
+    old: Tensor = module.gate_up_packed if sparse else module.gate_up_proj
+    kind = DTYPES[module.weight_type] if sparse else old.dtype
+    stacks, scales = zip(*(_read_stack(parts, name) for name in WEIGHTS), strict=True)
+    if (scales[0] is None) != (scales[1] is None):
+        raise BadFile("only one of gate_up_proj and down_proj has a weight_scale")
+    stored = DTYPES[stacks[0].element_type]
+    if stacks[0].element_type != stacks[1].element_type:
+        raise BadFile("gate_up_proj and down_proj must have one type")
+    if scales[0] is None and stored != kind:
+        raise BadFile(
+            f"the experts of the model are {kind}, and those of the checkpoint "
+            f"{stored}; use model.to({stored})"
+        )
+    target = torch.device("cpu") if old.is_meta else old.device
+    made = SparseExperts(
+        *(each.to(target) for each in stacks),
+        act=module.act if sparse else module.act_fn,
+        gate_up_scale=None if scales[0] is None else scales[0].to(target),
+        down_scale=None if scales[1] is None else scales[1].to(target),
+        quantize=None if scales[0] is None else QUANTIZED[stored],
+        promote=bool(getattr(module, "promote", False)),
+    )
+    wanted = _sizes(module)
+    if (made.num_experts, made.hidden, made.intermediate) != wanted:
+        given = (made.num_experts, made.hidden, made.intermediate)
+        raise ShapeError(
+            f"the model has experts x hidden x intermediate {wanted}, and the "
+            f"checkpoint {given}"
+        )
+    made.train(module.training)
+    return made
+
+
+def _sizes(module: Any) -> tuple[int, int, int]:
+    if isinstance(module, SparseExperts):
+        return module.num_experts, module.hidden, module.intermediate
+    experts, hidden, intermediate = module.down_proj.shape
+    return experts, hidden, intermediate
+
+
+def _read_stack(
+    parts: Mapping[str, Tensor], name: str
+) -> tuple[SparseStack, Tensor | None]:
+    """The weights of all experts, and their scales."""
+    values, mask, shape = (parts[f"{name}.{part}"] for part in _BITMASK)
+    sizes = shape.flatten().tolist() if shape.dtype == torch.int64 else []
+    if len(sizes) != 3 or not all(
+        x.ndim == 3 and len(x) == sizes[0] for x in (values, mask)
+    ):
+        raise ShapeError(
+            f"{name} must be stored as experts x outputs x inputs; given shape "
+            f"{sizes}, values {tuple(values.shape)} and bits {tuple(mask.shape)}"
+        )
+    scale = parts.get(f"{name}.weight_scale")
+    if scale is not None and tuple(scale.shape) != tuple(sizes[:2]):
+        raise ShapeError(
+            f"weight_scale of {name} must be {sizes[0]}x{sizes[1]}; given "
+            f"{tuple(scale.shape)}"
+        )
+    found: list[Weight] = []
+    for number in range(sizes[0]):
+        own = {
+            "compressed": values[number],
+            "bitmask": mask[number],
+            "shape": torch.tensor(sizes[1:]),
+        }
+        if scale is not None:
+            own["weight_scale"] = scale[number]
+        found.append(read_bitmask(own, None))
+    factors = [each.scale for each in found if each.scale is not None]
+    stack = stacked([each.matrix for each in found])
+    return stack, torch.stack(factors) if factors else None
+
+
+def read_block(
+    module: torch.nn.Module, parts: Mapping[str, Tensor]
+) -> SparseFeedForward:
+    """A block in the place of two layers or of another block, on its device."""
+    up, down, number = parts["up_weight"], parts["down_weight"], parts["activation"]
+    kind, names = torch.float8_e4m3fn, {y: x for x, y in ACTIVATIONS.items()}
+    fits = up.ndim == down.ndim == 2 and up.dtype == down.dtype == kind
+    if not fits or up.shape[0] != down.shape[1]:
+        raise ShapeError(
+            f"up_weight and down_weight must be matrices of {kind}, wide x in and out "
+            f"x wide; given {tuple(up.shape)} and {tuple(down.shape)} of {up.dtype} "
+            f"and {down.dtype}"
+        )
+    activation = names.get(int(number)) if number.numel() == 1 else None
+    if activation is None:
+        raise BadFile(f"activation must be one of {one_of(map(str, names))}")
+    _check_block(module, up, down)
+    tensors = [*module.parameters(), *module.buffers()]
+    device = tensors[0].device if tensors else torch.device("cpu")
+    made = SparseFeedForward(
+        up.shape[1],
+        up.shape[0],
+        down.shape[0],
+        activation=activation,
+        up_bias="up_bias" in parts,
+        down_bias="down_bias" in parts,
+        device=torch.device("cpu") if device.type == "meta" else device,
+    )
+    state = {name: x for name, x in parts.items() if name != "activation"}
+    for name, x in made.state_dict().items():
+        if x.shape != state[name].shape or x.dtype != state[name].dtype:
+            raise ShapeError(
+                f"{name} must be {x.dtype} of shape {tuple(x.shape)}; given "
+                f"{state[name].dtype} of shape {tuple(state[name].shape)}"
+            )
+    made.load_state_dict(state)
+    made.train(module.training)
+    return made
+
+
+def _check_block(module: torch.nn.Module, up: Tensor, down: Tensor) -> None:
+    """Refuse a module whose layers do not have these shapes."""
+    if isinstance(module, SparseFeedForward):
+        known = [tuple(module.up_weight.shape), tuple(module.down_weight.shape)]
+    else:
+        layers = [x for x in module.modules() if isinstance(x, torch.nn.Linear)]
+        known = [tuple(layer.weight.shape) for layer in layers]
+    wanted = [tuple(up.shape), tuple(down.shape)]
+    if sorted(known) != sorted(wanted):
+        raise ShapeError(
+            f"the block of the checkpoint has weights of {wanted[0]} and {wanted[1]}; "
+            f"the model has {known}"
+        )
