@@ -159,8 +159,9 @@ def _form(
         read += _part(about[0], *found[0], total, lane)
     elif what == "copy":
         reads = (rows[row, 5] >> lane.astype(np.uint32) & 1).astype(bool)
-        where = [np.where(reads, found[1][0], -1), found[1][1]]
-        read += _part(about[0], *where, total, lane)
+        memory, offset = found[1]
+        known = np.where(reads, memory, -1)
+        read += _part(about[0], known, offset, total, lane)
     return wrote, read
 
 
