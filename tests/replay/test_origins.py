@@ -119,3 +119,12 @@ def test_copies_of_hazards(name: str) -> None:
     (case,) = [each for each in cases() if each.name == name]
     for schedule in ("eager", "lazy"):
         followed(recorded(case, schedule)[0].replay(), 60)
+
+
+def test_a_file_keeps_origins(tmp_path: Any) -> None:
+    replay = copied(True, "lazy").replay()
+    replay.save(tmp_path / "run.npz")
+    kept, last = ptx.Replay.load(tmp_path / "run.npz"), len(replay) - 1
+    ((memory, start, _),) = replay.units[0]["writes"]
+    assert len(replay.origins(last, memory, start)) == 2
+    assert kept.origins(last, memory, start) == replay.origins(last, memory, start)

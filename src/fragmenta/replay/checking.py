@@ -13,7 +13,7 @@ import numpy as np
 from fragmenta.errors import BadFile
 from fragmenta.replay.parts import (
     COLUMNS,
-    LATER,
+    ERRORS,
     MOST_NAME,
     NOBODY,
     Array,
@@ -240,7 +240,7 @@ def _contents(head: Head, columns: Columns) -> None:
     _there("w_at", columns, columns["w_size"].astype(np.int64), "bytes")
     outputs = head.get("numerics", {}).get("outputs", [])
     errors = max((each["at"] + each["count"] for each in outputs), default=0)
-    for name in LATER:
+    for name in ERRORS:
         if len(columns[name]) < errors * (2 if name == "e_exact" else 1):
             raise _Wrong(f"the column {name} is cut off")
     total = sum(each["size"] for each in head["memories"])

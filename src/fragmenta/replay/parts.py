@@ -80,7 +80,11 @@ and the bits that are lost as f32.
 Those with ``c_`` are bytes that units copied as they are, in the order of the units: a
 memory, an offset there, and the memory and the offset that they come from.
 """
-LATER = tuple(each for each in COLUMNS if each[:2] in ("e_", "c_"))
+ERRORS = tuple(each for each in COLUMNS if each[:2] == "e_")
+"""Columns with errors."""
+COPIES = tuple(each for each in COLUMNS if each[:2] == "c_")
+"""Columns with what units copied."""
+LATER = (*ERRORS, *COPIES)
 """Columns that records of earlier versions do not have."""
 
 

@@ -19,8 +19,8 @@ from fragmenta.arrays.checks import check_flags, is_among, is_whole
 from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
 from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
+    ERRORS,
     IN_FLIGHT,
-    LATER,
     MOST_NAME,
     MOST_RUNS,
     NOBODY,
@@ -372,7 +372,7 @@ class Replay:
                     self.columns["e_exact"][wide].view(np.float64),
                     *(
                         self.columns[name][chosen].view(np.float32)
-                        for name in LATER[1:]
+                        for name in ERRORS[1:]
                     ),
                 )
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fragmenta.replay.left_out import joined, kept_steps
-from fragmenta.replay.parts import COLUMNS, LATER, Array, Columns, Head, Row
+from fragmenta.replay.parts import COLUMNS, COPIES, ERRORS, Array, Columns, Head, Row
 from fragmenta.replay.recorded import Replay
 
 
@@ -17,7 +17,7 @@ def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
     last = min(len(replay), first + most)
     part = _Part(replay, first, last)
     columns = part.steps() | part.accesses() | part.memories()
-    columns |= {name: replay.columns[name] for name in LATER} | part.copied()
+    columns |= {name: replay.columns[name] for name in ERRORS} | part.copied()
     typed = {
         name: np.ascontiguousarray(columns[name], kind)
         for name, kind in COLUMNS.items()
@@ -121,10 +121,9 @@ class _Part:
 
     def copied(self) -> Columns:
         """What the units that are kept have copied."""
-        names = [name for name in COLUMNS if name[:2] == "c_"]
         units = self.numbers[self.columns["c_unit"]]
         kept = np.flatnonzero(units >= 0)
-        found = {name: self.columns[name][kept] for name in names}
+        found = {name: self.columns[name][kept] for name in COPIES}
         return found | {"c_unit": units[kept]}
 
     def memories(self) -> Columns:
