@@ -12,14 +12,17 @@ so if the offsets are made just before.  If another kernel runs between, they ar
 settled, and the product starts earlier.  Both are measured.
 
     python benchmarks/gpu/bench_experts.py [--out FOLDER] [--types bf16,e4m3]
+    python benchmarks/gpu/bench_experts.py --types s4-128,s4-128-e4m3
     python benchmarks/gpu/bench_experts.py --tiles 12 --out FOLDER
+    python benchmarks/gpu/bench_experts.py --tiles 0 --out FOLDER
     python benchmarks/gpu/bench_experts.py --judge FOLDER/experts.json
     python benchmarks/gpu/bench_experts.py --page FOLDER/experts.json
 
+Types named s4 are 4-bit integers with a scale for 128 columns, and x of bf16 or e4m3.
 With ``--tiles N``, the N tiles of each case with the least expected time are measured,
-without the rivals.  ``--judge`` says how much slower the chosen tile is than the
-fastest one that was measured; ``--page`` prints experts.md again.  Writes experts.json
-and experts.md.
+without the rivals; with ``--tiles 0``, the chosen one without and with halves.
+``--judge`` says how much slower the chosen tile is than the fastest one that was
+measured; ``--page`` prints experts.md again.  Writes experts.json and experts.md.
 """
 
 from __future__ import annotations
@@ -28,13 +31,13 @@ import math
 import statistics
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from bench_gemm import dense, packed
+from bench_gemm import dense, packed, packed_integers
 from measuring import (
     Call,
     Run,
@@ -47,6 +50,7 @@ from measuring import (
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, candidates, choose
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.grouping import expected_time
 from fragmenta.torch import run
 from fragmenta.torch.grouping import grouped_on_cuda
@@ -120,25 +124,34 @@ def routings(layer: Layer, batch: int) -> list[Tensor]:
 
 
 def base_kernel(of: str, grouped: bool = True) -> Kernel:
-    """The kernel before its tile is chosen; fp8 has scales."""
-    return Kernel(
-        of,
+    """The kernel before its tile is chosen; x of fp8 has scales."""
+    integers = Integers.named(of)
+    plain = integers.kernel() if integers else Kernel(of, tile=Tile(64, 64))
+    return replace(
+        plain,
         out="bf16",
-        tile=Tile(64, 64),
         transposed=True,
-        scaled=of == "e4m3",
+        scaled=plain.b == "e4m3",
         grouped=grouped,
     )
 
 
 def tried(of: str, layer: Layer, batch: int, most: int) -> list[Kernel]:
-    """The chosen kernel first, then those that look best after it."""
+    """The chosen kernel first, then those that look best after it.
+
+    With most=0, the same tile with halves, if it can have them.
+    """
 
     def took(kernel: Kernel) -> float:
         rows = batch * layer.rows
         return expected_time(kernel, layer.m, rows, layer.k, layer.experts)
 
-    return sorted(candidates(base_kernel(of)), key=took)[:most]
+    known = sorted(candidates(base_kernel(of)), key=took)
+    if most:
+        return known[:most]
+    tile = known[0].tile
+    halved = replace(tile, halves=True)
+    return [known[0], replace(known[0], tile=halved)] if tile.n % 16 == 0 else known[:1]
 
 
 def singles(of: str, layer: Layer, batch: int) -> set[Kernel]:
@@ -154,16 +167,30 @@ class Weights(NamedTuple):
     sparse: Tensor
     dense: Tensor | None
     scales: Tensor | None
+    """A scale for each output, if x has 8 bits."""
+    integers: bool = False
+    """Whether the sparse weights have scales of their own."""
+
+    @property
+    def sparse_scales(self) -> Tensor | None:
+        """The scales that the sparse product is given."""
+        return None if self.integers else self.scales
 
 
 def weights_of(of: str, layer: Layer, rivals: bool) -> Weights:
     """Random weights."""
-    sparse = torch.stack([packed(of, layer.m, layer.k) for _ in range(layer.experts)])
+    integers, b, sizes = Integers.named(of), base_kernel(of).b, (layer.m, layer.k)
+    sparse = torch.stack(
+        [
+            packed_integers(b, *sizes) if integers else packed(of, *sizes)
+            for _ in range(layer.experts)
+        ]
+    )
     whole = None
     if rivals:
-        whole = torch.stack([dense(of, layer.m, layer.k) for _ in range(layer.experts)])
+        whole = torch.stack([dense(b, *sizes) for _ in range(layer.experts)])
     scales = torch.rand(layer.experts, layer.m, device="cuda") + 0.5
-    return Weights(sparse, whole, scales if of == "e4m3" else None)
+    return Weights(sparse, whole, scales if b == "e4m3" else None, bool(integers))
 
 
 def grouped_call(
@@ -177,9 +204,11 @@ def grouped_call(
 ) -> Call:
     """One launch for all experts."""
     tile = kernel.tile
-    sizes = (tile.m, tile.n, tile.cluster, int(tile.turns), tile.split)
-    options = (torch.bfloat16, None, w.scales, s, None, False, sizes)
-    given = (x, w.sparse, ends, settled, kernel.a, layer.m)
+    sizes = tuple(map(int, astuple(tile)))
+    options = (torch.bfloat16, None, w.sparse_scales, s, None, False, sizes)
+    kind = Integers(kernel.b, kernel.group, kernel.scales).name
+    of = kind if kernel.four_bits else kernel.a
+    given = (x, w.sparse, ends, settled, of, layer.m)
     return partial(grouped_on_cuda, *given, *options)
 
 
@@ -192,9 +221,9 @@ def loop_call(
     for expert, n in enumerate(counts.tolist()):
         if n:
             rows = slice(first, first + n)
-            parts = {}
-            if s is not None and w.scales is not None:
-                parts = {"scale_m": w.scales[expert], "scale_n": s[rows]}
+            parts = {} if s is None else {"scale_n": s[rows]}
+            if w.sparse_scales is not None:
+                parts["scale_m"] = w.sparse_scales[expert]
             kernel = choose(single, layer.m, n, layer.k)
             given = (kernel, w.sparse[expert], x[rows], layer.m, parts)
             calls.append(partial(run, *given))
@@ -220,8 +249,9 @@ def measured(of: str, layer: Layer, batches: list[int], most: int) -> Iterator[C
         shares, rows = routings(layer, batch), batch * layer.rows
         case = Case(of, layer.name, layer.experts, layer.m, layer.k, batch, rows)
         case.active = statistics.fmean(int((each > 0).sum()) for each in shares)
-        x = dense(of, rows, layer.k)
-        s = torch.rand(rows, device="cuda") + 0.5 if of == "e4m3" else None
+        b = base_kernel(of).b
+        x = dense(b, rows, layer.k)
+        s = torch.rand(rows, device="cuda") + 0.5 if b == "e4m3" else None
         ends = [each.cumsum(0).int().cuda() for each in shares]
         kernels = tried(of, layer, batch, most)
         rivals = [
@@ -240,7 +270,7 @@ def measured(of: str, layer: Layer, batches: list[int], most: int) -> Iterator[C
             case.settled_us, case.loop_us, case.dense_us = took[1:]
         names = [str(each.tile) for each in kernels]
         case.tile, case.grouped_us = names[0], took[0]
-        case.tiles = dict(zip(names, took, strict=False)) if most > 1 else {}
+        case.tiles = dict(zip(names, took, strict=False)) if most != 1 else {}
         yield case
 
 

@@ -13,16 +13,19 @@ Weights rotate through more memory than the L2 holds, all calls are replayed fro
 graphs in turn, and times are medians of one run.
 
     python benchmarks/gpu/bench_int4.py [--out FOLDER] [--tiles 8] [--batches 1,16]
+    python benchmarks/gpu/bench_int4.py --ways [--out FOLDER] [--batches 1,16]
 
 With ``--tiles N``, the N tiles of each case with the least expected time are measured.
-Writes int4.json and int4.md into the folder.
+With ``--ways``, other ways to multiply are measured beside the chosen tile: tiles that
+flow, tiles beside each other, weights rounded to bf16.  Where they must have the same
+bits, this is checked.  Writes int4.json (ways.json) and int4.md into the folder.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +44,7 @@ from measuring import (
 )
 from torch import Tensor
 
+from fragmenta.errors import Error
 from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
 from fragmenta.torch import run
 
@@ -73,6 +77,8 @@ class Case:
     us: dict[str, float] = field(default_factory=dict)
     tile: dict[str, str] = field(default_factory=dict)
     tiles: dict[str, dict[str, float]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    """Ways that did not have the bits of others."""
 
     @property
     def limit_us(self) -> float:
@@ -90,8 +96,46 @@ def base(name: str) -> Kernel:
 
 def tried(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
     """The chosen kernel first, then those that look best after it."""
-    listed = candidates(base(name))
-    return sorted(listed, key=lambda each: expected_time(each, m, n, k))[:most]
+    known = candidates(base(name))
+    return sorted(known, key=lambda each: expected_time(each, m, n, k))[:most]
+
+
+def ways(name: str, m: int, n: int, k: int) -> list[Kernel]:
+    """The chosen kernel, and the same product in other ways."""
+    chosen = tried(name, m, n, k, 1)[0]
+    tile, width = chosen.tile, chosen.tile.n
+    tiles = [replace(tile, flow=True)]
+    for high in (64, 128):
+        tiles += [Tile(high, width, split=x, flow=True) for x in (1, 2)]
+    tiles += [Tile(64, width, flow=True, beside=2)] if width <= 64 else []
+    tiles += [Tile(64, width, split=2, flow=True, beside=2)] if width <= 64 else []
+    tiles += [Tile(64, width, flow=True, beside=3)] if width <= 16 else []
+    found = [chosen]
+    for rounded in (False, True) if chosen.b == "bf16" else (False,):
+        for each in dict.fromkeys(tiles):
+            try:
+                made = replace(chosen, tile=each, rounded=rounded)
+                made.parts(k)
+            except Error:  # too many sums, or k is too short
+                continue
+            found.append(made)
+    return found
+
+
+def same_bits(kernels: list[Kernel], a: Tensor, x: Tensor, m: int) -> dict[str, bool]:
+    """Whether kernels that add in the same order have the bits of the first of them."""
+    found: dict[str, bool] = {}
+    first: dict[object, Tensor] = {}
+    for kernel in kernels:
+        y = run(kernel, a, x, m)
+        key = kernel.rounded, tuple(kernel.parts(x.shape[1]))
+        found[label(kernel)] = torch.equal(first.setdefault(key, y), y)
+    return found
+
+
+def label(kernel: Kernel) -> str:
+    """The tile, and whether weights are rounded."""
+    return f"{kernel.tile}{' rounded' if kernel.rounded else ''}"
 
 
 def tinygemm(m: int, k: int) -> tuple[Tensor, Tensor]:
@@ -121,16 +165,18 @@ class Layer:
             for b in OURS.values()
         }
 
-    def rivals(self, n: int) -> dict[str, list[Call]]:
-        """The calls of everything that has no tiles here."""
+    def rivals(self, n: int, slow: bool = True) -> dict[str, list[Call]]:
+        """The calls of everything that has no tiles here; ``slow``: of int4, too."""
         x, y = dense("bf16", n, self.k), dense("e4m3", max(16, n), self.k)
-        return {
+        found: dict[str, list[Call]] = {
             "bf16": [dense_call("bf16", w, x) for w in self.bf16],
             "fp8": [dense_call("e4m3", w, y) for w in self.fp8],
-            "int4": [
-                partial(torch._weight_int4pack_mm, x, w, GROUP, s) for w, s in self.four
-            ],
         }
+        if slow:
+            found["int4"] = [
+                partial(torch._weight_int4pack_mm, x, w, GROUP, s) for w, s in self.four
+            ]
+        return found
 
     def sparse_calls(self, name: str, kernel: Kernel, n: int) -> list[Call]:
         """The calls of one of this project's kernels."""
@@ -140,17 +186,28 @@ class Layer:
         return [partial(run, kernel, a, x, self.m) for a in weights]
 
 
+def listed(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
+    """What is measured of one of this project's kernels; most=0: all ways."""
+    if name not in OURS:
+        return tried(name, m, n, k, 1)
+    return tried(name, m, n, k, most) if most else ways(name, m, n, k)
+
+
 def measured(layer: Layer, n: int, most: int) -> Case:
     """One batch."""
     case = Case(layer.m, layer.k, n)
     rivals: dict[tuple[str, str], list[Call]] = {
-        (name, ""): calls for name, calls in layer.rivals(n).items()
+        (name, ""): calls for name, calls in layer.rivals(n, slow=most > 0).items()
     }
     for name in ("2:4 fp8", *OURS):
-        count = most if name in OURS else 1
-        for kernel in tried(name, layer.m, n, layer.k, count):
+        kernels = listed(name, layer.m, n, layer.k, most)
+        for kernel in kernels:
             calls = layer.sparse_calls(name, kernel, n)
-            rivals[name, str(kernel.tile)] = calls
+            rivals[name, label(kernel)] = calls
+        if name in OURS and not most:
+            x = dense(OURS[name], n, layer.k)
+            told = same_bits(kernels, layer.ours[OURS[name]][0], x, layer.m)
+            case.wrong += [f"{name} {way}" for way, same in told.items() if not same]
     took = medians_us(list(rivals.values()), WARM, BUSY, most=60)
     for (name, tile), us in zip(rivals, took, strict=True):
         if tile:
@@ -174,9 +231,30 @@ def table(cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
+def by_way(cases: list[Case]) -> str:
+    """How many times as fast as the chosen tile each way is, and how often the best."""
+    lines = ["| kernel | batch | way | cases | mean | least | best in |"]
+    lines.append("|---|---:|---|---:|---:|---:|---:|")
+    for name in OURS:
+        for n in dict.fromkeys(case.n for case in cases):
+            found: dict[str, list[float]] = {}
+            best: list[str] = []
+            for case in (each for each in cases if each.n == n):
+                took = case.tiles[name]
+                best.append(min(took, key=took.__getitem__))
+                for way, us in took.items():
+                    found.setdefault(way, []).append(case.us[name] / us)
+            for way, ratios in sorted(found.items(), key=lambda x: -mean(x[1])):
+                lines.append(
+                    f"| {name} | {n} | {way} | {len(ratios)} | {mean(ratios):.3f} | "
+                    f"{min(ratios):.3f} | {best.count(way)} |"
+                )
+    return "\n".join(lines)
+
+
 def summary(cases: list[Case]) -> str:
     """How many times as fast as the others, by batch."""
-    others = ("bf16", "fp8", "int4", "2:4 fp8")
+    others = [x for x in ("bf16", "fp8", "int4", "2:4 fp8") if x in cases[0].us]
     lines = [
         "| kernel | batch | " + " | ".join(others) + " | share of the limit |",
         "|---|---:|" + "---:|" * (len(others) + 1),
@@ -244,26 +322,32 @@ def main() -> int:
     """Measure, print and write."""
     parser = options_of(__doc__, BATCHES, "4096x4096,1024x4096")
     parser.add_argument("--judge", type=Path, help="the measurements of many tiles")
+    parser.add_argument("--ways", action="store_true", help="other ways to multiply")
     options = parser.parse_args()
     if options.judge:
         print(judge(options.judge))
         return 0
     layers, batches = sizes(options.layers, LAYERS), options.batches
-    going = Run("int4", options)
+    most = 0 if options.ways else options.tiles
+    going = Run("ways" if options.ways else "int4", options)
     going.compile(
         kernel
         for m, k in layers
         for n in batches
         for name in ("2:4 fp8", *OURS)
-        for kernel in tried(name, m, n, k, options.tiles if name in OURS else 1)
+        for kernel in listed(name, m, n, k, most)
     )
     for m, k in layers:
         if going.reaches(f"{m}x{k}"):
             layer = Layer(m, k)
-            going.keep((measured(layer, n, options.tiles) for n in batches), told)
+            going.keep((measured(layer, n, most) for n in batches), told)
             del layer
     cases = going.cases
-    going.finish(f"{summary(cases)}\n\n{ratios(cases)}\n{table(cases)}")
+    text = f"{summary(cases)}\n\n{ratios(cases)}\n{table(cases)}"
+    if options.ways:
+        wrong = [each for case in cases for each in case.wrong]
+        text = f"{by_way(cases)}\n\n{text}\n\nOther bits: {wrong or 'none'}"
+    going.finish(text)
     return 0
 
 

@@ -140,7 +140,7 @@ export async function clockOf(page) {
 /** How much longer all takes now: threads that share a core slow each other down. */
 export const slower = () => Math.min(4, Math.max(1, loadavg()[0] / availableParallelism()));
 
-/** Each of the acts takes less than a frame of 50 ms, in the median of so many rounds. */
+/** Each of the acts takes less than 40 ms, and nine of ten rounds less than a frame of 50. */
 export async function areQuick(page, acts, rounds, drawn) {
   const spent = await clockOf(page);
   const busy = slower();
@@ -153,7 +153,9 @@ export async function areQuick(page, acts, rounds, drawn) {
       times.push((await spent()) - before);
     }
     const median = times.sort((a, b) => a - b)[rounds / 2];
+    const most = times[Math.ceil(rounds * 0.9) - 1];
     if (process.env.SAY_TIMES) console.log(`     ${name}: ${median.toFixed(0)} ms, at most ${times.at(-1).toFixed(0)} ms`);
-    assert.ok(median < 50 * busy, `${name} took ${median.toFixed(0)} ms`);
+    assert.ok(median < 40 * busy, `${name} took ${median.toFixed(0)} ms`);
+    assert.ok(most < 50 * busy, `${name} took ${most.toFixed(0)} ms in nine of ten rounds`);
   }
 }

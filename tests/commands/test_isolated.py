@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,8 @@ def test_an_endless_loop_is_ended(file: str) -> None:
     words = ("launch", file, "endless", "--block", "32", "--arg", "zeros:i32:1")
     found = ask(*words, "--isolated", "--seconds", "0.5")
     assert found.exit_code == 1
-    assert "longer than 0.5 s" in found.stderr
+    # On a busy machine the process is ended from outside before it says so itself.
+    assert re.search("longer than 0.5 s|the 0.5 s that it may take", found.stderr)
 
 
 def test_a_picture_is_drawn_there(file: str, tmp_path: Path) -> None:

@@ -432,6 +432,7 @@ def _replays(add: Any, replay: ptx.Replay) -> None:
     add(replay.next_step, step=0, warp=0, by="line", back=False)
     add(replay.steps_of_line, file=replay.ptx_file, line=5)
     add(replay.steps_of_warp, warp=0)
+    add(replay.entries, lines=replay.line_numbers)
     add(replay.aligned, step=0, other=replay)
     add(replay.beside, other=replay, name="again")
     add(replay.errors, memory=0)

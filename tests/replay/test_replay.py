@@ -141,6 +141,20 @@ def test_steps_by_instruction_line_and_event() -> None:
     assert sorted(bar["uses"][0][1]) == [0, 1]
 
 
+def test_a_warp_comes_to_lines_that_are_numbered() -> None:
+    """One line for all instructions but the barrier, which has none."""
+    replay = turned()
+    lines = np.zeros(len(replay.sites), np.int64)
+    lines[[each.opcode.startswith("bar") for each in replay.sites]] = -1
+    mine = replay.steps_of_warp(0)
+    (barrier,) = steps_of(replay, "bar.sync", 0)
+    after = mine[mine > barrier][0]
+    assert np.flatnonzero(replay.entries(lines)[mine]).tolist() == [
+        0,
+        mine.tolist().index(after),
+    ]
+
+
 def test_wrong_questions_are_refused() -> None:
     replay = turned()
     with pytest.raises(ValueRangeError, match="steps are -1 to"):
@@ -151,6 +165,8 @@ def test_wrong_questions_are_refused() -> None:
         replay.writer(0, OUT, 4096)
     with pytest.raises(BadCall, match="by is"):
         replay.next_step(0, by="day")
+    with pytest.raises(BadCall, match=r"a whole number for each of \d+ instructions"):
+        replay.entries(np.zeros(3, np.int64))
     with pytest.raises(ValueRangeError, match="warps are 0 to 1"):
         replay.registers_at(0, 2)
     with pytest.raises(BadCall, match="was not recorded"):

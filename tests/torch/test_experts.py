@@ -6,6 +6,8 @@ import torch
 import fragmenta.torch as ft
 from fragmenta.errors import BadCall, NotSparse, ShapeError, ValueRangeError
 from fragmenta.kernels import Tile
+from fragmenta.torch.stack import stacked
+from fragmenta.torch.weights import integer_weight, relative_error
 
 SHARES = (3, 0, 5, 1)
 
@@ -125,7 +127,56 @@ def reference(layer, x, index, weights):
     return found
 
 
-@pytest.mark.parametrize("quantize, error", [(None, 0.01), ("fp8", 0.06)])
+def test_each_expert_multiplies_its_own_4_bit_integers(given):
+    x, weights, offs = given
+    tile = Tile(64, 8)
+    for name, rows in (("s4-64", x), ("s4-128-e4m3", x.to(torch.float8_e4m3fn))):
+        matrices = [integer_weight(each, name).sparse for each in weights]
+        options = {"tile": tile, "out_dtype": torch.bfloat16}
+        y = ft.grouped_linear(rows, stacked(matrices), offs, **options)
+        single = ft.sparse_linear(rows[3:8], matrices[2], **options)
+        assert torch.equal(y[3:8], single)
+        flow = ft.grouped_linear(
+            rows,
+            stacked(matrices),
+            offs,
+            tile=Tile(64, 8, flow=True, beside=2),
+            out_dtype=torch.bfloat16,
+        )
+        assert torch.equal(flow, y)
+    with pytest.raises(BadCall, match="multiplied with float8_e4m3fn, and x is"):
+        ft.grouped_linear(x, stacked(matrices), offs)
+
+
+@pytest.mark.parametrize(
+    "group, name", [(None, "s4-128"), (32, "s4-32"), (0, "s4-row")]
+)
+def test_experts_of_4_bit_integers(group, name):
+    torch.manual_seed(1)
+    layer = ft.SparseExperts.from_weights(
+        drawn(4, 64, 48), drawn(4, 48, 32), prune=True, quantize="int4", group=group
+    )
+    assert layer.weight_type == name
+    assert (layer.gate_up_scale is None) == (group != 0)
+    index, x = torch.randint(0, 4, (7, 2)), drawn(7, 48)
+    weights = torch.rand(7, 2)
+    found, wanted = layer(x, index, weights), reference(layer, x, index, weights)
+    assert relative_error(found, wanted) < 0.01
+    with pytest.raises(BadCall, match="no format of checkpoints has experts of 4-bit"):
+        ft.save_sparse(torch.nn.ModuleDict({"experts": layer}), "nowhere")
+
+
+def test_groups_of_experts_that_are_refused():
+    weights = drawn(2, 32, 24), drawn(2, 24, 16)
+    with pytest.raises(BadCall, match="group is for int4 or int4-fp8; given 64 with"):
+        ft.SparseExperts.from_weights(*weights, quantize="fp8", group=64)
+    with pytest.raises(BadCall, match="given 64 without quantize"):
+        ft.SparseExperts.from_weights(*weights, group=64)
+
+
+@pytest.mark.parametrize(
+    "quantize, error", [(None, 0.01), ("fp8", 0.06), ("int4-fp8", 0.06)]
+)
 def test_experts_are_those_of_a_loop(quantize, error):
     torch.manual_seed(1)
     made = ft.SparseExperts.from_weights(

@@ -9,24 +9,37 @@ export interface Frame {
   step: number;
 }
 
+/** Of each warp, which of its steps are in another function than the step before. */
+const known = new WeakMap<Recording, Map<number, Uint32Array>>();
+
+function changesOf(run: Recording, warp: number): Uint32Array {
+  let found = known.get(run);
+  if (!found) known.set(run, (found = new Map<number, Uint32Array>()));
+  let changes = found.get(warp);
+  if (!changes) {
+    const steps = run.stepsOfWarp(warp);
+    const name = (at: number) => run.site(steps[at]).function;
+    const places = Array.from(steps.keys()).filter((at) => at > 0 && name(at) !== name(at - 1));
+    found.set(warp, (changes = Uint32Array.from(places)));
+  }
+  return changes;
+}
+
 /** The functions that are under way at a step of a warp, innermost first. */
 export function framesAt(run: Recording, warp: number, step: number): Frame[] {
   const steps = run.stepsOfWarp(warp);
-  const stack: Frame[] = [];
-  let before = -1;
-  for (const each of steps) {
-    if (each > step) break;
-    const name = run.site(each).function;
-    if (!stack.length) stack.push({ function: name, step: each });
-    else if (name !== run.site(before).function) {
-      stack[stack.length - 1] = { function: run.site(before).function, step: before };
-      const known = stack.findIndex((frame) => frame.function === name);
-      if (known >= 0) stack.splice(known);
-      stack.push({ function: name, step: each });
-    }
-    before = each;
+  const last = run.lastOf(warp, step);
+  if (last < 0) return [];
+  const stack: Frame[] = [{ function: run.site(steps[0]).function, step: steps[0] }];
+  for (const at of changesOf(run, warp)) {
+    if (steps[at] > step) break;
+    const [before, name] = [steps[at - 1], run.site(steps[at]).function];
+    stack[stack.length - 1] = { function: run.site(before).function, step: before };
+    const under = stack.findIndex((frame) => frame.function === name);
+    if (under >= 0) stack.splice(under);
+    stack.push({ function: name, step: steps[at] });
   }
-  if (stack.length) stack[stack.length - 1] = { ...stack[stack.length - 1], step: before };
+  stack[stack.length - 1] = { ...stack[stack.length - 1], step: last };
   return stack.reverse();
 }
 

@@ -16,6 +16,8 @@ export class Rows {
   private top = 0;
   private seen = 0;
   private moving = false;
+  /** The rows that are in the document. */
+  private there: number[] = [];
 
   /**
    * ``name`` says what a row is about: it is the same row wherever it stands.  ``row``
@@ -27,6 +29,8 @@ export class Rows {
     public count: number,
     private name: (index: number) => string,
     private row: (index: number, old?: HTMLElement) => HTMLElement,
+    /** So many rows stay in the document when they are no longer seen: they are laid out. */
+    private stay = 0,
   ) {
     this.inner.className = "rows";
     box.append(this.inner);
@@ -56,9 +60,11 @@ export class Rows {
     });
   }
 
+  /** Another list: none of the rows stays. */
   resize(count: number): void {
     const height = `${count * this.height}px`;
     this.count = count;
+    this.there = [];
     if (this.inner.style.height !== height) this.inner.style.height = height;
   }
 
@@ -67,7 +73,8 @@ export class Rows {
     this.from = first;
     const seen = Math.ceil(this.seen / this.height) + 1;
     const rows: HTMLElement[] = [];
-    for (let at = Math.max(0, first - spare); at < Math.min(this.count, first + seen + spare); at++) {
+    this.there = this.wanted(first - spare, first + seen + spare);
+    for (const at of this.there) {
       const name = this.name(at);
       const row = this.row(at, this.made.get(name));
       const top = `${at * this.height}px`;
@@ -77,6 +84,15 @@ export class Rows {
     }
     arrange(this.inner, rows);
     if (this.made.size > MOST) this.made.clear();
+  }
+
+  /** The rows that are seen, and of those that were, as many as stay; in their order. */
+  private wanted(from: number, until: number): number[] {
+    const [begin, end] = [Math.max(0, from), Math.min(this.count, until)];
+    const seen = Array.from({ length: Math.max(0, end - begin) }, (_, at) => begin + at);
+    const others = this.there.filter((at) => at < begin || at >= end);
+    if (others.length > this.stay) return seen;
+    return [...others.filter((at) => at < begin), ...seen, ...others.filter((at) => at >= end)];
   }
 
   /** Scroll as little as needed, and in the middle if it is far. */

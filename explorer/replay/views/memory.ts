@@ -411,6 +411,9 @@ export class MemoryView {
   }
 
   private drawLegend(): void {
+    const box = byId("memory-legend");
+    if (box.dataset.shown === this.colouring) return;
+    box.dataset.shown = this.colouring;
     const key = (name: string, words: string) => h("li", {}, h("span", { class: `key k-${name}` }), words);
     const lists: Record<Colouring, HTMLElement[]> = {
       state: [key("empty", "unwritten"), key("hatch", "in flight"), key("written", "written"), key("read", "read now"), key("wrote", "written now"), key("early", "too early")],
@@ -418,9 +421,6 @@ export class MemoryView {
       error: [key("empty", "no error known at this step"), key("exact", "rounded well"), key("lost", "all bits lost"), key("wrong", "inf, nan")],
       writer: [key("empty", "unwritten"), key("unit", "by a copy or unit"), key("warps", "by a warp; shades are lanes")],
     };
-    const box = byId("memory-legend");
-    if (box.dataset.shown === this.colouring) return;
-    box.dataset.shown = this.colouring;
     box.replaceChildren(...lists[this.colouring]);
   }
 

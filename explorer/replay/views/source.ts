@@ -11,6 +11,7 @@ import { dress, mark, put } from "../session/sparing.js";
 import type { Session } from "../session/session.js";
 
 const HEIGHT = 20;
+const STAY = 120; // rows: those of a loop, also if it is longer than the box
 const WORDS =
   /(\/\/.*$|#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(%[\w.]+)|\b(0x[\da-fA-F]+|\d+(?:\.\d+)?[fu]?)\b|(?<![\w.])(\.?\b(?:__global__|__shared__|__device__|__syncthreads|for|while|if|else|return|int|float4?|half|const|void|def|import|in|range|auto|template|constexpr|unsigned|reg|entry|visible|version|target|address_size|param|shared|align|func)\b)/g;
 const KINDS = ["t-comment", "t-string", "t-register", "t-number", "t-word"];
@@ -42,7 +43,7 @@ class Pane {
     private box: HTMLElement,
     readonly ptx: boolean,
   ) {
-    this.rows = new Rows(box, HEIGHT, 0, (index) => `${this.file}:${index}`, (index, old) => this.dressed(old ?? this.row(index), index));
+    this.rows = new Rows(box, HEIGHT, 0, (index) => `${this.file}:${index}`, (index, old) => this.dressed(old ?? this.row(index), index), STAY);
     box.addEventListener("click", (event) => this.click(event));
   }
 

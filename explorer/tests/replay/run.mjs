@@ -304,6 +304,35 @@ const TESTS = {
     }
   },
 
+  async "what is kept from step to step is what is drawn at once"(browser) {
+    const all = (page) =>
+      page.evaluate(() => {
+        const said = (selector) => [...document.querySelectorAll(selector)].map((each) => [each.className, each.title, each.getAttribute("style"), each.textContent].join("|"));
+        const lines = [...document.querySelectorAll(".code")].map((each) => [`${each.closest("[id]").id} ${each.dataset.line}`, `${each.className} ${each.textContent} ${each.querySelector(".badge")?.className}`]);
+        const map = document.querySelector("#map canvas");
+        return { rows: said("#registers .register, #registers .section, #registers .strip"), lanes: said("#lanes span, #all-lanes *"), lines, map: map.toDataURL() };
+      });
+    const page = await show(browser);
+    for (const [at, colour] of [[HAZARD, "state"], [20, "state"], [LAST, "values"], [HAZARD, "values"], [99, "writer"], [HAZARD - 1, "state"]]) {
+      await page.selectOption("#memory-colour", colour);
+      for (const step of [at - 7, at - 1, at]) {
+        await page.evaluate((to) => replay.go(Math.max(0, to)), step);
+        await drawn(page);
+      }
+      const fresh = await show(browser, `#step=${at}`);
+      await fresh.selectOption("#memory-colour", colour);
+      await drawn(fresh);
+      const [kept, made] = [await all(page), await all(fresh)];
+      assert.deepEqual(kept.rows, made.rows, `registers at step ${at}`);
+      assert.deepEqual(kept.lanes, made.lanes, `lanes at step ${at}`);
+      const both = new Map(kept.lines);
+      for (const [line, seen] of made.lines) if (both.has(line)) assert.equal(both.get(line), seen, `line ${line} at step ${at}`);
+      assert.ok(kept.map === made.map, `memory ${colour} at step ${at}`);
+      await fresh.context().close();
+    }
+    return page;
+  },
+
   async "speed: a hundred thousand steps"(browser) {
     const long = make(4200);
     assert.ok(long.data.site.length > 100_000);

@@ -46,6 +46,7 @@ MOST_EXPERTS = 512
 """A grouped product has at most so many experts."""
 
 _SHARED = 232_448  # most bytes of shared memory in a block
+_RESERVED = 1024  # and those that each block takes beside it
 _BARRIERS = 1024 + 1024  # aligning the ring to 1024, and the barriers
 _STAGING = (24_576, 16_384, 8192)  # possible sizes of a consumer's buffer for results
 _ENOUGH = 4  # stages that hide the latency of memory
@@ -93,6 +94,10 @@ class Tile:
     they read of B.  The warpgroups that multiply share a tile; with ``turns``, two
     of them take whole tiles alternately, and one stores while the other multiplies.
     With a ``split``, the blocks of a cluster share a tile: each sums a part of k.
+    If A has 4 bits, a ``flow`` keeps products running from one stage to the next, and
+    small tiles can be computed ``beside`` each other by as many blocks on each
+    multiprocessor.  In grouped products, tiles with ``halves`` have another instruction
+    for the last columns of an expert.  None of them changes a bit of a result.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
@@ -107,6 +112,9 @@ class Tile:
     cluster: int = 1
     turns: bool = False
     split: int = 1
+    flow: bool = False
+    beside: int = 1
+    halves: bool = False
 
     @property
     def consumers(self) -> int:
@@ -126,7 +134,10 @@ class Tile:
     def __str__(self) -> str:
         cluster = f"/{self.cluster}" if self.cluster > 1 else ""
         split = f" k/{self.split}" if self.split > 1 else ""
-        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}"
+        more = " flow" if self.flow else ""
+        more += f" *{self.beside}" if self.beside > 1 else ""
+        more += " halves" if self.halves else ""
+        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}{more}"
 
 
 @dataclass(frozen=True)
@@ -159,6 +170,8 @@ class Kernel:
     """Columns of A that share a scale (s4 only); 0: none, scale_m can scale rows."""
     scales: str = "f16"
     """The type of these scales: f16 or bf16."""
+    rounded: bool = False
+    """Round integer x scale to the type of B, and sum in the tensor core (s4 only)."""
     activation: str = ""
     """D is the packed A of the next product: two of each four activations, in e4m3."""
 
@@ -199,6 +212,13 @@ class Kernel:
                 "a grouped product has sparse weights, and D is stored transposed; "
                 f"given sparse={self.sparse}, transposed={self.transposed}"
             )
+        if self.tile.halves and (
+            not self.grouped or self.four_bits or self.promote or self.tile.n % 16
+        ):
+            raise ShapeError(
+                "tiles with halves are for grouped products without promotion, not of "
+                f"s4, with n a multiple of 16; given {self}"
+            )
         if self.grouped and self.tile.turns:
             raise ShapeError(f"a grouped product takes no turns; given {self.tile}")
         if self.activation:
@@ -209,9 +229,12 @@ class Kernel:
         if not self.four_bits:
             if self.group:
                 raise BadCall(f"groups with a scale are for s4; given {self.a}")
+            if self.rounded or self.tile.flow or self.tile.beside > 1:
+                raise BadCall(
+                    "rounded weights, and tiles that flow or are beside each other, "
+                    f"are for s4; given {self.a} and {self.tile}"
+                )
             return
-        if self.grouped:
-            raise BadCall("grouped products have no weights of s4; use e4m3 or s8")
         if self.b not in FOUR_BITS or not self.sparse:
             raise BadCall(
                 f"a sparse A of s4 is multiplied with {one_of(FOUR_BITS)}; given "
@@ -221,6 +244,11 @@ class Kernel:
             raise BadCall(
                 f"a scale of {one_of(GROUP_SCALES)} is for {one_of(GROUPS[1:])} columns"
                 f", or 0: none; given {self.scales} for {self.group}"
+            )
+        if self.rounded and (self.b == "e4m3" or not self.tile.flow):
+            raise BadCall(
+                "rounded weights are multiplied with bf16 or f16, in tiles that flow; "
+                f"given {self.b} and {self.tile}"
             )
         if self.group and self.group < self.instruction.shape.k:
             raise BadCall(
@@ -249,9 +277,15 @@ class Kernel:
                 f"k is {one_of(map(str, _SPLITS))}, with neither a cluster nor turns"
             )
         least = (tile.blocks + 1) * tile.n // 2  # and more if two sums take turns
+        if self.rounded:
+            least = tile.blocks * tile.n // 2
         many = least > _S4_SUMS if self.four_bits else None
         if (many or tile.turns) and self.four_bits:
             raise ShapeError(f"A of s4 has no tiles of {tile}: too many sums, or turns")
+        if tile.beside not in (1, 2, 3) or (tile.beside > 1 and tile.m > 64):
+            raise ShapeError(
+                f"one tile of 64 rows, 2 or 3 are beside each other; given {tile}"
+            )
         if tile.blocks * tile.n // 2 > _ACCUMULATORS:
             raise ShapeError(f"tiles of {tile} need more registers than a thread has")
         if tile.split > 1 and self._exchanged > self.stages * self.stage_bytes:
@@ -276,10 +310,24 @@ class Kernel:
     @cached_property
     def instruction(self) -> Instruction:
         """The wgmma instruction that the kernel repeats."""
+        return self._instruction(self.tile.n)
+
+    @property
+    def half_instruction(self) -> Instruction:
+        """The same instruction with half the columns.
+
+        >>> tile = Tile(64, 64, halves=True)
+        >>> kernel = Kernel("bf16", tile=tile, transposed=True, grouped=True)
+        >>> str(kernel.half_instruction)
+        'wgmma.mma_async.sp.sync.aligned.m64n32k32.f32.bf16.bf16'
+        """
+        return self._instruction(self.tile.n // 2)
+
+    def _instruction(self, n: int) -> Instruction:
         per = 2 if self.sparse else 1
         k = READ_BYTES * 8 * per // dtype(self.multiplied).bits
         kept = _KEPT.get(self.a, ("f32",))[0]
-        shape, sp = f"m64n{self.tile.n}k{k}", {"sp": "sp"} if self.sparse else {}
+        shape, sp = f"m64n{n}k{k}", {"sp": "sp"} if self.sparse else {}
         return wgmma(shape, a=self.multiplied, b=self.b, d=kept, **sp)
 
     @property
@@ -409,7 +457,8 @@ class Kernel:
     def _free(self, room: int) -> int:
         """Bytes left for the ring, if ``room`` bytes are set aside for results."""
         experts = 8 * (MOST_EXPERTS + 1) if self.grouped else 0
-        return _SHARED - _BARRIERS - experts - self._storing * self._staged(room)
+        whole = (_SHARED + _RESERVED) // self.tile.beside - _RESERVED
+        return whole - _BARRIERS - experts - self._storing * self._staged(room)
 
     def _stages(self, room: int) -> int:
         return min(_STAGES[self.slabs], self._free(room) // self.stage_bytes)
@@ -461,6 +510,7 @@ class Kernel:
             "CLUSTER": tile.cluster,
             "SPLIT": tile.split,
             "CONSUMERS": tile.consumers,
+            "BESIDE": tile.beside,
             "TURNS": int(tile.turns),
             "BLOCKS": tile.blocks,
             "SPARSE": int(self.sparse),
@@ -476,6 +526,7 @@ class Kernel:
             "XOR": int(self.xor),
             **(self._four_bit_macros if self.four_bits else {"FOUR_BITS": 0}),
             "GROUPED": int(self.grouped),
+            "HALVES": int(self.tile.halves),
             "MOST_EXPERTS": MOST_EXPERTS,
             "ACTIVATED": int(bool(self.activation)),
             **self._activation_macros,
@@ -489,13 +540,18 @@ class Kernel:
             "GROUPS": self.groups,
             "GROUP_SCALES": {"f16": 2, "bf16": 1}[self.scales] if self.group else 0,
             "SETS": self.sets,
+            "FLOW": int(self.tile.flow),
+            "ROUNDED": int(self.rounded),
         }
 
     @property
     def sets(self) -> int:
         """Sums of a group that may be under way at the same time, if A has 4 bits."""
         tile = self.tile
-        return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_TWO_SETS else 1
+        if self.rounded:  # none of its own
+            return 2
+        most = _S4_TWO_SETS // tile.beside
+        return 2 if (tile.blocks + 2) * tile.n // 2 <= most else 1
 
     @property
     def _activation_macros(self) -> dict[str, object]:
@@ -549,7 +605,7 @@ class Kernel:
         tile = self.tile
         tiles = self.most_tiles(m, n, experts) if self.grouped else self.tiles(m, n)
         if tile.split == 1:
-            tiles = min(tiles, processors // tile.cluster)
+            tiles = min(tiles, processors * tile.beside // tile.cluster)
         return tiles * tile.cluster * tile.split
 
     @property
@@ -571,7 +627,7 @@ class Kernel:
         words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
         words.append("sparse" if self.sparse else "dense")
         words += [f"{self.group} {self.scales}"] if self.group else []
-        for name in ("promote", "scaled", "transposed", "xor", "grouped"):
+        for name in ("promote", "rounded", "scaled", "transposed", "xor", "grouped"):
             words += [name] if getattr(self, name) else []
         words += [self.activation] if self.activation else []
         return " ".join(words)
@@ -780,6 +836,16 @@ _INTEGER_SLABS = {
 }
 
 
+def integer_slab_time(kernel: Kernel) -> float:
+    """Microseconds of a slab of 4-bit integers: loaded, converted, multiplied, scaled.
+
+    >>> round(integer_slab_time(Kernel("s4", "e4m3", tile=Tile(64, 8))), 3)
+    0.064
+    """
+    each, column = _INTEGER_SLABS[dtype(kernel.b).bits, kernel.tile.m]
+    return each + column * kernel.tile.n
+
+
 def _integer_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     """The expected time of a product with 4-bit integers.
 
@@ -799,9 +865,8 @@ def _integer_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     exchange = 0.283 * tile.split + 8.1e-5 * sent if sent else 0.0
     if sent and tile.m == 64 and dtype(kernel.b).bits == 8:
         exchange += 0.6  # parts are as short as their exchange
-    each, column = _INTEGER_SLABS[dtype(kernel.b).bits, tile.m]
     count = -(-stages // tile.split) * kernel.slabs
-    body = waves * (1.2 + count * (each + column * tile.n) + exchange)
+    body = waves * (1.2 + count * integer_slab_time(kernel) + exchange)
     a, b = -(-m // 64) * kernel.block_bytes * slabs, n * kernel.slab_bytes_b * slabs
     memory = (a + b + m * n * _BYTES[kernel.out]) / 4.13e6
     return 0.73 + math.pow(body**1.96 + memory**1.96, 1 / 1.96)

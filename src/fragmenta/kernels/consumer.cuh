@@ -4,7 +4,7 @@
 
 // K-major, rows of ROW bytes, swizzled over ROW bytes; the stride is eight rows.
 template <int ROW>
-__device__ __forceinline__ u64 descriptor(u32 address) {
+__device__ __forceinline__ constexpr u64 descriptor(u32 address) {
     constexpr u64 mode = ROW == 128 ? 1 : 2;
     return (u64)((address & 0x3FFFF) >> 4) | (u64)(8 * ROW >> 4) << 32 | mode << 62;
 }
@@ -22,13 +22,28 @@ __device__ __forceinline__ void wgmma_wait() {
 
 typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
 
+template <int NUMBER>
+struct Number { static constexpr int value = NUMBER; };
+
 #if FOUR_BITS
 #include "four_bits.cuh"
 #else
 
-template <int STEP>
+// HALF: only the first half of the columns.
+template <int STEP, int HALF>
 __device__ __forceinline__ void step(
     ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add) {
+#if HALVES
+    if constexpr (HALF) {
+        auto& first = reinterpret_cast<ACCUMULATOR(&)[ACCUMULATORS / 2]>(acc);
+#if PAIRED
+        multiply_half<STEP % 2>(first, a, b, codes, add);
+#else
+        multiply_half(first, a, b, codes, add);
+#endif
+        return;
+    }
+#endif
 #if PAIRED
     multiply<STEP % 2>(acc, a, b, codes, add);
 #elif SPARSE
@@ -59,7 +74,7 @@ __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 // ── products ────────────────────────────────────────────────────────────────
 
 // Start the products of COUNT slabs; they may still run when this returns.
-template <int COUNT>
+template <int COUNT, int HALF>
 __device__ __forceinline__ void multiply_slabs(
     Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh) {
 #pragma unroll
@@ -73,22 +88,24 @@ __device__ __forceinline__ void multiply_slabs(
             u64 da = descriptor<ROW_A>(a + s * SLAB + i * BLOCK_A + j * 32);
             u64 db = descriptor<ROW_B>(b + s * SLAB + j * (ROW_B / STEPS));
             u32 code = codes[s][SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
-            if (j % 2) step<1>(acc[i], da, db, code, true);
-            else step<0>(acc[i], da, db, code, !fresh || x > 0);
+            if (j % 2) step<1, HALF>(acc[i], da, db, code, true);
+            else step<0, HALF>(acc[i], da, db, code, !fresh || x > 0);
         }
     }
     wgmma_commit();
 }
 
 // Start the products of a stage.  At the end of k it may have fewer slabs: one by one.
+template <int HALF>
 __device__ __forceinline__ void multiply_stage(
     Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, int left) {
     if (SLABS == 1 || left >= SLABS) {
-        multiply_slabs<SLABS>(acc, codes, a, b, fresh);
+        multiply_slabs<SLABS, HALF>(acc, codes, a, b, fresh);
     } else if constexpr (SLABS > 1) {
 #pragma unroll 1
         for (int s = 0; s < left; s++) {
-            multiply_slabs<1>(acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0);
+            multiply_slabs<1, HALF>(
+                acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0);
             wgmma_wait<0>();
         }
     }
@@ -111,49 +128,116 @@ __device__ __forceinline__ void release(
 }
 
 #if FOUR_BITS
+// The same two signals, or none.  No branch: the assembler would wait for all products.
+__device__ __forceinline__ void release_if(
+    bool wanted, const Room& room, const Place& place, int stage) {
+    u32 bar = room.empty + 8 * stage, lane = threadIdx.x % 32;
+    asm volatile(
+        "{\n"
+        ".reg .pred all, some;\n"
+        ".reg .b32 there;\n"
+        "setp.ne.u32 all, %2, 0;\n"
+        "setp.lt.and.u32 some, %3, %4, all;\n"
+        "@all mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "@some mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(bar), "r"(CLUSTER * SPLIT > 1 ? place.part * CLUSTER + lane % CLUSTER : 0),
+        "r"((u32)wanted), "r"(lane), "n"(CLUSTER) : "memory");
+}
+
 // All products of a tile.  The integers of a stage are loaded while the last products of
 // the stage before run.
 __device__ __forceinline__ void sum_stages(
     Grouped& all, const Room& room, const Place& place, Position& at, int member,
     int slabs) {
-    Stored stored[SLABS][BLOCKS];
     u32 first = room.stages + member * BLOCKS * SLABS * BLOCK_A;
-    auto wait_and_load = [&] {
-        barrier_wait(room.full + 8 * at.stage, at.phase);
-        u32 from = first + at.stage * STAGE;
+    auto load = [&](Stage& stored, int stage, auto one, int from, int to) {
+        u32 a = first + stage * STAGE;
 #pragma unroll
-        for (int s = 0; s < SLABS; s++)
+        for (int s = from; s < to; s++)
 #pragma unroll
             for (int i = 0; i < BLOCKS; i++)
-                load_integers(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
+                one(stored[s][i], a + (i * SLABS + s) * BLOCK_A);
+    };
+    auto wait_and_load = [&](Stage& stored) {
+        barrier_wait(room.full + 8 * at.stage, at.phase);
+        load(stored, at.stage, load_integers, 0, SLABS);
     };
     auto signal = [&](int stage) {
         release_codes(room, stage);
         release(room, place, stage);
     };
+    auto b_of = [&](int stage) { return room.stages + stage * STAGE + OFFSET_B; };
+    Stage stored;
     all.clear();
-    int whole = slabs / SLABS;
-    if (whole) wait_and_load();
+    // Units have two sets of registers: one unit in a stage is two in two stages.
+    constexpr int PERIOD = FLOW && UNITS % 2 ? 2 : 1;
+    int whole = slabs / (PERIOD * SLABS) * PERIOD, end = slabs - whole * SLABS;
+#if FLOW
+    // Metadata that may still be read when the next stage is loaded: those of the last
+    // slab, if there is no other stage in between.
+    constexpr int LAST = PERIOD == 2 ? SLABS : SLABS - 1;
+    int last = -1;  // the stage before, not yet released
+    auto one_stage = [&](auto number, Stage& now, Stage& next, int k) {
+        int stage = at.stage;
+        auto ended = [&] {
+            if constexpr (SLABS == 1 || SETS == 1) {
+                bool there = still_there(next, PERIOD == 2 ? 0 : LAST);
+                release_if(there && last >= 0, room, place, last);
+            } else if (last >= 0) {
+                if (!still_there(next, LAST)) asm volatile("trap;");
+                signal(last);
+            }
+            load(now, stage, load_codes, LAST, SLABS);
+        };
+        pass_slabs<decltype(number)::value * UNITS>(
+            all, now, box_of(b_of(stage)), ended);
+        last = stage;
+        at.next();
+        if (k + 1 < whole) {
+            wait_and_load(next);
+            load(next, at.stage, load_codes, 0, LAST);
+        }
+    };
+    if (whole) {
+        all.clear_units();
+        wait_and_load(stored);
+        load(stored, at.stage, load_codes, 0, LAST);
+        int k = 0;
+        if constexpr (PERIOD == 2) {
+            Stage other;
+            do {
+                one_stage(Number<0>{}, stored, other, k++);
+                one_stage(Number<1>{}, other, stored, k++);
+            } while (k < whole);
+            wgmma_wait<0>();
+            release_if(still_there(other), room, place, last);
+        } else {
+            do one_stage(Number<0>{}, stored, stored, k++);
+            while (k < whole);
+            wgmma_wait<0>();
+            release_if(still_there(stored, LAST), room, place, last);
+        }
+        all.add(2 * UNITS - 1);
+    }
+#else
+    if (whole) wait_and_load(stored);
     for (int k = 0; k < whole; k++) {
         int stage = at.stage;
-        u32 from = first + stage * STAGE;
-#pragma unroll
-        for (int s = 0; s < SLABS; s++)
-#pragma unroll
-            for (int i = 0; i < BLOCKS; i++)
-                load_codes(stored[s][i], from + (i * SLABS + s) * BLOCK_A);
-        start_slabs(all, stored, room.stages + stage * STAGE + OFFSET_B);
+        load(stored, stage, load_codes, 0, SLABS);
+        start_slabs(all, stored, b_of(stage));
         at.next();
-        if (k + 1 < whole) wait_and_load();
+        if (k + 1 < whole) wait_and_load(stored);
         end_slabs(all, stored);
         signal(stage);
     }
-    if (SLABS > 1 && slabs % SLABS) {  // the end of k
+#endif
+    if (PERIOD * SLABS > 1 && end) {  // the end of k
         barrier_wait(room.full + 8 * at.stage, at.phase);
 #pragma unroll 1
-        for (int s = 0; s < slabs % SLABS; s++)
+        for (int s = 0; s < end; s++)
             multiply_slab(all, first + at.stage * STAGE + s * BLOCK_A,
-                          room.stages + at.stage * STAGE + OFFSET_B + s * SLAB);
+                          b_of(at.stage) + s * SLAB);
         signal(at.stage);
         at.next();
     }
@@ -277,11 +361,12 @@ __device__ __forceinline__ void consume(
         sum_stages(groups, room, place, at, member, slabs);
 #else
         int last = 0;
-        auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
+        auto one_stage = [&](auto half, u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
             u32 b = room.stages + at.stage * STAGE + OFFSET_B;
-            multiply_stage(acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS);
+            multiply_stage<decltype(half)::value>(
+                acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS);
             release_codes(room, at.stage);
 #if PROMOTE
             wgmma_wait<0>();
@@ -306,9 +391,17 @@ __device__ __forceinline__ void consume(
         // A running wgmma still reads its metadata registers, so the next stage needs
         // other registers.
         u32 even[SLABS][CODES] = {}, odd[SLABS][CODES] = {};
-        for (int k = 0; k < stages_k; k += 2) {
-            one_stage(even, k);
-            if (k + 1 < stages_k) one_stage(odd, k + 1);
+        bool half = HALVES && spot.end - spot.col <= TILE_N / 2;
+        if (half) {  // the end of an expert's columns
+            for (int k = 0; k < stages_k; k += 2) {
+                one_stage(Number<1>{}, even, k);
+                if (k + 1 < stages_k) one_stage(Number<1>{}, odd, k + 1);
+            }
+            wgmma_wait<0>();
+        }
+        for (int k = half ? stages_k : 0; k < stages_k; k += 2) {
+            one_stage(Number<0>{}, even, k);
+            if (k + 1 < stages_k) one_stage(Number<0>{}, odd, k + 1);
         }
 #endif
         if constexpr (TURNS) {  // all products of this tile are started

@@ -10,7 +10,9 @@ expert.
 If A has 4-bit integers, the sums of each group of columns are those of the integers.
 They leave the tensor core and are added in f32 to the groups before, with the scale, in
 one rounding: ``total = fma(sum, scale, total)``, from zero, in ascending k.  Without
-groups, this is done for each 128 columns, and the scale is 1.
+groups, this is done for each 128 columns, and the scale is 1.  If the kernel is
+rounded, each integer x scale is rounded to the type of B, and the product is that of a
+sparse A of this type.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from fragmenta.kernels.config import SLAB_S4, Kernel
 from fragmenta.kernels.four_bits import (
     PackedIntegers,
     multiplied_values,
+    rounded_values,
     unpack_integers,
 )
 from fragmenta.kernels.packing import Packed, unpack
@@ -110,7 +113,8 @@ def emulate_grouped(
            [4],
            [0]], dtype=int32)
     """
-    b, single = as_array(B), replace(kernel, grouped=False)
+    b, tile = as_array(B), replace(kernel.tile, halves=False)
+    single = replace(kernel, grouped=False, tile=tile)
     given, first = epilogue or Epilogue(), 0
     found: Array | None = None
     for number, (a, end) in enumerate(zip(A, bounded(ends, len(b)), strict=True)):
@@ -164,9 +168,12 @@ def accumulate(
     b = np.swapaxes(as_array(B), -1, -2)
     if not b.shape[-2]:
         raise ShapeError("k must be at least 1; given 0")
-    if isinstance(A, PackedIntegers):
+    if not isinstance(A, PackedIntegers):
+        a = unpack(A) if isinstance(A, Packed) else A
+    elif kernel.rounded:
+        a = rounded_values(*unpack_integers(A), b=kernel.b, group=kernel.group)
+    else:
         return _accumulate_groups(kernel, A, b)
-    a = unpack(A) if isinstance(A, Packed) else A
     with np.errstate(all="ignore"):
         sums = [
             _part(kernel, _columns(a, first, last), b[first:last])

@@ -9,6 +9,12 @@
 // next one is converted.  A running product still reads its registers of A and metadata,
 // and writes its sums.  So units take turns in two sets of registers; with SETS == 2, in
 // two sets of sums, too.
+//
+// With FLOW, the last unit of a stage still runs while the next stage is loaded and its
+// first unit is converted.
+//
+// ROUNDED, a weight is integer * scale, rounded to the type of B as it is converted.  The
+// sums of all groups stay in the tensor core.
 
 constexpr int GROUP_STEPS = STEPS / GROUPS;     // instructions of a unit
 constexpr int UNITS = SLABS * GROUPS * BLOCKS;  // of a stage
@@ -17,6 +23,7 @@ constexpr float UNIT_SCALE = FOUR_BITS == 8 ? 512.0f : 1.0f;
 
 static_assert(!TURNS && !PROMOTE, "consumers of 4-bit integers share a tile");
 static_assert(STEPS % GROUPS == 0, "a group has whole instructions");
+static_assert(!ROUNDED || (FLOW && FOUR_BITS != 8), "e4m3 would round too much");
 
 // ── integers ────────────────────────────────────────────────────────────────
 
@@ -43,6 +50,46 @@ __device__ __forceinline__ void load_integers(Stored& x, u32 block) {
         asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x.scales[g]) : "r"(from + 4 * g));
 #endif
 }
+
+// The scales of a group, for the two rows of a lane.
+__device__ __forceinline__ void scales_of(float (&s)[2], const Stored& x, int group) {
+#if GROUP_SCALES == 1
+    s[0] = __uint_as_float(x.scales[group] << 16) * UNIT_SCALE;
+    s[1] = __uint_as_float(x.scales[group] & 0xFFFF0000) * UNIT_SCALE;
+#elif GROUP_SCALES == 2
+    asm("{.reg .b16 low, high;\n"
+        "mov.b32 {low, high}, %2;\n"
+        "cvt.f32.f16 %0, low;\n"
+        "cvt.f32.f16 %1, high;}" : "=f"(s[0]), "=f"(s[1]) : "r"(x.scales[group]));
+    s[0] *= UNIT_SCALE, s[1] *= UNIT_SCALE;
+#else
+    s[0] = s[1] = UNIT_SCALE;
+#endif
+}
+
+#if ROUNDED
+// The same as pairs of the type of B, for the registers of each row.
+__device__ __forceinline__ void pairs_of(u32 (&pairs)[2], const Stored& x, int group) {
+    float s[2];
+    scales_of(s, x, group);
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        if (FOUR_BITS == 1)
+            asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(pairs[h]) : "f"(s[h]));
+        else
+            asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(pairs[h]) : "f"(s[h]));
+}
+
+// Registers of A times the scales of their rows.
+__device__ __forceinline__ void scale_registers(u32 (&a)[4], const u32 (&pairs)[2]) {
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (FOUR_BITS == 1)
+            asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(a[i]) : "r"(pairs[i % 2]));
+        else
+            asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(a[i]) : "r"(pairs[i % 2]));
+}
+#endif
 
 // The registers of A of an instruction.
 __device__ __forceinline__ void convert(u32 (&a)[4], const Stored& x, int step) {
@@ -73,20 +120,19 @@ __device__ __forceinline__ void convert(u32 (&a)[4], const Stored& x, int step) 
 #endif
 }
 
-// The scales of a group, for the two rows of a lane.
-__device__ __forceinline__ void scales_of(float (&s)[2], const Stored& x, int group) {
-#if GROUP_SCALES == 1
-    s[0] = __uint_as_float(x.scales[group] << 16) * UNIT_SCALE;
-    s[1] = __uint_as_float(x.scales[group] & 0xFFFF0000) * UNIT_SCALE;
-#elif GROUP_SCALES == 2
-    asm("{.reg .b16 low, high;\n"
-        "mov.b32 {low, high}, %2;\n"
-        "cvt.f32.f16 %0, low;\n"
-        "cvt.f32.f16 %1, high;}" : "=f"(s[0]), "=f"(s[1]) : "r"(x.scales[group]));
-    s[0] *= UNIT_SCALE, s[1] *= UNIT_SCALE;
-#else
-    s[0] = s[1] = UNIT_SCALE;
-#endif
+// ── B ───────────────────────────────────────────────────────────────────────
+
+// Where a stage of B is.  With FLOW, the low word of its descriptor: then that of every
+// instruction is one addition away, the same for all lanes.
+__device__ __forceinline__ u32 box_of(u32 address) {
+    return FLOW ? __shfl_sync(~0u, (u32)descriptor<ROW_B>(address), 0) : address;
+}
+
+// The descriptor of what is `offset` bytes after it.
+__device__ __forceinline__ u64 at_box(u32 b, int offset) {
+    if constexpr (!FLOW) return descriptor<ROW_B>(b + offset);
+    constexpr u64 high = descriptor<ROW_B>(0) >> 32 << 32;
+    return high | (b + (u32)offset / 16);
 }
 
 // ── units ───────────────────────────────────────────────────────────────────
@@ -105,8 +151,18 @@ struct Grouped {
             for (int x = 0; x < ACCUMULATORS; x++) total[i][x] = 0.0f;
     }
 
+    // So that a unit before the first one adds nothing.
+    __device__ __forceinline__ void clear_units() {
+#pragma unroll
+        for (int x = 0; x < SETS * ACCUMULATORS; x++)
+            sums[x / ACCUMULATORS][x % ACCUMULATORS] = 0.0f;
+#pragma unroll
+        for (int x = 0; x < 4; x++) scales[x / 2][x % 2] = 0.0f;
+    }
+
     // Add the sums of a unit whose products have ended.
     __device__ __forceinline__ void add(int unit) {
+        if constexpr (ROUNDED) return;
         ACCUMULATOR(&sum)[ACCUMULATORS] = sums[unit % SETS];
         const float(&s)[2] = scales[unit & 1];
         ACCUMULATOR(&to)[ACCUMULATORS] = total[unit % BLOCKS];
@@ -118,37 +174,59 @@ struct Grouped {
     }
 
     __device__ __forceinline__ void prepare(int unit, const Stored& x, int group) {
+#if ROUNDED && GROUP_SCALES
+        u32 pairs[2];
+        pairs_of(pairs, x, group);
+#endif
 #pragma unroll
-        for (int q = 0; q < GROUP_STEPS; q++)
+        for (int q = 0; q < GROUP_STEPS; q++) {
             convert(a[unit % 2][q], x, group * GROUP_STEPS + q);
+#if ROUNDED && GROUP_SCALES
+            scale_registers(a[unit % 2][q], pairs);
+#endif
+        }
     }
 
     // Start the products of a unit.
     __device__ __forceinline__ void start(
         int unit, const Stored& x, int group, u32 b) {
-        scales_of(scales[unit % 2], x, group);
+        if constexpr (!ROUNDED) scales_of(scales[unit % 2], x, group);
         wgmma_fence();
 #pragma unroll
         for (int q = 0; q < GROUP_STEPS; q++) {
             int j = group * GROUP_STEPS + q;
             constexpr int in_box = STEPS / BOXES;
-            u64 db = descriptor<ROW_B>(
-                b + j / in_box * (TILE_N * ROW_B) + j % in_box * (ROW_B / in_box));
-            ACCUMULATOR(&sum)[ACCUMULATORS] = sums[unit % SETS];
+            u64 db = at_box(
+                b, j / in_box * (TILE_N * ROW_B) + j % in_box * (ROW_B / in_box));
+            auto& sum = ROUNDED ? total[unit % BLOCKS] : sums[unit % SETS];
+            bool more = ROUNDED || q > 0;
 #if PAIRED
-            if (j % 2) multiply<1>(sum, a[unit % 2][q], db, x.codes[j / 2], q > 0);
-            else multiply<0>(sum, a[unit % 2][q], db, x.codes[j / 2], q > 0);
+            if (j % 2) multiply<1>(sum, a[unit % 2][q], db, x.codes[j / 2], more);
+            else multiply<0>(sum, a[unit % 2][q], db, x.codes[j / 2], more);
 #else
-            multiply(sum, a[unit % 2][q], db, x.codes[j], q > 0);
+            multiply(sum, a[unit % 2][q], db, x.codes[j], more);
 #endif
         }
         wgmma_commit();
     }
 };
 
+typedef Stored Stage[SLABS][BLOCKS];  // what a lane holds of a stage
+
+// The assembler reuses a register of metadata although a running product still reads it,
+// unless something reads it afterwards.  No metadata are all ones, so this is true.
+__device__ __forceinline__ bool still_there(const Stage& stored, int first = 0) {
+    u32 ones = ~0u;
+#pragma unroll
+    for (int s = first; s < SLABS; s++)
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++) ones &= stored[s][i].codes[0] & stored[s][i].codes[1];
+    return ones != ~0u;
+}
+
 // Start all products of a stage; those of the last unit may still run.
 __device__ __forceinline__ void start_slabs(
-    Grouped& all, const Stored (&stored)[SLABS][BLOCKS], u32 b) {
+    Grouped& all, const Stage& stored, u32 b) {
 #pragma unroll
     for (int x = 0; x < UNITS; x++) {
         int s = x / (GROUPS * BLOCKS), g = x / BLOCKS % GROUPS, i = x % BLOCKS;
@@ -165,22 +243,37 @@ __device__ __forceinline__ void start_slabs(
     }
 }
 
-// The assembler reuses a register of metadata although a running product still reads it,
-// unless something reads it afterwards.  No metadata are all ones.
-__device__ __forceinline__ void end_slabs(
-    Grouped& all, const Stored (&stored)[SLABS][BLOCKS]) {
+__device__ __forceinline__ void end_slabs(Grouped& all, const Stage& stored) {
     wgmma_wait<0>();
-    u32 ones = ~0u;
-#pragma unroll
-    for (int s = 0; s < SLABS; s++)
-#pragma unroll
-        for (int i = 0; i < BLOCKS; i++) ones &= stored[s][i].codes[0] & stored[s][i].codes[1];
-    if (ones == ~0u) asm volatile("trap;");
+    if (!still_there(stored)) asm volatile("trap;");
     all.add(UNITS - 1);
 }
 
+#if FLOW
+// With FLOW, the products of the last unit of the stage before may still run.  Its slab's
+// metadata are in their registers until `ended`, which loads the new ones.  FIRST is the
+// number of the first unit: an odd one has the other set of registers.
+template <int FIRST, class Ended>
+__device__ __forceinline__ void pass_slabs(
+    Grouped& all, Stage& stored, u32 b, Ended ended) {
+#pragma unroll
+    for (int x = 0; x < UNITS; x++) {
+        int s = x / (GROUPS * BLOCKS), g = x / BLOCKS % GROUPS, i = x % BLOCKS;
+        bool alone = SETS == 1 || (SLABS == 1 && x == 0);
+        all.prepare(FIRST + x, stored[s][i], g);
+        if (!alone) all.start(FIRST + x, stored[s][i], g, b + s * SLAB / 16);
+        if (alone) wgmma_wait<0>();
+        else wgmma_wait<1>();
+        if (x == 0) ended();
+        all.add(FIRST + x + 2 * UNITS - 1);
+        if (alone) all.start(FIRST + x, stored[s][i], g, b + s * SLAB / 16);
+    }
+}
+#endif
+
 // One slab, one unit after the other.
-__device__ __forceinline__ void multiply_slab(Grouped& all, u32 a, u32 b) {
+__device__ __forceinline__ void multiply_slab(Grouped& all, u32 a, u32 address) {
+    u32 b = box_of(address);
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
         Stored x;

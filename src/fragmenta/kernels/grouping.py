@@ -10,7 +10,12 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from fragmenta.kernels.config import SLAB_BYTES, Kernel, candidates
+from fragmenta.kernels.config import (
+    SLAB_BYTES,
+    Kernel,
+    candidates,
+    integer_slab_time,
+)
 
 
 def expected_columns(tokens: int, experts: int, width: int) -> float:
@@ -53,9 +58,10 @@ def expected_time(kernel: Kernel, m: int, tokens: int, k: int, experts: int) -> 
     body = waves * (_tile_time(kernel) + count * _slab_time(kernel, tokens))
     size = 4 if kernel.out in ("f32", "s32") else 2
     active = expected_columns(tokens, experts, 1 << 16) * -(-m // 64)
-    whole = active * kernel.block_bytes + tokens * SLAB_BYTES
+    whole = active * kernel.block_bytes + tokens * kernel.slab_bytes_b
     memory = (whole * slabs + m * tokens * size) / 4.18e6
-    each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * SLAB_BYTES
+    each = tile.cluster * tile.m // 64 * kernel.block_bytes
+    each += tile.n * kernel.slab_bytes_b
     cache = tiles * each * slabs / 18e6
     power = 2.35
     found = math.pow(body**power + memory**power + cache**power, 1 / power)
@@ -83,12 +89,15 @@ def _slab_time(kernel: Kernel, tokens: int) -> float:
     takes long for rows that are not there: those after the last token.
     """
     tile, blocks = kernel.tile, kernel.tile.m // 64
+    high = tile.n // tile.cluster  # rows of a copy
+    missing = high - tokens / 2 if tokens < high else high * high / (2 * tokens)
+    if kernel.four_bits:  # as in single products; grouped ones were not measured
+        copies = kernel.slab_bytes_b // SLAB_BYTES
+        return max(integer_slab_time(kernel), 5.7e-3 * missing * copies)
     lines = blocks * (tile.n + kernel.block_bytes / 128)
     lines += tile.n + blocks * kernel.block_bytes / 128
     slab = 3.68e-4 * lines + 0.0325 * blocks
     slab *= 1 + 0.067 * max(0, 6 - kernel.stages * kernel.slabs)  # a short ring
-    high = tile.n // tile.cluster  # rows of a copy
-    missing = high - tokens / 2 if tokens < high else high * high / (2 * tokens)
     found = max(slab, {1: 0.214, 2: 0.166, 4: 0.074}[kernel.slabs], 5.7e-3 * missing)
     # Scales leave the largest tiles no registers to spare.
     return found * (1.09 if kernel.scaled and tile.m * tile.n >= 256 * 192 else 1.0)

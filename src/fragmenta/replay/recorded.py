@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import check_flags, is_among, is_whole
+from fragmenta.arrays.checks import as_array, check_flags, is_among, is_whole
 from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
 from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
@@ -556,11 +556,11 @@ class Replay:
         ``lines`` has a number for each instruction: its line, or -1 if it has none.
         Without it, these are ``line_numbers``.
         """
-        line = self.line_numbers if lines is None else np.asarray(lines)
-        if line.shape != (len(self.sites),):
+        line = self.line_numbers if lines is None else as_array(lines)
+        if line.shape != (len(self.sites),) or line.dtype.kind not in "iu":
             raise BadCall(
-                f"lines has a number for each of {len(self.sites)} instructions; "
-                f"given {line.shape}"
+                f"lines has a whole number for each of {len(self.sites)} instructions; "
+                f"given {line.dtype} of shape {line.shape}"
             )
         found = line[self.steps.site] >= 0
         for mine in self._by_warp:

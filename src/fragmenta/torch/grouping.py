@@ -17,8 +17,9 @@ from torch import Tensor
 
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError
 from fragmenta.kernels.arguments import check_experts
-from fragmenta.kernels.config import Kernel, Tile
+from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.emulate import Epilogue, emulate_grouped
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.grouping import choose_grouped
 from fragmenta.kernels.packing import Packed
 from fragmenta.torch.matrix import (
@@ -26,7 +27,9 @@ from fragmenta.torch.matrix import (
     RESULTS,
     bytes_of,
     check_device,
+    check_multiplied,
     matrix_of,
+    packed_integers,
     tensor_of,
     type_name,
 )
@@ -38,6 +41,7 @@ from fragmenta.torch.running import (
     kernel_for,
     prepared,
     remembered,
+    tile_of,
     tiled,
 )
 from fragmenta.torch.stack import check_stack
@@ -88,8 +92,7 @@ class GroupedProduct(NamedTuple):
         check_experts(kernel, self.experts)
         if not self.tile:
             return choose_grouped(kernel, *self.shape)
-        m, n, cluster, turns, split = self.tile
-        return replace(kernel, tile=Tile(m, n, cluster, bool(turns), split))
+        return replace(kernel, tile=tile_of(self.tile))
 
     def _check_tensors(self) -> None:
         x, packed, offs = self.x, self.packed, self.offs
@@ -97,7 +100,10 @@ class GroupedProduct(NamedTuple):
             raise ShapeError(
                 f"x must be a matrix, tokens x k; given shape {tuple(x.shape)}"
             )
-        if type_name(x.dtype, "x") != self.element_type:
+        integers = Integers.named(self.element_type)
+        if integers:
+            check_multiplied(integers, x.dtype)
+        elif type_name(x.dtype, "x") != self.element_type:
             raise BadCall(
                 f"the weights are {DTYPES[self.element_type]} and x is {x.dtype}; use "
                 f"x.to({DTYPES[self.element_type]})"
@@ -195,9 +201,14 @@ def grouped_on_cpu(*arguments: object) -> Tensor:
     parts = {name: part.detach().numpy() for name, part in given.epilogue.items()}
     if "scale" in parts:
         parts["scale"] = parts["scale"].reshape(())
-    data = bytes_of(given.packed)
-    weights = [Packed(each, given.element_type, (m, k)) for each in data]
-    x = matrix_of(given.x, given.element_type)
+    integers = Integers.named(given.element_type)
+    weights: list[Packed] = [
+        packed_integers(each, integers, (m, k))
+        if integers
+        else Packed(bytes_of(each), given.element_type, (m, k))
+        for each in given.packed
+    ]
+    x = matrix_of(given.x, type_name(given.x.dtype, "x"))
     found = emulate_grouped(kernel, weights, x, ends, Epilogue(**parts))
     return tensor_of(found, RESULTS[kernel.out])
 

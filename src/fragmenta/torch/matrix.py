@@ -367,6 +367,24 @@ def dense_of(data: Tensor, element_type: str, m: int, k: int) -> Tensor:
     return dense[:m, :k].contiguous().view(DTYPES[element_type])
 
 
+def check_multiplied(
+    integers: Integers, kind: torch.dtype, a: str = "the weight", b: str = "x"
+) -> None:
+    """Refuse a type that these 4-bit integers are not multiplied with.
+
+    >>> check_multiplied(Integers("e4m3"), torch.bfloat16)
+    Traceback (most recent call last):
+    fragmenta.errors.BadCall: the weight has 4-bit integers that are multiplied with \
+float8_e4m3fn, and x is torch.bfloat16; use x.to(torch.float8_e4m3fn)
+    """
+    if TYPES.get(kind) not in integers.takes:
+        kinds = [DTYPES[name] for name in integers.takes]
+        raise BadCall(
+            f"{a} has 4-bit integers that are multiplied with {listed(kinds)}, and {b} "
+            f"is {kind}; use {b}.to({kinds[0]})"
+        )
+
+
 def packed_integers(
     data: Tensor, integers: Integers, shape: tuple[int, int]
 ) -> PackedIntegers:

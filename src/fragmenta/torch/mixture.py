@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fragmenta.errors import BadCall, Error, ShapeError
+from fragmenta.errors import BadCall, Error, ShapeError, one_of
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.calibration import check_replaceable, original
 from fragmenta.torch.operators import call
 from fragmenta.torch.products import compress, grouped_linear
@@ -28,9 +29,9 @@ from fragmenta.torch.pruning import (
     warn_pruned,
     without_skipped,
 )
-from fragmenta.torch.quantizing import quantized_type
+from fragmenta.torch.quantizing import FOUR_BITS, layer_type
 from fragmenta.torch.stack import SparseStack, stacked
-from fragmenta.torch.weights import quantized_weight
+from fragmenta.torch.weights import integer_weight, quantized_weight
 
 
 def sort_by_expert(index: Tensor, experts: int) -> tuple[Tensor, Tensor]:
@@ -66,7 +67,9 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     Each of the two products is one launch, and the host waits for nothing, so that a
     CUDA graph can be replayed with other tokens.  With ``quantize="fp8"`` or
     ``"int8"``, the weights have 8-bit elements with a scale for each output, and the
-    rows of x are quantised, as in :class:`~fragmenta.torch.SparseLinear`.
+    rows of x are quantised, as in :class:`~fragmenta.torch.SparseLinear`.  With
+    ``"int4"`` they have 4-bit integers, and ``group`` columns share a scale;
+    ``"int4-fp8"`` quantises the rows of x, too.
 
     >>> gate_up = torch.randn(4, 64, 16, dtype=torch.bfloat16)
     >>> down = torch.randn(4, 16, 32, dtype=torch.bfloat16)
@@ -119,14 +122,21 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         prune: bool | None = None,
         act: Callable[[Tensor], Tensor] = torch.nn.functional.silu,
         quantize: str | None = None,
+        group: int | None = None,
         promote: bool = False,
     ) -> SparseExperts:
         """The experts with these weights, pruned and compressed.
 
-        ``prune`` is as for :func:`~fragmenta.torch.linears`.
+        ``prune`` and ``group`` are as for :func:`~fragmenta.torch.linears`.
         """
         made = cls._made(
-            gate_up, down, prune, act=act, quantize=quantize, promote=promote
+            gate_up,
+            down,
+            prune,
+            act=act,
+            quantize=quantize,
+            group=group,
+            promote=promote,
         )
         if prune is None:
             warn_pruned(PruningReport(made.pruning), 2)
@@ -141,6 +151,7 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         *,
         act: Callable[[Tensor], Tensor],
         quantize: str | None,
+        group: int | None,
         promote: bool,
     ) -> SparseExperts:
         for name, each in (("gate_up", gate_up), ("down", down)):
@@ -151,8 +162,9 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
                 )
         check_shapes(tuple(gate_up.shape), tuple(down.shape))
         allowed = True if prune is None else prune
-        first = _compressed(gate_up.detach(), "gate_up_proj", allowed, quantize)
-        second = _compressed(down.detach(), "down_proj", allowed, quantize)
+        options = (allowed, quantize, _group(quantize, group))
+        first = _compressed(gate_up.detach(), "gate_up_proj", *options)
+        second = _compressed(down.detach(), "down_proj", *options)
         made = cls(
             first.stack,
             second.stack,
@@ -199,6 +211,13 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         each = each * top_k_weights[..., None].float()
         return each.sum(dim=1).to(hidden_states.dtype)
 
+    @property
+    def _quantized(self) -> str | None:
+        """The type that the rows of x are quantised to; None if they stay."""
+        if integers := Integers.named(self.weight_type):
+            return "e4m3" if integers.b == "e4m3" else None
+        return None if self.gate_up_scale is None else self.weight_type
+
     def _product(
         self,
         x: Tensor,
@@ -211,12 +230,17 @@ class SparseExperts(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         # Another kernel ran after the one that made the offsets: it took rows, or it
         # applied the activation.  A compiler may change that order.
         settled = not torch.compiler.is_compiling()
-        if scale is None:
+        if self._quantized is None:
             chosen = x if rows is None else x[rows]
             return grouped_linear(
-                chosen, weights, offs, promote=self.promote, settled=settled
+                chosen,
+                weights,
+                offs,
+                scale_weight=scale,
+                promote=self.promote,
+                settled=settled,
             )
-        values, scales = call("quantize_rows", x, self.weight_type, None)
+        values, scales = call("quantize_rows", x, self._quantized, None)
         if rows is not None:  # quantise each token once
             values = values.view(torch.uint8)[rows].view(values.dtype)
             scales = scales[rows]
@@ -269,7 +293,25 @@ so gate_up must be (4, 32, 32); given (4, 16, 64)
         )
 
 
-def _compressed(weights: Tensor, name: str, prune: bool, quantize: str | None) -> _Made:
+def _group(quantize: str | None, group: int | None) -> int | None:
+    """The columns that share a scale, checked; None if weights have no such groups.
+
+    >>> _group("int4", None), _group("fp8", None)
+    (128, None)
+    """
+    if quantize is None:
+        if group is not None:
+            raise BadCall(
+                f"group is for {one_of(FOUR_BITS)}; given {group!r} without quantize"
+            )
+        return None
+    integers = Integers.named(layer_type(quantize, group))
+    return integers.group if integers else None
+
+
+def _compressed(
+    weights: Tensor, name: str, prune: bool, quantize: str | None, group: int | None
+) -> _Made:
     """All experts of one weight, each compressed by itself."""
     matrices, scales, lost = [], [], []
     for weight in weights:
@@ -277,9 +319,13 @@ def _compressed(weights: Tensor, name: str, prune: bool, quantize: str | None) -
             matrices.append(compress(weight, prune=prune))
             lost.append(taken(weight, matrices[-1], name))
         else:
-            made = quantized_weight(weight, quantize, prune=prune)
+            made = (
+                integer_weight(weight, layer_type(quantize, group), prune=prune)
+                if quantize in FOUR_BITS
+                else quantized_weight(weight, quantize, prune=prune)
+            )
             matrices.append(made.sparse)
-            scales.append(made.scales)
+            scales += [] if made.scales is None else [made.scales.float()]
             pruned = taken(weight, made.sparse, name, made.pruned)
             lost.append(replace(pruned, weight_error=made.error()))
     found = torch.stack(scales) if scales else None
@@ -311,6 +357,7 @@ def experts(
     prune: bool | None = None,
     skip: Skip = (),
     quantize: str | None = None,
+    group: int | None = None,
     promote: bool = False,
 ) -> torch.nn.Module:
     """Replace the stacked experts of a model by :class:`SparseExperts`.
@@ -318,7 +365,7 @@ def experts(
     They are modules with ``gate_up_proj`` (experts x 2 intermediate x hidden),
     ``down_proj`` (experts x hidden x intermediate) and ``act_fn``, as Mixtral, Qwen-MoE
     and DeepSeek have them in transformers 5.  The model is changed in place and
-    returned.  ``prune``, ``skip`` and ``quantize`` are as for
+    returned.  ``prune``, ``skip``, ``quantize`` and ``group`` are as for
     :func:`~fragmenta.torch.linears`; routers and shared experts are layers of their
     own, which ``linears`` replaces.
 
@@ -336,8 +383,7 @@ def experts(
     )
     """
     check_replaceable(model, "experts")
-    if quantize is not None:
-        quantized_type(quantize)
+    _group(quantize, group)
     every = [x for x in original(model).named_modules() if holds_experts(x[1])]
     if not every:
         raise BadCall(
@@ -354,6 +400,7 @@ def experts(
                 prune,
                 act=module.act_fn,
                 quantize=quantize,
+                group=group,
                 promote=promote,
             )
         except Error as why:

@@ -16,7 +16,13 @@ from torch import Tensor
 from fragmenta.errors import BadCall, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.four_bits import Integers
-from fragmenta.torch.matrix import DTYPES, as_packed, listed, type_name, whole_sizes
+from fragmenta.torch.matrix import (
+    DTYPES,
+    as_packed,
+    check_multiplied,
+    type_name,
+    whole_sizes,
+)
 from fragmenta.torch.running import (
     EpilogueTensors,
     check_depth,
@@ -149,13 +155,7 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
     def _check_types(self) -> None:
         a, b = self.a_type, type_name(self.b.dtype, self.names.b)
         if integers := Integers.named(a):
-            if b not in integers.takes:
-                kinds = [DTYPES[name] for name in integers.takes]
-                raise BadCall(
-                    f"{self.names.a} has 4-bit integers that are multiplied with "
-                    f"{listed(kinds)}, and {self.names.b} is {self.b.dtype}; use "
-                    f"{self.names.b}.to({kinds[0]})"
-                )
+            check_multiplied(integers, self.b.dtype, self.names.a, self.names.b)
             return
         if a != b and not any({a, b} <= group for group in _COMPATIBLE):
             raise BadCall(

@@ -101,8 +101,7 @@ def tiled(
     """
     check_tile(tile)
     if tile:
-        m, n, cluster, turns, split = tile
-        return replace(kernel, tile=Tile(m, n, cluster, bool(turns), split))
+        return replace(kernel, tile=tile_of(tile))
     return known(kernel, shape, torch.cuda.get_device_name(gpu))
 
 
@@ -348,18 +347,28 @@ def check_depth(b: Tensor) -> None:
 
 
 def check_tile(tile: Sequence[int]) -> None:
-    """Refuse a tile that does not have five sizes.
+    """Refuse a tile that does not have five sizes, or eight.
 
     >>> check_tile([64, 64])
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: a tile must be m, n, cluster, turns and split, or \
-empty; given [64, 64]
+    fragmenta.errors.ShapeError: a tile must be m, n, cluster, turns and split (and \
+flow, beside and halves), or empty; given [64, 64]
     """
-    if len(tile) not in (0, 5):
+    if len(tile) not in (0, 5, 8):
         raise ShapeError(
-            "a tile must be m, n, cluster, turns and split, or empty; given "
-            f"{list(tile)}"
+            "a tile must be m, n, cluster, turns and split (and flow, beside and "
+            f"halves), or empty; given {list(tile)}"
         )
+
+
+def tile_of(sizes: Sequence[int]) -> Tile:
+    """The tile with these sizes.
+
+    >>> str(tile_of([64, 8, 1, 0, 2])), str(tile_of([64, 8, 1, 0, 1, 1, 2, 0]))
+    ('64x8 k/2', '64x8 flow *2')
+    """
+    m, n, cluster, turns, split, flow, beside, halves = (*sizes, 0, 1, 0)[:8]
+    return Tile(m, n, cluster, bool(turns), split, bool(flow), beside, bool(halves))
 
 
 def check_epilogue(

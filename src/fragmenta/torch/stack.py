@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fragmenta.errors import BadCall, ShapeError
+from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.kernels.config import ALIGNMENT
-from fragmenta.kernels.packing import packed_shape
+from fragmenta.kernels.four_bits import INTEGERS, Integers
 from fragmenta.registers.granularity import Granularity
 from fragmenta.torch.matrix import (
     DTYPES,
     TYPES,
     SparseMatrix,
+    bytes_shape,
     granularity_of,
     listed,
     whole_sizes,
@@ -100,12 +101,13 @@ def check_stack(packed: Tensor, element_type: str, shape: tuple[int, int, int]) 
 (2, 1, 1, 4, 4608); given torch.uint8 of shape (8,)
     """
     experts, m, k = shape
-    if element_type not in DTYPES or not isinstance(packed, Tensor):
+    known = element_type in DTYPES or Integers.named(element_type)
+    if not known or not isinstance(packed, Tensor):
         raise BadCall(
-            f"the weights must be a tensor of bytes, with elements of {listed(TYPES)}; "
-            f"given a {type(packed).__name__} of {element_type}"
+            f"the weights must be a tensor of bytes, with elements of {listed(TYPES)}, "
+            f"or {one_of(INTEGERS)}; given a {type(packed).__name__} of {element_type}"
         )
-    wanted = (experts, *packed_shape(element_type, m, k))
+    wanted = (experts, *bytes_shape(element_type, m, k))
     if packed.shape != wanted or packed.dtype != torch.uint8:
         raise ShapeError(
             f"{experts} matrices of {m}x{k} {element_type} must have bytes of shape "

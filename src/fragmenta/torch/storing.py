@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fragmenta.errors import BadFile, ShapeError, one_of
+from fragmenta.errors import BadCall, BadFile, ShapeError, one_of
 from fragmenta.kernels.config import ACTIVATIONS
+from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.feedforward import SparseFeedForward
 from fragmenta.torch.formats import QUANTIZED, Weight, read_bitmask, to_bitmask
 from fragmenta.torch.matrix import DTYPES
@@ -63,6 +64,11 @@ def stored_module(module: torch.nn.Module) -> Parts | None:
     ['activation', 'down_scale', 'down_weight', 'up_scale', 'up_weight']
     """
     if isinstance(module, SparseExperts):
+        if Integers.named(module.weight_type):
+            raise BadCall(
+                "no format of checkpoints has experts of 4-bit integers "
+                f"({module.weight_type}); save their state_dict() with torch.save"
+            )
         return {
             f"{name}.{part}": tensor
             for name, stack, scale in zip(
@@ -123,6 +129,11 @@ def _complete(form: Form, leaves: set[str]) -> Form:
 def read_experts(module: Any, parts: Mapping[str, Tensor]) -> SparseExperts:
     """Experts in the place of others, on their device."""
     sparse = isinstance(module, SparseExperts)
+    if sparse and Integers.named(module.weight_type):
+        raise BadCall(
+            "no format of checkpoints has experts of 4-bit integers; load into the "
+            "model before experts(..., quantize='int4')"
+        )
     old: Tensor = module.gate_up_packed if sparse else module.gate_up_proj
     kind = DTYPES[module.weight_type] if sparse else old.dtype
     stacks, scales = zip(*(_read_stack(parts, name) for name in WEIGHTS), strict=True)

@@ -119,12 +119,12 @@ class Gemm:
             op, fm.sparse.compress(op, fm.sparse.prune(op, drawn, pad=True), pad=True)
         )
 
-    def _integers(self) -> Packed:
+    def _integers(self, number: str = "") -> Packed:
         """A of 4-bit integers: two of four, and a scale for each group."""
         kernel, op = self.kernel, self.kernel.instruction
         words = draw.make(
             draw.integers("i8", self.m, self.k, low=-8, high=8),
-            draw.seed_of(self.name, "a"),
+            draw.seed_of(self.name, f"a{number}"),
         )
         assert isinstance(words, np.ndarray)
         pruned = fm.sparse.prune(op, words.astype(op.types["a"].storage), pad=True)
@@ -134,7 +134,7 @@ class Gemm:
             return pack_integers(integers, b=kernel.b)
         made = draw.make(
             draw.normal("f32", self.m, -(-self.k // kernel.group)),
-            draw.seed_of(self.name, "scales"),
+            draw.seed_of(self.name, f"scales{number}"),
         )
         assert isinstance(made, np.ndarray)
         scales = made.astype(SCALE_TYPES[kernel.scales])
@@ -427,9 +427,39 @@ def _four_bits() -> Iterator[Gemm]:
             yield sized(across, number + 1)
 
 
+CANDIDATES = (
+    ("bf16", 128, Tile(64, 8, flow=True), False),
+    ("e4m3", 128, Tile(64, 16, flow=True, beside=2), False),
+    ("f16", 32, Tile(64, 32, split=2, flow=True), True),
+    ("bf16", 64, Tile(128, 16, flow=True), True),
+    ("e4m3", 64, Tile(128, 64, flow=True), False),
+    ("bf16", 0, Tile(256, 64, flow=True), True),
+    ("e4m3", 0, Tile(256, 96, split=2, flow=True), False),
+    ("bf16", 128, Tile(64, 8, flow=True, beside=3), True),
+    ("e4m3", 128, Tile(128, 128, 2, flow=True), False),
+    ("f16", 128, Tile(64, 64, flow=True, beside=2), False),
+    ("e4m3", 128, Tile(64, 8, split=2, flow=True, beside=3), False),
+    ("bf16", 128, Tile(128, 128, flow=True), True),
+)
+"""4-bit integers in other ways: tiles that flow, and whether weights are rounded."""
+
+
+def _candidates() -> Iterator[Gemm]:
+    for number, (b, group, tile, rounded) in enumerate(CANDIDATES):
+        scales = ("f16", "bf16")[number % 2]
+        kernel = Kernel(
+            "s4", b, "f32", tile, group=group, scales=scales, rounded=rounded
+        )
+        if number % 3 == 2:
+            kernel = replace(kernel, transposed=True, out="bf16", scaled=True)
+        yield sized(kernel, number, parts=SCALES if kernel.scaled else ())
+
+
 GEMMS: list[Gemm] = list(_all())
 OF_INTEGERS: list[Gemm] = list(_four_bits())
 """A of 4-bit integers."""
+OF_CANDIDATES: list[Gemm] = list(_candidates())
+"""The same in ways that no GPU has run yet."""
 
 FEW = [*GEMMS[5::12], GEMMS[39], GEMMS[-1]]
 """Those that are compared whenever the tests run."""

@@ -66,6 +66,8 @@ class Grouped(Gemm):
     def experts(self) -> list[Packed]:
         """The weight of each expert."""
         op, found = self.kernel.instruction, []
+        if self.kernel.four_bits:
+            return [self._integers(str(number)) for number in range(len(self.counts))]
         for number in range(len(self.counts)):
             drawn = self._drawn(f"a{number}", self.kernel.a, self.m, self.k)
             pruned = fm.sparse.prune(op, drawn, pad=True)
@@ -176,7 +178,7 @@ def grouped(
     """A launch; ``number`` varies its edges and the tokens that no expert has."""
     tile = kernel.tile
     slabs = (2 * tile.split + 1) * kernel.slabs - (kernel.slabs > 1 and number % 2)
-    step = 128 // fm.dtype(kernel.a).bits
+    step = 128 // fm.dtype(kernel.multiplied).bits
     return Grouped(
         kernel,
         (1 + (tile.m == 64)) * tile.m * tile.cluster - (0, 5, 17, 40)[number % 4],
@@ -189,7 +191,59 @@ def grouped(
     )
 
 
+INTEGERS = (
+    ("bf16", 128, Tile(64, 8)),
+    ("e4m3", 64, Tile(128, 16)),
+    ("f16", 0, Tile(64, 32, split=2)),
+    ("e4m3", 128, Tile(128, 64)),
+    ("bf16", 32, Tile(256, 48)),
+    ("e4m3", 128, Tile(64, 8, flow=True, beside=2)),
+    ("bf16", 128, Tile(128, 32, flow=True)),
+)
+"""Experts of 4-bit integers: what they are multiplied with, their groups, and tiles."""
+
+
+def _integers() -> Iterator[Grouped]:
+    for number, (b, group, tile) in enumerate(INTEGERS):
+        kernel = Kernel(
+            "s4",
+            b,
+            ("bf16", "f32", "f16")[number % 3],
+            tile,
+            scaled=number % 2 == 1 or not group,
+            transposed=True,
+            grouped=True,
+            group=group,
+            scales=("f16", "bf16")[number % 2],
+            rounded=number == 6,
+        )
+        parts = ("scale_m", "scale_n", "bias") if kernel.scaled else ()
+        yield grouped(kernel, number, SHARES[number % len(SHARES)](tile.n), parts=parts)
+
+
+def _halves() -> Iterator[Grouped]:
+    """The last columns of an expert have an instruction of half the width."""
+    for number, (a, tile) in enumerate(
+        (
+            ("bf16", Tile(64, 16, halves=True)),
+            ("e4m3", Tile(128, 32, halves=True)),
+            ("f16", Tile(64, 64, split=2, halves=True)),
+            ("bf16", Tile(128, 128, 2, halves=True)),
+        )
+    ):
+        scaled = number % 2 == 1
+        kernel = Kernel(
+            a, out="bf16", tile=tile, scaled=scaled, transposed=True, grouped=True
+        )
+        shares = (tile.n + 3, 0, tile.n // 2, 1, tile.n // 2 + 1)
+        parts = ("scale_m", "scale_n") if scaled else ()
+        yield grouped(kernel, number, shares, parts=parts)
+
+
 GROUPED: list[Grouped] = list(_all())
+OF_HALVES: list[Grouped] = list(_halves())
+OF_INTEGERS: list[Grouped] = list(_integers())
+"""Weights of 4-bit integers; no GPU has run them yet."""
 
 
 def subject(kernel: Kernel, ring: int = 3) -> Subject:

@@ -32,16 +32,27 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.compiler import find
 from fragmenta.errors import Error
 from fragmenta.kernels.source import TARGET
-from tests.ptx.hopper.gemms import GEMMS, OF_INTEGERS, POISON, Gemm, Rows, short_hash
-from tests.ptx.hopper.grouped import GROUPED
+from tests.ptx.hopper.gemms import (
+    GEMMS,
+    OF_CANDIDATES,
+    OF_INTEGERS,
+    POISON,
+    Gemm,
+    Rows,
+    short_hash,
+)
+from tests.ptx.hopper.grouped import GROUPED, OF_HALVES
+from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
 
 FOLDER = Path(__file__).parents[2] / "golden" / "kernels"
 FILE, GROUPED_FILE = FOLDER / "gemms.json", FOLDER / "grouped.json"
 INTEGERS_FILE = FOLDER / "integers.json"
+UNMEASURED: list[Gemm] = [*OF_CANDIDATES, *OF_EXPERTS, *OF_HALVES]
 LISTS: dict[str, tuple[Path, Sequence[Gemm]]] = {
     "gemms": (FILE, GEMMS),
     "grouped": (GROUPED_FILE, GROUPED),
     "integers": (INTEGERS_FILE, OF_INTEGERS),
+    "candidates": (FOLDER / "candidates.json", UNMEASURED),
 }
 """What is recorded together, and where it is kept."""
 REPEAT = 20
