@@ -1,7 +1,7 @@
 """What a recording costs: a launch with ``replay=True`` against one without.
 
-Both are measured in turns, in one run, so that a busy machine slows both.  What is
-measured is the launch itself, not the reading of its record.
+Both are measured in turns, in one run, so that a busy machine slows both.  What counts
+is the time of the processor, and the launch itself, not the reading of its record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from fragmenta import ptx
 from fragmenta.kernels import Kernel, Tile
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm
-from tests.ptx.test_triton_hopper import recorded
+from tests.ptx.test_triton_blackwell import kept
+from tests.ptx.test_triton_hopper import arrays_of, parameters, recorded
 
 LIMIT = 2
 """How many times as long a recorded launch may take."""
@@ -62,11 +63,29 @@ def _triton(size: int = 512) -> Run:
     return run
 
 
-def _wgmma(size: int = 1024) -> Run:
+def _wgmma(size: int = 1024, wide: int = 256) -> Run:
     """The project's own GEMM: bulk copies, mbarriers and ``wgmma``."""
-    gemm = Gemm(Kernel("bf16", out="f32", tile=Tile(128, 256)), size, size, size, 132)
+    gemm = Gemm(Kernel("bf16", out="f32", tile=Tile(128, wide)), size, size, size, 132)
     kernel = ptx.parse(gemm.text).kernels[launching.ENTRY]
     return lambda **more: launching.launch(gemm, kernel, **more)
+
+
+def _kept(row: dict[str, Any], target: str) -> Run:
+    """A launch of Triton as it was recorded: few blocks, all of it asynchronous."""
+    kernel = ptx.parse(row["text"], row["name"]).kernels[row["entry"]]
+    given = parameters(row, arrays_of(row))
+    sizes = {"cluster": row["cluster"], "shared": row["shared"], "target": target}
+    return lambda **more: kernel.launch(
+        row["grid"], row["block"], given, **sizes, **more
+    )
+
+
+def _hopper(name: str) -> Callable[[], Run]:
+    return lambda: _kept(recorded("3.9.0")[name], "sm_90a")
+
+
+def _blackwell(name: str) -> Callable[[], Run]:
+    return lambda: _kept(kept()[name], "sm_100a")
 
 
 CASES: dict[str, Callable[[], Run]] = {
@@ -74,6 +93,15 @@ CASES: dict[str, Callable[[], Run]] = {
     "a GEMM by mma": _mma,
     "Triton's matmul for Hopper": _triton,
     "the GEMM by wgmma": _wgmma,
+    "one block of the GEMM by wgmma": lambda: _wgmma(128, 128),
+    "a persistent matmul, 3 blocks": _hopper("matmul_persistent"),
+    "a persistent matmul, a cluster": _hopper("matmul_persistent-cluster"),
+    "an attention, specialised warps": _hopper(
+        "attention_by_maps-causal-64-specialised"
+    ),
+    "a pair of blocks by tcgen05": _blackwell("pair_matmul"),
+    "a matmul by tcgen05, specialised": _blackwell("matmul_specialised"),
+    "a matmul of nvfp4 by tcgen05": _blackwell("matmul_scaled-nvfp4"),
 }
 
 
@@ -92,7 +120,7 @@ def ratio(run: Run, watch: bool | str, clock: Callable[[], float]) -> list[float
 @pytest.mark.parametrize("name", CASES)
 def test_a_recording(name: str, watch: bool | str) -> None:
     """At most twice as long."""
-    plain, recorded_ = ratio(CASES[name](), watch, time.perf_counter)
+    plain, recorded_ = ratio(CASES[name](), watch, time.process_time)
     kind = "watched" if watch else "not watched"
     print(
         f"\n{name}, {kind}: {plain * 1e3:.1f} ms, recorded {recorded_ * 1e3:.1f} ms: "

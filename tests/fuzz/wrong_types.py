@@ -427,7 +427,7 @@ def recorded(
 def _replays(add: Any, replay: ptx.Replay) -> None:
     add(replay.registers_at, step=0, warp=0)
     add(replay.memory_at, step=0, memory=0)
-    for each in (replay.writer, replay.next_write, replay.readers):
+    for each in (replay.writer, replay.next_write, replay.readers, replay.origins):
         add(each, step=0, memory=1, offset=0)
     add(replay.next_step, step=0, warp=0, by="line", back=False)
     add(replay.steps_of_line, file=replay.ptx_file, line=5)

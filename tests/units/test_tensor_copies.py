@@ -123,6 +123,47 @@ def test_ranges_of_a_box_are_those_of_the_plan() -> None:
             assert np.array_equal(np.unique(np.concatenate([[], *got])), all_)
 
 
+def bytes_of(block: Block, of: Range) -> np.ndarray:
+    """Bytes of shared or of global memory, piece after piece."""
+    memory, first = (
+        (block.shared, 0) if of.space == "shared" else block.memory(int(of.starts[0]))
+    )
+    base = int(of.starts[0]) - first if of.space == "global" else 0
+    return memory[of.starts[:, None] - base + np.arange(of.size)]
+
+
+def check_pairs(block: Block, copy: TensorLoad | TensorStore) -> int:
+    """What a copy says of each byte is true; how many there are."""
+    goals = {
+        int(byte)
+        for each in copy.goals
+        for byte in (each.starts[:, None] + np.arange(each.size)).reshape(-1)
+    }
+    count = 0
+    for to, of in copy.pairs:
+        assert (bytes_of(block, to) == bytes_of(block, of)).all()
+        there = (to.starts[:, None] + np.arange(to.size)).reshape(-1).tolist()
+        assert goals.issuperset(there)
+        count += len(there)
+    return count
+
+
+@pytest.mark.parametrize("operation", ["load", "store"])
+def test_each_byte_comes_from_where_a_copy_says(operation: str) -> None:
+    """Also with im2col, an interleave and swizzles; what is outside comes from none."""
+    kinds = set()
+    for case, _ in _some("rows", operation, 60):
+        block, copy = _recorded(case)
+        copy.read()
+        copy.write()
+        if copy.map.dtype in ("tf32", "tf32.ftz", "f32.ftz"):  # these are rounded
+            continue
+        moved = sum(each.size * each.starts.size for each in copy.global_ranges)
+        assert (check_pairs(block, copy) > 0) == (moved > 0)
+        kinds.add((case.uses_im2col, copy.map.swizzle > 0))
+    assert {each for each, _ in kinds} == {False, True}
+
+
 # ── by hand ─────────────────────────────────────────────────────────────────
 
 MAP = TensorMap("u8", (64, 8), (64,), (32, 4))
@@ -298,6 +339,8 @@ def test_four_rows_are_gathered(map_: TensorMap, rows_: tuple[int, ...]) -> None
     copy.read()
     copy.write()
     assert (shared == expected).all()
+    inside = sum(each.size * each.starts.size for each in copy.global_ranges)
+    assert (check_pairs(cluster.blocks[0], copy) > 0) == (inside > 0)
 
 
 @pytest.mark.parametrize("map_", FOUR, ids=str)

@@ -14,6 +14,7 @@ import pytest
 
 from fragmenta import ptx
 from tests.ptx.hazards import cases, running
+from tests.replay.kernels import copied
 from tests.thinning import THOROUGH
 from tests.view.test_explorer import IMPORT, Nesting
 from tests.view.test_explorer_page import EXPLORER, need
@@ -190,8 +191,23 @@ def asked(replay, seed):
         "next": [
             [s, int(rng.choice(warps)), bool(back)] for s in leaps for back in (0, 1)
         ],
+        "bytes": [written(replay, rng) for _ in range(40)],
         "line": [[replay.ptx_file, line] for line in lines],
     }
+
+
+def written(replay, rng):
+    """A byte that somebody writes, mostly a unit, and a step afterwards."""
+    columns = replay.columns
+    units = np.flatnonzero(columns["w_unit"] >= 0)
+    every = units if units.size and rng.random() < 0.8 else columns["w_step"]
+    write = int(rng.choice(units) if every is units else rng.integers(len(every)))
+    memory, first, size, step = (
+        int(columns[f"w_{name}"][write])
+        for name in ("memory", "offset", "size", "step")
+    )
+    step = min(len(replay) - 1, step + int(rng.integers(3)))
+    return [step, memory, first + int(rng.integers(max(1, size)))]
 
 
 def words(value):
@@ -225,6 +241,20 @@ def read(kind, text):
     return int(text) & (1 << int(kind[1:])) - 1
 
 
+def answered(page, questions):
+    """What the script of a page says."""
+    done = subprocess.run(
+        ["node", "tests/replay/evaluate.mjs", str(page)],
+        cwd=EXPLORER,
+        input=json.dumps(questions),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.xdist_group("explorer")
 @pytest.mark.parametrize("launch", [None, *(LAUNCHES if THOROUGH else [])], ids=str)
 def test_page_says_what_python_says(launch, tmp_path):
@@ -233,22 +263,35 @@ def test_page_says_what_python_says(launch, tmp_path):
     assert isinstance(replay, ptx.Replay)
     replay.to_html(tmp_path / "replay.html")
     questions = asked(replay, seed=len(replay))
-    done = subprocess.run(
-        ["node", "tests/replay/evaluate.mjs", str(tmp_path / "replay.html")],
-        cwd=EXPLORER,
-        input=json.dumps(questions),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = answered(tmp_path / "replay.html", questions)
     compare_registers(replay, questions, said)
     compare_memory(replay, questions, said)
     for (step, warp, back), found in zip(questions["next"], said["next"], strict=True):
         assert found == replay.next_step(step, warp, back=back)
     for (file, line), found in zip(questions["line"], said["line"], strict=True):
         assert found == replay.steps_of_line(file, line).tolist()
+    compare_origins(replay, questions, said)
+
+
+def compare_origins(replay, questions, said):
+    for asked_, found in zip(questions["bytes"], said["bytes"], strict=True):
+        wanted = []
+        for memory, offset, access in replay.origins(*asked_):
+            unit = -1 if access is None or access.unit is None else access.unit
+            wanted.append([memory, offset, -1 if access is None else access.step, unit])
+        assert found == wanted, asked_
+
+
+@pytest.mark.xdist_group("explorer")
+@pytest.mark.parametrize("waits, schedule", [(True, "lazy"), (False, "lazy")])
+def test_page_follows_copies_as_python_does(waits, schedule, tmp_path):
+    need("whether the replay page follows copies")
+    replay = copied(waits, schedule).replay()
+    questions = {"bytes": asked(replay, seed=3)["bytes"]}
+    replay.to_html(tmp_path / "replay.html")
+    said = answered(tmp_path / "replay.html", questions)
+    compare_origins(replay, questions, said)
+    assert any(len(each) == 2 for each in said["bytes"])
 
 
 def compare_registers(replay, questions, said):

@@ -44,6 +44,14 @@ export interface Columns {
   u_register: Uint32Array;
   u_unit: Int32Array;
   u_at: Uint32Array;
+  /** Bytes that units copied as they are, in the order of the units: where they are, and
+   * where they come from. */
+  c_unit: Int32Array;
+  c_memory: Uint16Array;
+  c_offset: Uint32Array;
+  c_from: Uint16Array;
+  c_at: Uint32Array;
+  c_size: Uint32Array;
 }
 
 const VIEWS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array };

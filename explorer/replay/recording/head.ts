@@ -53,6 +53,8 @@ export interface Unit {
   issued: number;
   done: number;
   waited: number;
+  /** When its source was read, if that was before it was done. */
+  read?: number;
   warp: number;
   bytes: number;
   writes: Range[];

@@ -17,6 +17,8 @@ export interface Access {
   size: number;
   lane: number;
   unit: number;
+  /** Its number among all reads, or all writes, of the run. */
+  item: number;
   /** The lanes that did the same at the same step, if it was not a unit. */
   lanes: number[];
 }
@@ -270,10 +272,10 @@ export class MemoryHistory {
     return write < 0 ? null : this.access(write, "w", offset);
   }
 
-  /** The same of any step; or of when a unit was done, before it wrote. */
-  wroteAt(step: number, offset: number, before = -1): Access | null {
+  /** The same of any step, before a write; or of when a unit was done, before it wrote. */
+  wroteAt(step: number, offset: number, before = -1, until = Infinity): Access | null {
     const { w_step, w_unit } = this.columns;
-    const all = this.covering("w", offset);
+    const all = this.covering("w", offset).filter((each) => each < until);
     const own = before < 0 ? -1 : all.findIndex((each) => w_unit[each] === before && !this.isHidden(each));
     const found = before < 0 ? all : (own < 0 ? all : all.slice(0, own)).filter((each) => !this.isHidden(each));
     const write = found.findLast((each) => w_step[each] <= step);
@@ -409,7 +411,7 @@ export class MemoryHistory {
       if (covers && lanes[each] !== NONE && units[each] < 0) together.push(lanes[each]);
     }
     const lane = lanes[item] === NONE ? -1 : lanes[item];
-    return { step, offset: offsets[item], size: sizes[item], lane, unit: units[item], lanes: together };
+    return { step, offset: offsets[item], size: sizes[item], lane, unit: units[item], item, lanes: together };
   }
 }
 

@@ -255,7 +255,7 @@ export class Origins {
   // ── memory ────────────────────────────────────────────────────────────────
 
   private ofMemory(where: InMemory): Origin {
-    const access = this.run.memories[where.memory].wroteAt(where.step, where.offset, where.before);
+    const access = this.run.memories[where.memory].wroteAt(where.step, where.offset, where.before, where.until);
     const found = { where, step: access?.step ?? -1, access, from: [], product: null };
     if (!access) return found;
     const product = this.productInMemory(where, access);
@@ -273,10 +273,27 @@ export class Origins {
     return index < 0 ? null : { step: issued, index };
   }
 
-  private stored(where: InMemory, { step, lane, unit, offset, size }: Access): Where[] {
+  /** The byte that a copy has put to another; null if the unit is none, or not done. */
+  private copied(where: InMemory, { unit, step, item }: Access): InMemory | null {
+    const { c_unit, c_memory, c_offset, c_from, c_at, c_size } = this.run.columns;
+    const { done, read = -1 } = this.run.head.units[unit];
+    if (done < 0 || done > step) return null;
+    for (let at = beginOf(c_unit, unit); c_unit[at] === unit; at++) {
+      const past = where.offset - c_offset[at];
+      if (c_memory[at] !== where.memory || past < 0 || past >= c_size[at]) continue;
+      // A copy reads before it writes; some have read a while before.
+      return { kind: "memory", memory: c_from[at], offset: c_at[at] + past, bytes: where.bytes, step: read < 0 ? step : read, until: item };
+    }
+    return null;
+  }
+
+  private stored(where: InMemory, access: Access): Where[] {
     const { run } = this;
+    const { step, lane, unit, offset, size } = access;
     const past = where.offset - offset;
     if (unit >= 0) {
+      const source = this.copied(where, access);
+      if (source) return [source];
       if (run.head.units[unit].kind === "tcgen05.st") return this.storedIn(where, unit);
       if (run.head.units[unit].kind !== "cp.async") return [];
       // A copy of a lane: what it read at the same step.
@@ -294,6 +311,17 @@ export class Origins {
     const low = 8 * (past % each);
     return [{ kind: "register", warp, register, lane, low, bits: Math.min(8 * where.bytes, 8 * each), step: step - 1 }];
   }
+}
+
+/** The first place in a sorted list with a number that is not less. */
+function beginOf(list: Int32Array, number: number): number {
+  let [low, high] = [0, list.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle] < number) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function distinctMade(found: Made[]): Made[] {

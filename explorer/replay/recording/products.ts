@@ -56,6 +56,8 @@ export interface InMemory {
   step: number;
   /** A unit: what it has written, or wrote after others at the same step, does not count. */
   before?: number;
+  /** A write, by its number: what was written after it does not count. */
+  until?: number;
 }
 
 export type Where = InRegister | InMemory | { kind: "constant" };

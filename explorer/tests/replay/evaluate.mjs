@@ -77,6 +77,14 @@ const origin = ([step, matrix, index]) => {
 /** The elements of products that a byte was made of. */
 const made = ([step, memory, offset]) => origins.madeOf({ kind: "memory", memory, offset, bytes: 4, step });
 
+/** Where a byte comes from through copies: each byte, and the step and the unit that wrote it. */
+const bytes = ([step, memory, offset]) => {
+  const found = origins.chain({ kind: "memory", memory, offset, bytes: 1, step });
+  const end = found.findIndex((each) => each.where.kind !== "memory");
+  const own = end < 0 ? found : found.slice(0, end);
+  return own.map(({ where, access }) => [where.memory, where.offset, access?.step ?? -1, access?.unit ?? -1]);
+};
+
 /** An expression: its texts, type and lanes, or what is wrong with it. */
 const typed = new Typed(shared().types);
 const expression = ([step, warp, text]) => {
@@ -97,6 +105,7 @@ const answers = {
   products: asked.products?.map(product),
   origins: asked.origins?.map(origin),
   made: asked.made?.map(made),
+  bytes: asked.bytes?.map(bytes),
   types: head.memories.map((_, number) => run.memories[number].accessedAs(0, head.memories[number].size, typeAccessed)),
   registers: asked.registers?.map(registers),
   memory: asked.memory?.map(memory),

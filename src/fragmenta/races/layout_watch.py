@@ -23,7 +23,6 @@ from fragmenta.ptx import rules
 from fragmenta.races.report import layout_words
 from fragmenta.races.shadow import box_layout as at
 from fragmenta.races.shadow import layout as heads
-from fragmenta.races.task_copies import TaskCopy
 from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.shared.box_layouts import BoxLayout, numbered
 from fragmenta.shared.copied_operands import Box, Mismatch, Reading, mismatch
@@ -46,6 +45,7 @@ from fragmenta.units.findings import Finding
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.port import Step
 from fragmenta.units.renewal import Renewal
+from fragmenta.units.task_copies import TaskCopy
 from fragmenta.units.tcgen05 import Product, Queued
 from fragmenta.units.tma_copies import TensorLoad
 from fragmenta.units.wgmma_forms import signed

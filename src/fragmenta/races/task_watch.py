@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fragmenta.races.shadow import layout
-from fragmenta.races.task_copies import TaskCopy, TaskLaneCopy
 from fragmenta.simt.compiled import address_of, callback_address, sparse
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.layout import EVENT_NUMBER
 from fragmenta.units.port import Step
+from fragmenta.units.task_copies import TaskCopy, TaskLaneCopy
 
 if TYPE_CHECKING:
     from fragmenta.races.observer import Observer

@@ -49,6 +49,7 @@ class Beside:
                     "writes": goals,
                     "signals": [list(signal) for signal in each.signals],
                     "group": each.group,
+                    "read": self.of.since(each.taken),
                 }
             )
         return found
@@ -86,6 +87,7 @@ class Beside:
                     "writes": [list(each) for each in goals],
                     "signals": [],
                     "group": -1,
+                    "read": -1,
                 }
             )
         return made

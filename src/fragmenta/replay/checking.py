@@ -13,7 +13,7 @@ import numpy as np
 from fragmenta.errors import BadFile
 from fragmenta.replay.parts import (
     COLUMNS,
-    LATER,
+    ERRORS,
     MOST_NAME,
     NOBODY,
     Array,
@@ -157,7 +157,8 @@ def _units(head: Head, steps: int) -> None:
     kinds |= {"site": _from(-1, len(head["sites"])), "bytes": _COUNT}
     kinds |= {"warp": _from(-1, len(head["warps"])), "lanes": _COUNT, "group": _WHOLE}
     kinds |= {"writes": _several(place), "signals": _several(place)}
-    _rows(head, "units", kinds)
+    if not all(step(each.get("read", -1)) for each in _rows(head, "units", kinds)):
+        raise _Wrong("a unit has no valid read")
     barriers = _rows(head, "barriers", {"kind": _text, "name": _text})
     used = _several(_tuple(step, _several(_WHOLE)))
     several = {"uses": used}
@@ -205,8 +206,11 @@ def _columns(head: Head, columns: Columns) -> None:
     _below(columns, len(head["warps"]), "warp", "i_warp", "u_warp")
     _below(columns, len(head["registers"]), "i_register", "u_register")
     _below(columns, len(columns["site"]) + 1, "w_step", "r_step", "u_step")
-    _below(columns, len(head["memories"]), "w_memory", "r_memory")
-    _below(columns, len(head["units"]), "w_unit", "r_unit", "u_unit")
+    memories = "w_memory", "r_memory", "c_memory", "c_from"
+    _below(columns, len(head["memories"]), *memories)
+    _below(columns, len(head["units"]), "w_unit", "r_unit", "u_unit", "c_unit")
+    if (np.diff(columns["c_unit"]) < 0).any():
+        raise _Wrong("the column c_unit is not sorted")
     for begin in "wru":
         lane = columns[f"{begin}_lane"] if begin != "u" else np.empty(0, np.uint16)
         _below({"lanes of accesses": lane[lane != NOBODY]}, LANES, "lanes of accesses")
@@ -215,7 +219,7 @@ def _columns(head: Head, columns: Columns) -> None:
     _contents(head, columns)
 
 
-_BEGINS = ("w_", "r_", "i_", "u_")
+_BEGINS = ("w_", "r_", "i_", "u_", "c_")
 
 
 def _below(columns: Columns, end: int, *names: str) -> None:
@@ -236,7 +240,7 @@ def _contents(head: Head, columns: Columns) -> None:
     _there("w_at", columns, columns["w_size"].astype(np.int64), "bytes")
     outputs = head.get("numerics", {}).get("outputs", [])
     errors = max((each["at"] + each["count"] for each in outputs), default=0)
-    for name in LATER:
+    for name in ERRORS:
         if len(columns[name]) < errors * (2 if name == "e_exact" else 1):
             raise _Wrong(f"the column {name} is cut off")
     total = sum(each["size"] for each in head["memories"])

@@ -14,7 +14,7 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.memory import PASS_BYTES
 from fragmenta.tracing.code import layout as at
 from fragmenta.tracing.log import Piece
-from fragmenta.tracing.told import Moved, Where
+from fragmenta.tracing.told import Moved, Told, Where
 
 OFFSETS = (1 << layout.RANK_BITS) - 1
 SLOTS = (1 << layout.SLOT_BITS) - 1
@@ -158,7 +158,10 @@ def _form(
     if what in ("read", "atomic"):
         read += _part(about[0], *found[0], total, lane)
     elif what == "copy":
-        read += _part(about[0], *found[1], total, lane)
+        reads = (rows[row, 5] >> lane.astype(np.uint32) & 1).astype(bool)
+        memory, offset = found[1]
+        known = np.where(reads, memory, -1)
+        read += _part(about[0], known, offset, total, lane)
     return wrote, read
 
 
@@ -215,6 +218,21 @@ def unit_part(
         np.full(count, unit),
         data,
     )
+
+
+def copied(told: Told, numbers: dict[Where, int]) -> Columns:
+    """The bytes that units copied as they are, in the order of the units."""
+    rows: list[tuple[Array, ...]] = [tuple(np.empty((6, 0), np.int64))]
+    for unit, each in told.copied:
+        to, of = (numbers.get(where, -1) for where in (each.to, each.of))
+        if to >= 0 and of >= 0:
+            one = np.ones_like(each.starts)
+            own = unit * one, to * one, each.starts
+            rows.append((*own, of * one, each.sources, each.size * one))
+    found = [np.concatenate(each) for each in zip(*rows, strict=True)]
+    order = np.argsort(found[0], kind="stable")
+    names = ("unit", "memory", "offset", "from", "at", "size")
+    return {f"c_{name}": of[order] for name, of in zip(names, found, strict=True)}
 
 
 def joined(parts: Sequence[Part], begin: str) -> Columns:

@@ -10,6 +10,7 @@ from fragmenta.replay.problems import problems_of
 from fragmenta.replay.reading import made
 from fragmenta.replay.recorded import Replay
 from fragmenta.replay.trimming import trimmed
+from fragmenta.tracing.gathering import gather
 from fragmenta.tracing.told import Stepped, Window
 
 BEHIND = 20
@@ -39,6 +40,7 @@ def replay_of(result: Result, schedule: str | int | None = None) -> Replay:
 
 def _made(result: Result, chosen: Stepped) -> Replay:
     """The record of one run."""
+    gather(chosen.told)
     found = Replay(*made(chosen))
     others = [each for of in result.steps if of is not chosen for each in of.found]
     problems = problems_of(found, chosen, result.problems, result.found, others)

@@ -60,6 +60,12 @@ COLUMNS: dict[str, str] = {
     "u_register": "u4",
     "u_unit": "i4",
     "u_at": "u4",
+    "c_unit": "i4",
+    "c_memory": "u2",
+    "c_offset": "u4",
+    "c_from": "u2",
+    "c_at": "u4",
+    "c_size": "u4",
 }
 """The columns of a record, in their order, and the type of each.
 
@@ -70,8 +76,15 @@ before a step is done; the number of all steps is after the last one.
 ``e_exact`` and the like are about the elements of arrays that a launch with numerics
 wrote: the exact value as f64, two words; the error, the same in units of the last place
 and the bits that are lost as f32.
+
+Those with ``c_`` are bytes that units copied as they are, in the order of the units: a
+memory, an offset there, and the memory and the offset that they come from.
 """
-LATER = tuple(each for each in COLUMNS if each[:2] == "e_")
+ERRORS = tuple(each for each in COLUMNS if each[:2] == "e_")
+"""Columns with errors."""
+COPIES = tuple(each for each in COLUMNS if each[:2] == "c_")
+"""Columns with what units copied."""
+LATER = (*ERRORS, *COPIES)
 """Columns that records of earlier versions do not have."""
 
 
@@ -166,3 +179,12 @@ class Access(NamedTuple):
     writes: bool
     value: bytes = b""
     """What was written."""
+
+
+class Origin(NamedTuple):
+    """A byte, and who wrote it; see ``Replay.origins``."""
+
+    memory: int
+    offset: int
+    writer: Access | None
+    """None: it was there before the first step."""

@@ -31,7 +31,7 @@ def made(stepped: Stepped) -> Made:
     found = steps(of)
     wrote, read, copies = _accesses(of, memories)
     found |= columns.joined(wrote, "w") | columns.joined(read, "r")
-    found |= memories.initial()
+    found |= memories.initial() | columns.copied(of.told, memories.numbers)
     head = _head(of, memories, Beside(of, memories, found), copies, len(found["site"]))
     typed = {
         name: np.ascontiguousarray(found.get(name, ()), COLUMNS[name])

@@ -19,8 +19,8 @@ from fragmenta.arrays.checks import as_array, check_flags, is_among, is_whole
 from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
 from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
+    ERRORS,
     IN_FLIGHT,
-    LATER,
     MOST_NAME,
     MOST_RUNS,
     NOBODY,
@@ -30,6 +30,7 @@ from fragmenta.replay.parts import (
     Columns,
     Head,
     Memory,
+    Origin,
     Register,
     Row,
     Site,
@@ -371,7 +372,7 @@ class Replay:
                     self.columns["e_exact"][wide].view(np.float64),
                     *(
                         self.columns[name][chosen].view(np.float32)
-                        for name in LATER[1:]
+                        for name in ERRORS[1:]
                     ),
                 )
         return None
@@ -406,6 +407,65 @@ class Replay:
         found = self._touching("w", number, offset)
         found = found[self.columns["w_step"][found] <= step]
         return self._access("w", int(found[-1])) if found.size else None
+
+    def origins(self, step: int, memory: int | str, offset: int) -> list[Origin]:
+        """Where a byte comes from: itself, then what copies had it from.
+
+        The first is the byte with who wrote it last, at a step or before.  If a copy
+        did, the byte that it copied follows, with who had written that one by then, and
+        so on: the last one was written by something else, or by nobody.
+        """
+        step, number = self._step(step, -1), self._byte(memory, offset)
+        found: list[Origin] = []
+        until = len(self.columns["w_step"])
+        while True:
+            every = self._touching("w", number, offset)
+            some = (every < until) & (self.columns["w_step"][every] <= step)
+            last = every[some][-1:].tolist()
+            writer = self._access("w", last[0]) if last else None
+            found.append(Origin(number, offset, writer))
+            source = None if writer is None else self._copied(writer, number, offset)
+            if source is None:
+                return found
+            assert writer is not None
+            number, offset, read = source
+            # A copy reads before it writes; some have read a while before.
+            until, step = last[0], step if read < 0 else read
+
+    def _copied(
+        self, writer: Access, memory: int, offset: int
+    ) -> tuple[int, int, int] | None:
+        """The byte that a copy has put to another; when it read it, if long before."""
+        if writer.unit is None:
+            return None
+        unit, columns = self.units[writer.unit], self.columns
+        if not 0 <= unit["done"] <= writer.step:
+            return None  # so far it hides what it will write
+        own = np.arange(*np.searchsorted(columns["c_unit"], writer.unit + np.arange(2)))
+        past = offset - columns["c_offset"][own].astype(np.int64)
+        here = (columns["c_memory"][own] == memory) & (past >= 0)
+        chosen = np.flatnonzero(here & (past < columns["c_size"][own]))
+        if chosen.size:
+            row, more = int(own[chosen[0]]), int(past[chosen[0]])
+            at = int(columns["c_at"][row]) + more
+            return int(columns["c_from"][row]), at, unit.get("read", -1)
+        return self._copied_by_lane(writer, offset)
+
+    def _copied_by_lane(
+        self, writer: Access, offset: int
+    ) -> tuple[int, int, int] | None:
+        """What a lane has read for a ``cp.async`` that was done at once."""
+        columns, first = self.columns, writer.step
+        begin, end = np.searchsorted(columns["r_step"], [first, first + 1]).tolist()
+        past = offset - writer.offset
+        for read in range(begin, end):
+            if (
+                columns["r_lane"][read] == writer.lane
+                and columns["r_size"][read] > past
+            ):
+                at = int(columns["r_offset"][read]) + past
+                return int(columns["r_memory"][read]), at, -1
+        return None
 
     def next_write(self, step: int, memory: int | str, offset: int) -> int | None:
         """The first step after one that writes a byte."""

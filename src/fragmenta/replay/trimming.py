@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fragmenta.replay.left_out import joined, kept_steps
-from fragmenta.replay.parts import COLUMNS, LATER, Array, Columns, Head, Row
+from fragmenta.replay.parts import COLUMNS, COPIES, ERRORS, Array, Columns, Head, Row
 from fragmenta.replay.recorded import Replay
 
 
@@ -17,7 +17,7 @@ def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
     last = min(len(replay), first + most)
     part = _Part(replay, first, last)
     columns = part.steps() | part.accesses() | part.memories()
-    columns |= {name: replay.columns[name] for name in LATER}
+    columns |= {name: replay.columns[name] for name in ERRORS} | part.copied()
     typed = {
         name: np.ascontiguousarray(columns[name], kind)
         for name, kind in COLUMNS.items()
@@ -119,6 +119,13 @@ class _Part:
         of = np.repeat(self.columns["w_at"][chosen].astype(np.int64), size) + within
         return {"w_at": ends - size, "bytes": self.columns["bytes"][of]}
 
+    def copied(self) -> Columns:
+        """What the units that are kept have copied."""
+        units = self.numbers[self.columns["c_unit"]]
+        kept = np.flatnonzero(units >= 0)
+        found = {name: self.columns[name][kept] for name in COPIES}
+        return found | {"c_unit": units[kept]}
+
     def memories(self) -> Columns:
         """What memories held before the first step of the part."""
         images, masks = [np.empty(0, np.uint8)], [np.empty(0, bool)]
@@ -149,8 +156,8 @@ class _Part:
 
     def _unit(self, unit: Row) -> Row:
         moved = {"issued": max(0, unit["issued"] - self.first)}
-        for name in ("done", "waited"):
-            step = unit[name]
+        for name in ("done", "waited", "read"):
+            step = unit.get(name, -1)
             moved[name] = 0 if 0 <= step < self.first else self._step(step)
         return {**unit, **moved}
 

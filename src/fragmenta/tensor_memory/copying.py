@@ -172,6 +172,15 @@ def expanded(rows: ArrayLike, form: str) -> Bytes:
     return found.reshape(given.shape)
 
 
+def packed_bits(form: str) -> int:
+    """The bits of an element of a packed format.
+
+    >>> packed_bits("b8x16.b6x16_p32")
+    6
+    """
+    return _FORMATS[form][0]
+
+
 def _copying(op: Instruction | str) -> Instruction:
     found = instruction(op)
     if found.moves != "copy":

@@ -3,8 +3,10 @@
     code      the instrument: what compiled code writes down
     log       the memory in which a launch writes it down
     keeping   which pieces of it are kept
-    recorder  which clusters are recorded, and what units and barriers did
     told      the record of a launch, as it is handed on
+    noted     reads what machine code wrote down of units
+    gathering puts together what units and barriers did, when it is asked for
+    recorder  which clusters are recorded, and what it hears of units in Python
 
 A launch that is not recorded loads none of this.
 """

@@ -23,6 +23,8 @@ STEP_ROOM = 1 << 17
 WORD_ROOM = 1 << 22
 ACCESS_ROOM = 1 << 16
 DATA_ROOM = 1 << 22
+NOTE_ROOM = 1 << 14
+PAYLOAD_ROOM = 1 << 23
 _FULL = ctypes.CFUNCTYPE(None)
 
 
@@ -40,11 +42,22 @@ class Piece(NamedTuple):
     """Addresses, and the bytes that were written."""
 
 
+class Notes(NamedTuple):
+    """What units did, as machine code has written it down."""
+
+    base: int
+    """The number of the first note."""
+    rows: Words
+    payload: Words
+
+
 _ROOMS = (
     (at.STEPS, at.STEP_ROOM, at.STEPS_AT, STEP_ROOM, at.STEP_WORDS),
     (at.WORDS, at.WORD_ROOM, at.WORDS_AT, WORD_ROOM, 1),
     (at.ACCESSES, at.ACCESS_ROOM, at.ACCESSES_AT, ACCESS_ROOM, at.ROW_WORDS),
     (at.DATA, at.DATA_ROOM, at.DATA_AT, DATA_ROOM, 1),
+    (at.NOTES, at.NOTE_ROOM, at.NOTES_AT, NOTE_ROOM, at.NOTE_WORDS),
+    (at.PAYLOAD, at.PAYLOAD_ROOM, at.PAYLOAD_AT, PAYLOAD_ROOM, 1),
 )
 """The arrays of a log: where it has how much is used, how much room there is and where
 the array is; the room, and the words of a row."""
@@ -60,6 +73,8 @@ class Log:
         self._function = _FULL(full)
         self._head[at.FULL >> 3] = callback_address(self._function)
         self._arrays: list[Words | None] = [None] * len(_ROOMS)
+        self._noted = 0
+        """Notes that were taken out of it."""
 
     def prepare(self) -> None:
         """Have arrays for compiled code to fill."""
@@ -79,7 +94,12 @@ class Log:
         """The number of the next step."""
         return int(self._head[at.BASE >> 3] + self._head[at.STEPS >> 3])
 
-    def take(self) -> Piece:
+    @property
+    def noted(self) -> int:
+        """The number of the next note."""
+        return self._noted + int(self._head[at.NOTES >> 3])
+
+    def take(self) -> tuple[Piece, Notes]:
         """Take everything out of it.
 
         To copy a large array takes longer than to fill it: so it is given away.
@@ -98,7 +118,9 @@ class Log:
             taken.append(found if words == 1 else found.reshape(-1, words))
             self._head[used_at >> 3] = 0
         self._head[at.BASE >> 3] = base + len(taken[0])
-        return Piece(base, *taken)
+        notes = Notes(self._noted, *taken[4:])
+        self._noted += len(notes.rows)
+        return Piece(base, *taken[:4]), notes
 
 
 _FREE: dict[int, list[mmap.mmap]] = {}
@@ -122,9 +144,10 @@ def _give_back(memory: mmap.mmap) -> None:
         kept.append(memory)
 
 
-def own_record(log: Log, warp: int) -> NDArray[np.uint8]:
-    """The record of a block that is recorded, whose first warp has this number."""
+def own_record(log: Log, place: int, warp: int) -> NDArray[np.uint8]:
+    """The record of a block: its place, and the number of its first warp."""
     made = aligned(at.OWN_BYTES)
     made.view(np.int64)[at.OWN_LOG >> 3] = log.address
     made.view(np.int32)[at.OWN_WARP >> 2] = warp
+    made.view(np.int32)[at.OWN_PLACE >> 2] = place
     return made

@@ -11,33 +11,40 @@ from numpy.typing import NDArray
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import Status
+from fragmenta.tracing.code.notes import note
 from fragmenta.tracing.keeping import Held, Keeping
-from fragmenta.tracing.log import Log, own_record
+from fragmenta.tracing.log import Log, Notes, own_record
+from fragmenta.tracing.noted import LOADED, copied, late_registers
 from fragmenta.tracing.told import (
     Bytes,
     Fault,
-    Late,
+    Heard,
+    Known,
     Mark,
     Moved,
+    Raw,
     State,
     Told,
     Unit,
+    Wait,
     Where,
     Window,
 )
 from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.blocks import Warp
 from fragmenta.units.copy_events import lane_queue
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step, Waited
-from fragmenta.units.tcgen05 import Commit, Queued
+from fragmenta.units.task_copies import TaskCopy, TaskLaneCopy
+from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_moves import Load, Move
 from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.work import Copy, Range, Work
 
 if TYPE_CHECKING:
-    from fragmenta.units.blocks import Block, Warp
+    from fragmenta.units.blocks import Block
     from fragmenta.units.clusters import Cluster
     from fragmenta.units.machine import Machine
 
@@ -47,8 +54,7 @@ Functions: TypeAlias = Mapping[int, int] | None
 MOST_COPIED = 64 << 20
 """Bytes of arrays that are copied when a cluster begins."""
 CELLS = 512
-WARPS = 4
-"""Warps of a warpgroup."""
+FIRST = LOADED - 1
 _POISON = np.frombuffer(layout.POISON.to_bytes(4, "little"), np.uint8)
 """Columns of tensor memory."""
 
@@ -62,15 +68,19 @@ class Recorder:
         """The blocks whose clusters are recorded."""
         self.log = Log(self._full)
         self.told = Told(window)
+        self._attends = window.most == 1
+        """Whether Python has to see all events of a cluster: what observes it keeps
+        them."""
         self._kept = Keeping(window)
         self._begun: State | None = None
         """What memories held before the steps that the log has now."""
         self._cluster: Cluster | None = None
         """The one that is recorded."""
         self._records: list[Bytes] = []
-        self._units: dict[Work, Unit] = {}
-        self._open: list[Unit] = []
-        """Units that nobody has waited for."""
+        self._units: dict[Work, int] = {}
+        """What Python has put in flight, by a number from ``FIRST`` downwards."""
+        self._heard: list[Heard] = []
+        self._notes: list[Notes] = []
         self._places: dict[int, NDArray[np.int64]] = {}
         """Where the registers are that an instruction writes later."""
         self._problems = 0
@@ -83,9 +93,10 @@ class Recorder:
     # ── clusters ────────────────────────────────────────────────────────────
 
     def listen(self, cluster: Cluster, port: Port) -> Port:
-        """Hear what a port is told, too; it has to see every event."""
+        """Hear what a port is told, too; machine code writes down the rest."""
         ears = _Ears(self, cluster)
-        self._functions[cluster], port.functions = port.functions, None
+        if self._attends:
+            self._functions[cluster], port.functions = port.functions, None
         for name in _HEARD:
             setattr(port, name, _both(getattr(port, name), getattr(ears, name)))
         return port
@@ -112,9 +123,11 @@ class Recorder:
         """A cluster begins."""
         self._unpoint(cluster)
         wanted = self._wanted(cluster)
-        cluster.observe_with(None if wanted else self._functions[cluster])
+        if self._attends:
+            cluster.observe_with(None if wanted else self._functions[cluster])
         if not wanted:
             return
+        cluster.record_with(note())
         self._cluster = cluster
         self.log.prepare()
         members = self.machine.launch.shape.members(cluster.number)
@@ -122,9 +135,9 @@ class Recorder:
         self._records.clear()
         for block, member in zip(cluster.blocks, members, strict=True):
             number = first_warp + block.rank * len(block.warps)
-            self._records.append(own_record(self.log, number))
-            block.context.point(layout.BLOCK_TRACE, address_of(self._records[-1]))
             place = len(self.told.blocks)
+            self._records.append(own_record(self.log, place, number))
+            block.context.point(layout.BLOCK_TRACE, address_of(self._records[-1]))
             self.told.blocks.append(member)
             self.told.warps += [(place, each.number) for each in block.warps]
         self._begun = self._state(cluster, whole=True)
@@ -150,7 +163,7 @@ class Recorder:
         self.told.wrong |= self._found() > self._problems
         self._cluster, self._is_cut = None, False
         self._units.clear()
-        self._open.clear()
+        self._tell("ended")
         self._unpoint(cluster)
 
     def _choose(self) -> None:
@@ -167,6 +180,7 @@ class Recorder:
         self.told.stopped = stopped
         self.close()
         self._choose()
+        self.told.raw = Raw(self._known(), self._notes, self._heard)
         self.told.others = self.machine.launch.shape.blocks > len(self.told.blocks)
         return self.told
 
@@ -203,12 +217,16 @@ class Recorder:
 
     def _take(self) -> None:
         """Take the steps out of the log."""
-        held = Held(self.log.take(), self._begun)
+        piece, notes = self.log.take()
+        held = Held(piece, self._begun)
         self._kept.add(held)
+        if len(notes.rows):
+            self._notes.append(notes)
         self._begun, self.told.total = None, held.end
 
     def _unpoint(self, cluster: Cluster) -> None:
         """Let compiled code write down nothing of a cluster."""
+        cluster.record_with(0)
         for block in cluster.blocks:
             block.context.point(layout.BLOCK_TRACE, 0)
 
@@ -249,10 +267,24 @@ class Recorder:
         """Whether a cluster is the one that is recorded; its time is noted."""
         if cluster is not self._cluster or self._is_cut:
             return False
-        time = cluster.time
-        if not self.told.times or self.told.times[-1][0] != time:
-            self.told.times.append((time, self.log.now))
+        self._tell("at", cluster.time, self.log.now)
         return True
+
+    def _tell(self, name: str, *given: Any) -> None:
+        """Keep what has happened, to be gathered later, after the notes so far."""
+        self._heard.append(Heard(self.log.noted, name, given))
+
+    def _known(self) -> Known:
+        """What is needed to read the notes."""
+        machine = self.machine
+        has = any(each.words[0] == "wgmma" for each in machine.events)
+        return Known(
+            machine.launch.compiled,
+            machine.events,
+            frozenset(machine.segments),
+            machine.forms.by_address if has else {},
+            machine.tensor_forms.by_address if machine.tensor else {},
+        )
 
     def _place(self, block: Block) -> int:
         """The place of a block among those that are recorded."""
@@ -271,10 +303,12 @@ class Recorder:
 
     def issued(self, step: Step, work: Work) -> None:
         """Work is in flight from now on."""
+        if isinstance(work, TaskCopy | TaskLaneCopy):  # there is a note of it
+            return
         warp, event, lanes = step
         effect = work.effect
         made = Unit(
-            len(self.told.units),
+            -1,
             effect.instruction,
             effect.done_by,
             event.site,
@@ -291,19 +325,8 @@ class Recorder:
             made.goals += self._ranges(each, self.log.now, wrote=False)
         for cells in _cells_written(work):
             made.goals.append(self._tensor(cells, self.log.now)._replace(data=None))
-        made.bytes = sum(each.size * len(each.starts) for each in made.goals)
-        if isinstance(work, Commit):
-            self._commit(made)
-        self.told.units.append(made)
-        self._units[work] = made
-        self._open.append(made)
-
-    def _commit(self, commit: Unit) -> None:
-        """What a thread has issued to the Tensor Cores is signalled by its commit."""
-        for each in self._open:
-            mine = each.warp == commit.warp and each.lanes == commit.lanes
-            if mine and not each.signals and each.kind in _COMMITTED:
-                each.signals = commit.signals
+        self._units[work] = key = FIRST - len(self._units)
+        self._tell("issued", key, made)
 
     def wrote(self, what: Work | Mbarrier | Step) -> None:
         """Work has written its results, or has hidden what it will write.
@@ -314,31 +337,34 @@ class Recorder:
         if isinstance(what, Mbarrier):
             self._mbarrier(what, now)
         elif isinstance(what, Step):
-            self._late(what.event.site, -1, [self._number(what.warp)])
+            self._late(what.event.site, -1, [what.warp])
         elif what in self._units:
             (self._done if what.done else self._hidden)(what, self._units[what], now)
+        elif isinstance(what, Wgmma) and what.done:  # machine code has issued it
+            self._done(what, what.ordinal, now)
 
-    def _done(self, what: Work, unit: Unit, now: int) -> None:
+    def _done(self, what: Work, key: int, now: int) -> None:
         """Work has written its results."""
-        unit.done = now
-        assert self._cluster is not None
+        self._tell("done", key, now)
         moved: list[Moved] = []
         for each in _sources(what):
             moved += self._ranges(each, now, wrote=False)
         if isinstance(what, Wgmma):
-            moved += self._operands(what, self.told.warps[unit.warp][0], now)
+            place = self._block_of(_warps(what)[0].block.rank)
+            moved += self._operands(what, place, now)
         for each in what.goals:
             moved += self._ranges(each, now, wrote=True)
         for cells in _cells_written(what):
             moved.append(self._tensor(cells, now))
-        self.told.moved += [(unit.number, each) for each in moved]
+        self._tell("moved", key, moved)
+        both = copied(what.pairs, self._block_of, self.machine.segments)
+        self._tell("copied", key, both)
         if isinstance(what, Wgmma):
-            first = unit.warp - self.told.warps[unit.warp][1] % WARPS
-            self._late(unit.site, unit.number, range(first, first + WARPS))
+            self._late(what.site, key, _warps(what))
         elif isinstance(what, Load):
-            self._late(unit.site, unit.number, [unit.warp])
+            self._late(what.site, key, [what.warp])
 
-    def _hidden(self, work: Work, unit: Unit, now: int) -> None:
+    def _hidden(self, work: Work, key: int, now: int) -> None:
         """Work in flight has hidden what it will write."""
         moved: list[Moved] = []
         for each in work.goals:
@@ -347,29 +373,17 @@ class Recorder:
             of = self._tensor(cells, now)
             assert of.data is not None
             moved.append(of._replace(data=np.resize(_POISON, of.data.size)))
-        self.told.moved += [(unit.number, each) for each in moved]
+        self._tell("moved", key, moved)
 
-    def _late(self, site: int, unit: int, warps: Iterable[int]) -> None:
+    def _late(self, site: int, key: int, warps: Iterable[Warp]) -> None:
         """A unit has written registers of warps, or has hidden them."""
-        assert self._cluster is not None
         places = self._places.get(site)
         if places is None:
-            places = self._places[site] = self._register_places(site)
-        for number in warps:
-            place, own = self.told.warps[number]
-            first = self._place(self._cluster.blocks[0])
-            memory = self._cluster.blocks[place - first].warps[own].words
-            words = memory[places].reshape(-1)
-            self.told.late.append(Late(self.log.now, site, unit, number, words))
-
-    def _register_places(self, site: int) -> NDArray[np.int64]:
-        """Where the registers are that an instruction writes later, word by word."""
-        compiled = self.machine.launch.compiled
-        name, index = compiled.places[site]
-        about = compiled.traced
-        numbers = about["late"].get(name, {}).get(str(index), [])
-        starts = np.array([about["registers"][name][n] >> 2 for n in numbers], np.int64)
-        return starts[:, None] + np.arange(layout.LANES)
+            starts = late_registers(self.machine.launch.compiled, site)
+            places = self._places[site] = starts[:, None] + np.arange(layout.LANES)
+        for warp in warps:
+            words = warp.words[places].reshape(-1)
+            self._tell("late", key, self.log.now, site, self._number(warp), words)
 
     def _ranges(self, of: Range, now: int, wrote: bool) -> list[Moved]:
         """Bytes that a unit has touched."""
@@ -415,42 +429,12 @@ class Recorder:
 
     def waited(self, step: Step, waited: Waited) -> None:
         """Lanes have waited for something."""
-        now, warp = self.log.now, self._number(step.warp)
-        mbarrier = waited.mbarrier
+        who = self.log.now, self._number(step.warp), waited.done_by
+        wait, mbarrier = Wait(*who, waited.until, waited.read), waited.mbarrier
         if mbarrier is not None:
             block = self._block_of(mbarrier.block.rank)
-            self.told.marks.append(
-                Mark(now, "wait", block, mbarrier.offset, waited.until, 0, 0, warp)
-            )
-        elif waited.done_by == "cluster":
-            mark = Mark(now, "cluster wait", -1, 0, waited.until, 0, 0, warp)
-            self.told.marks.append(mark)
-        left = []
-        for each in self._open:
-            if self._is_over(each, waited, warp):
-                each.waited = now
-            else:
-                left.append(each)
-        self._open = left
-
-    def _is_over(self, unit: Unit, waited: Waited, warp: int) -> bool:
-        """Whether a wait is one for a unit."""
-        if waited.mbarrier is not None:
-            place = self._block_of(waited.mbarrier.block.rank), waited.mbarrier.offset
-            return any(
-                each[:2] == place and each[2] <= waited.until for each in unit.signals
-            )
-        if unit.done_by != waited.done_by or waited.read:
-            return False
-        if waited.done_by == "wgmma_group":
-            same = self._warpgroup(unit.warp) == self._warpgroup(warp)
-            return same and unit.group < waited.until
-        return unit.warp == warp and (unit.group < waited.until or unit.group < 0)
-
-    def _warpgroup(self, warp: int) -> tuple[int, int]:
-        """The block of a warp, and its warpgroup there."""
-        place, own = self.told.warps[warp]
-        return place, own // WARPS
+            wait = wait._replace(block=block, offset=mbarrier.offset)
+        self._tell("waited", wait)
 
     # ── barriers ────────────────────────────────────────────────────────────
 
@@ -460,16 +444,15 @@ class Recorder:
         offset = np.array([of.offset], np.int64)
         where = "shared", place
         moved = _moved(now, where, of.block.shared, offset, 8, wrote=True)
-        self.told.moved.append((-1, moved))
-        self.told.marks.append(
-            Mark(now, "mbarrier", place, of.offset, of.phase, of.pending, of.bytes, -1)
-        )
+        self._tell("moved", -1, [moved])
+        state = of.phase, of.pending, of.bytes
+        self._tell("mark", Mark(now, "mbarrier", place, of.offset, *state, -1))
 
     def arrived(self, step: Step, barrier: Mbarrier | Barrier) -> None:
         """Lanes arrive at a barrier of the cluster."""
         if isinstance(barrier, Barrier):
             now, warp = self.log.now, self._number(step.warp)
-            self.told.marks.append(Mark(now, "cluster arrive", -1, 0, 0, 0, 0, warp))
+            self._tell("mark", Mark(now, "cluster arrive", -1, 0, 0, 0, 0, warp))
 
     def changed(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
         """Tensor memory was allocated, or a tensor map changed."""
@@ -480,7 +463,7 @@ class Recorder:
             where = what.where
         else:
             return
-        self.told.moved += [(-1, each) for each in self._ranges(where, now, wrote=True)]
+        self._tell("moved", -1, self._ranges(where, now, wrote=True))
 
 
 def _moved(
@@ -497,9 +480,6 @@ def _moved(
     return Moved(now, where, starts, size, data)
 
 
-_COMMITTED = ("tcgen05.mma", "tcgen05.cp", "tcgen05.shift")
-
-
 def _group(step: Step, work: Work) -> int:
     """The group that a piece of work is in; -1 if it is in none."""
     if isinstance(work, Wgmma):
@@ -509,6 +489,11 @@ def _group(step: Step, work: Work) -> int:
     if isinstance(work, Copy) and work.completes == "bulk_group":
         return step.warp.block.bulk_queue(step.warp.number, work.thread.lane).epoch
     return -1
+
+
+def _warps(work: Wgmma) -> list[Warp]:
+    """The warps that issued a product."""
+    return [each for each in work.warps if isinstance(each, Warp)]
 
 
 def _sources(work: Work) -> list[Range]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.tracing.log import Piece, Words
+from fragmenta.tracing.log import Notes, Piece, Words
 from fragmenta.units.findings import Finding, Launched
+
+if TYPE_CHECKING:
+    from fragmenta.simt.compiled import Compiled
+    from fragmenta.units.events import Event
+    from fragmenta.units.tensor_forms import TensorForm
+    from fragmenta.units.wgmma_forms import Form
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
@@ -62,6 +69,16 @@ class Moved(NamedTuple):
     """The bytes that were written, piece after piece; None if they were read."""
 
 
+class Copied(NamedTuple):
+    """Bytes that a unit has copied as they are: pieces of the same size."""
+
+    to: Where
+    starts: Starts
+    of: Where
+    sources: Starts
+    size: int
+
+
 @dataclass
 class Unit:
     """A piece of asynchronous work."""
@@ -77,6 +94,8 @@ class Unit:
     lanes: int
     issued: int
     done: int = -1
+    taken: int = -1
+    """When its source was read, if that was before it was done."""
     waited: int = -1
     bytes: int = 0
     signals: tuple[tuple[int, int, int], ...] = ()
@@ -127,6 +146,51 @@ class Fault(NamedTuple):
     """That of the warp, with its registers."""
 
 
+class Wait(NamedTuple):
+    """Lanes have waited for something."""
+
+    step: int
+    warp: int
+    done_by: str
+    until: int
+    """The phase that is over; of groups, the first that they did not wait for."""
+    read: bool = False
+    """Whether they only waited until the sources of copies were read."""
+    block: int = -1
+    """The place of the block of an mbarrier, and where that is; -1: it is none."""
+    offset: int = -1
+
+
+class Heard(NamedTuple):
+    """What a recorder has heard of Python: a call of ``Gathering``."""
+
+    note: int
+    """The number of the next note of machine code."""
+    name: str
+    given: tuple[Any, ...]
+
+
+class Known(NamedTuple):
+    """What is needed to read the notes of a launch."""
+
+    compiled: Compiled
+    events: Sequence[Event]
+    slots: frozenset[int]
+    """Where memory is."""
+    products: Mapping[int, Form]
+    """The forms of products of warpgroups, by their addresses."""
+    tensor_products: Mapping[int, TensorForm]
+    """The forms of products of ``tcgen05``, by their addresses."""
+
+
+class Raw(NamedTuple):
+    """What units and barriers did, as it was written down."""
+
+    known: Known
+    notes: list[Notes]
+    heard: list[Heard]
+
+
 @dataclass
 class Told:
     """What was recorded of a launch."""
@@ -144,10 +208,14 @@ class Told:
 
     It is -1 for what was written by no unit, such as the bits of an mbarrier.
     """
+    copied: list[tuple[int, Copied]] = field(default_factory=list)
+    """What units copied, each with the number of its unit."""
     late: list[Late] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     times: list[tuple[int, int]] = field(default_factory=list)
     """The number of an event in its cluster, and the step at which it was."""
+    raw: Raw | None = None
+    """From what units, moved, late, marks and times are gathered, until they are."""
     total: int = 0
     """All steps of these blocks, also those that are not kept."""
     fault: Fault | None = None

@@ -23,6 +23,7 @@ from fragmenta.units.work import (
     Block,
     Bytes,
     Copy,
+    Pair,
     Place,
     Range,
     Starts,
@@ -146,6 +147,21 @@ class BulkCopy(Copy):
     def sources(self) -> list[Range]:
         """What it reads."""
         return [self._source.range] if self._source.range.size else []
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Where its bytes come from, unless it combines them."""
+        left, right = self.ignored
+        if self.reduction is not None:
+            return []
+        of, found = self._source.range, []
+        for place in self._goals:
+            size = min(right, place.range.size) - left
+            start = int(place.range.starts[0]) + left
+            if size > 0:
+                goal = place.range._replace(start=start, size=size)
+                found.append(Pair(goal, of._replace(size=size)))
+        return found
 
     @property
     def noted(self) -> int:

@@ -95,7 +95,9 @@ class Cluster(Record):
         entry = machine.address
         fast_paths = machine.fast and not machine.notes  # which Python writes
         if functions is not None and not self.alone and fast_paths:
-            table = machine.event_table(functions.keys() if functions else None)
+            traced = bool(self.longs[fast.CLUSTER_TRACE >> 3])
+            observed = functions.keys() if functions else None
+            table = machine.event_table(observed, traced)
             self.longs[fast.CLUSTER_EVENTS >> 3] = table.address
             self._functions = _vector(functions)
             if functions:
@@ -112,6 +114,15 @@ class Cluster(Record):
         """
         if functions is not self.port.functions:
             self.port.functions = functions
+            self._write_state()
+
+    def record_with(self, function: int) -> None:
+        """Let fast paths tell the recorder at an address what they do; 0: nobody.
+
+        The cluster has just begun.
+        """
+        if function != self.longs[fast.CLUSTER_TRACE >> 3]:
+            self.longs[fast.CLUSTER_TRACE >> 3] = function
             self._write_state()
 
     @property

@@ -44,18 +44,24 @@ class EventTable:
     """The records of all events of a launch.
 
     ``observed`` are the functions that the observer has in machine code; None if
-    nobody observes.  Instructions that need others are left to Python.
+    nobody observes.  Instructions that need others are left to Python.  If they are
+    ``traced``, so are those that do not tell a recorder what they do.
     """
 
     def __init__(
-        self, events: Sequence[Event], observed: Collection[int] | None = None
+        self,
+        events: Sequence[Event],
+        observed: Collection[int] | None = None,
+        traced: bool = False,
     ) -> None:
         self.memory = aligned(max(1, len(events)) * layout.EVENT_BYTES)
         self.records = self.memory.reshape(-1, layout.EVENT_BYTES)
         self.address = address_of(self.memory)
-        self._write(events, observed)
+        self._write(events, observed, traced)
 
-    def _write(self, events: Sequence[Event], observed: Collection[int] | None) -> None:
+    def _write(
+        self, events: Sequence[Event], observed: Collection[int] | None, traced: bool
+    ) -> None:
         from fragmenta.units.fast.dispatch import DISPATCH
         from fragmenta.units.fast.handlers import handler
 
@@ -67,7 +73,9 @@ class EventTable:
         there = None if observed is None else {*observed}
         for event, record in zip(events, self.records, strict=False):
             found = handler(event.words, len(event.operands))
-            if found is not None and (there is None or there.issuperset(found.calls)):
+            if found is None or (traced and not found.noted):
+                continue
+            if there is None or there.issuperset(found.calls):
                 _write(event, Record(record), found)
 
     def call(self, event: Event, block: int, warp: int, lanes: int) -> int | None:

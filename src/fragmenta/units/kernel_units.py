@@ -47,7 +47,7 @@ class Sized:
 
     def __init__(self, events: list[Event], target: str, shared: int) -> None:
         self._events, self._target, self._shared = events, target, shared
-        self._tables: dict[frozenset[int] | None, EventTable] = {}
+        self._tables: dict[tuple[frozenset[int] | None, bool], EventTable] = {}
         self._known: dict[int, int] = {}
         """Where the forms of events are that were used, by the number of the event."""
         self.lock = Lock()
@@ -77,12 +77,16 @@ class Sized:
 
         return KnownMoves()
 
-    def table(self, observed: Collection[int] | None) -> EventTable:
+    def table(
+        self, observed: Collection[int] | None, traced: bool = False
+    ) -> EventTable:
         """The events in memory, as fast paths read them."""
-        key = None if observed is None else frozenset(observed)
+        key = None if observed is None else frozenset(observed), traced
         found = self._tables.get(key)
         if found is None:  # several threads may be here: one table is kept
-            found = self._tables.setdefault(key, EventTable(self._events, observed))
+            found = self._tables.setdefault(
+                key, EventTable(self._events, observed, traced)
+            )
             for number, form in tuple(self._known.items()):
                 found.know_form(number, form)
         return found

@@ -14,7 +14,26 @@ from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.events import Event, Operand, first, numbers
 from fragmenta.units.faults import WrongAddress
-from fragmenta.units.work import Block, Bytes, Range, Starts, Work, poisoned
+from fragmenta.units.work import (
+    Block,
+    Bytes,
+    Pair,
+    Range,
+    Starts,
+    Work,
+    pairs,
+    poisoned,
+)
+
+
+def lane_pairs(rank: int, goal: Starts, source: Starts, count: Starts) -> list[Pair]:
+    """What lanes copy, of which some may copy fewer bytes than others."""
+    found = []
+    for size in np.unique(count[count > 0]).tolist():
+        some = count == size
+        to = Range("shared", rank, goal[some], size)
+        found += pairs(to, Range("global", -1, source[some], size))
+    return found
 
 
 class WarpCopy(Work):
@@ -117,6 +136,12 @@ class WarpCopy(Work):
         if not used.any():
             return []
         return [Range("global", -1, np.sort(self.source[used]), self.size)]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """What each lane copies."""
+        rank = self.warp.block.rank
+        return lane_pairs(rank, self.goal, self.source, self.count)
 
     def poison(self) -> None:
         """Fill what it will write."""

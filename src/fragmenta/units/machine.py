@@ -132,9 +132,11 @@ class Machine:
         shared = self.launch.compiled.shared + self.launch.dynamic
         return self.kernel.sized(self.launch.target, shared)
 
-    def event_table(self, observed: Collection[int] | None) -> EventTable:
+    def event_table(
+        self, observed: Collection[int] | None, traced: bool = False
+    ) -> EventTable:
         """The events in memory, as fast paths read them."""
-        self._table = self._sized.table(observed)
+        self._table = self._sized.table(observed, traced)
         return self._table
 
     @property

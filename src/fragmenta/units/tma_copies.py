@@ -44,10 +44,12 @@ from fragmenta.units.work import (
     Block,
     Bytes,
     Copy,
+    Pair,
     Range,
     Starts,
     destinations,
     in_shared,
+    pairs,
     pieces,
     shared_address,
 )
@@ -174,6 +176,24 @@ class TensorCopy(Copy):
         parts = [rows(self.map, box, store=store) for box in self.boxes]
         starts = np.concatenate([first for first, _ in parts])
         return pieces("global", -1, starts, parts[0][1])
+
+    def _pairs(self, ranks: list[int]) -> list[Pair]:
+        """The elements of its boxes in the tensor, and in the memory of blocks."""
+        found, size = [], self.map.element.bytes
+        for number, box in enumerate(self.boxes):
+            at = self.at if len(self.boxes) == 1 else 0
+            store = not self.kind.loads
+            of = plan(self.map, box, self.offsets, at=at, store=store)
+            inside, shared = of.inside.reshape(-1), of.shared.reshape(-1)
+            if len(self.boxes) > 1:  # one row each
+                line = _units(self.map, self.at % PATTERN, number)
+                shared = self.window + line[: shared.size * size : size]
+            tensor = Range("global", -1, of.memory.reshape(-1)[inside], size)
+            for rank in ranks:
+                here = Range("shared", rank, shared[inside], size)
+                both = (here, tensor) if self.kind.loads else (tensor, here)
+                found += pairs(*both)
+        return found
 
     @cached_property
     def extent(self) -> tuple[int, int] | None:
@@ -318,6 +338,11 @@ class TensorLoad(TensorCopy):
         """What it reads."""
         return self.global_ranges
 
+    @property
+    def pairs(self) -> list[Pair]:
+        """Where the elements of its box come from; what is outside comes from none."""
+        return self._pairs(self.ranks)
+
     def read(self) -> None:
         """Take the box from the tensor, and fill what is outside."""
         self._image = np.empty(self.footprint.end, np.uint8)
@@ -388,6 +413,11 @@ class TensorStore(TensorCopy):
     def sources(self) -> list[Range]:
         """What it reads: the whole box, also what is outside the tensor."""
         return self._shared_ranges([self.rank])
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Where the elements of its box go to, unless it combines them."""
+        return [] if self.combines else self._pairs([self.rank])
 
     @cached_property
     def _units(self) -> tuple[Starts, Starts]:

@@ -14,13 +14,14 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.tensor_memory.copying import copies, copy
+from fragmenta.shared.descriptor import UNIT, Descriptor
+from fragmenta.tensor_memory.copying import copies, copy, packed_bits
 from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, numbers
 from fragmenta.units.tcgen05 import Queued, issue
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import named_op
+from fragmenta.units.work import Pair, Range, pairs
 
 
 class Fill(Queued):
@@ -48,6 +49,30 @@ class Fill(Queued):
             Cells(each.rank, lanes, self.at.column, columns) for each in self.blocks
         ]
         self.read_shared("S", self.descriptor)
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Which bytes of shared memory its cells come from.
+
+        An element of a packed format comes from the first byte that has bits of it.
+        """
+        part, of = copies(self.op), Descriptor.decode(self.descriptor, "tcgen05")
+        rows, words = part.shape
+        row, byte = np.ogrid[:rows, : 4 * words]
+        form = self.op.values.get("source", "")
+        source = np.broadcast_to(byte, (rows, 4 * words))
+        if form:
+            source = byte // UNIT * UNIT + byte % UNIT * packed_bits(form) // 8
+        places = np.asarray(of.address(row, source, "u8"), np.int64)
+        found = []
+        for cells in part.slots(self.at):
+            goal = 4 * np.asarray(cells, np.int64).reshape(rows, words, 1) + np.arange(
+                4
+            )
+            for each in self.blocks:
+                to = Range("tensor", each.rank, goal.reshape(-1), 1)
+                found += pairs(to, Range("shared", each.rank, places.reshape(-1), 1))
+        return found
 
     def compute(self) -> None:
         """Copy the rows."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,10 @@ class Product(Record):
         return (*words, self.scale_d)
 
 
+Read: TypeAlias = tuple[str, NDArray[np.uint32], NDArray[np.uint8] | None]
+"""An operand of a product, and its units in shared memory; see :func:`read_units`."""
+
+
 class Wgmma(Work):
     """One product of a warpgroup: work that is done later."""
 
@@ -118,6 +122,11 @@ class Wgmma(Work):
         """The number of the group that the next commit makes."""
         self.failed: Callable[[WgmmaError], Error] | None = None
         """Makes the error that ends the kernel, once the work is in flight."""
+
+    @property
+    def warps(self) -> tuple[Warp, ...]:
+        """The four warps that issued it."""
+        return self._of.warps
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -147,18 +156,23 @@ class Wgmma(Work):
         """Run it."""
         self._of.run_next(self)
 
-    def reads(self) -> list[tuple[str, NDArray[np.uint32], NDArray[np.uint8] | None]]:
-        """What it reads from shared memory: the operand, the addresses of its units.
+    def reads(self) -> list[Read]:
+        """What it reads from shared memory."""
+        return read_units(self.located, self.descriptors)
 
-        Of A, the warp that reads each unit, too; all warps read B.
-        """
-        op, ways = self.located.op, self.located.ways
-        *of_a, of_b = self.descriptors
-        found: list[tuple[str, NDArray[np.uint32], NDArray[np.uint8] | None]] = []
-        for word in of_a:
-            there = units(op, "A", word, ways.trans_a)
-            found.append(("A", there, owners(op, ways.trans_a)))
-        return [*found, ("B", units(op, "B", of_b, ways.trans_b), None)]
+
+def read_units(located: Located, descriptors: Sequence[int]) -> list[Read]:
+    """What a product reads from shared memory: the operand, where its units are.
+
+    Of A, the warp that reads each unit, too; all warps read B.
+    """
+    op, ways = located.op, located.ways
+    *of_a, of_b = descriptors
+    found: list[Read] = []
+    for word in of_a:
+        there = units(op, "A", word, ways.trans_a)
+        found.append(("A", there, owners(op, ways.trans_a)))
+    return [*found, ("B", units(op, "B", of_b, ways.trans_b), None)]
 
 
 class Warpgroup(Record):

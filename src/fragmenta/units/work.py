@@ -117,6 +117,40 @@ def pieces(space: str, rank: int, starts: Starts, size: int) -> list[Range]:
     return found
 
 
+class Pair(NamedTuple):
+    """Bytes that are copied as they are: pieces of the same size."""
+
+    to: Range
+    """Where each piece goes; ``tensor`` is a space, too, with bytes of its cells."""
+    of: Range
+    """Where each piece comes from."""
+
+
+def pairs(to: Range, of: Range) -> list[Pair]:
+    """Pieces that are copied as few pairs: what stays together is one piece.
+
+    >>> one = Range("shared", 0, np.array([32, 16, 64]), 16)
+    >>> of = Range("global", -1, np.array([48, 32, 0]), 16)
+    >>> [(each.to.starts, each.of.starts, each.to.size) for each in pairs(one, of)]
+    [(array([64]), array([0]), 16), (array([16]), array([32]), 32)]
+    """
+    size = to.size
+    if not to.starts.size or not size:
+        return []
+    order = np.argsort(to.starts, kind="stable")
+    goals, sources = to.starts[order], of.starts[order]
+    apart = (np.diff(goals) != size) | (np.diff(sources) != size)
+    edges = np.concatenate(([0], np.flatnonzero(apart) + 1, [goals.size]))
+    firsts, sizes = edges[:-1], np.diff(edges) * size
+    return [
+        Pair(
+            to._replace(start=goals[firsts[sizes == each]], size=each),
+            of._replace(start=sources[firsts[sizes == each]], size=each),
+        )
+        for each in np.unique(sizes).tolist()
+    ]
+
+
 def poisoned(address: Starts) -> Bytes:
     """The bytes of the poison at these addresses.
 
@@ -280,6 +314,11 @@ class Work:
     @property
     def goals(self) -> list[Range]:
         """What it writes."""
+        return []
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Which bytes it copies as they are, and from where."""
         return []
 
     @property

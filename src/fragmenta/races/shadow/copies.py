@@ -3,7 +3,7 @@
 A copy that machine code issued is a task (:mod:`fragmenta.units.fast.task_layout`).
 What its issuer knew is kept in a row for each task, until it signals an mbarrier.  The
 usual copy is observed here; the others are left to Python, which gets the record:
-:mod:`fragmenta.races.task_copies`.
+:mod:`fragmenta.units.task_copies`.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class TraceProbes(Probes):
         wide = min(8, size)
         what = Access("shared", 8 * wide, 8 * wide, size // wide)
         both = [(to, to_offset), (of, of_offset)]
-        self._row(writer, what, "copy", both)
+        self._row(writer, what, "copy", both, reads=reads)
 
     def matrix_rows(
         self,
@@ -151,8 +151,12 @@ class TraceProbes(Probes):
         kind: str,
         places: list[tuple[Written, int]],
         lanes: str = "",
+        reads: str = "0",
     ) -> None:
-        """Write down an access; without lanes, of those of the instruction."""
+        """Write down an access; without lanes, of those of the instruction.
+
+        ``reads`` are the lanes that read, of a copy.
+        """
         form = self._form(writer, what, kind)
         takes = kind != "read"
         pending = len(self._waiting) if takes else 0
@@ -163,7 +167,8 @@ class TraceProbes(Probes):
             for where, offset in places
             for word in (f"ptr {writer.address(where)}", f"i64 {offset}")
         ]
-        numbers = f"i32 {form}", f"i32 {lanes or writer.lanes()}", f"i32 {pending}"
+        words = str(form), lanes or writer.lanes(), str(pending), reads
+        numbers = [f"i32 {each}" for each in words]
         writer.call(made, *MEMORY, *numbers, *given)
         if takes:
             self._waiting.append(_Taken(what, len(places), lanes))

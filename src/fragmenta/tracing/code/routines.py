@@ -19,7 +19,7 @@ _HOST = ir.FunctionType(ir.VoidType(), [])
 
 
 @contextmanager
-def _recorded(code: Code, block: Raw, lanes: Value) -> Iterator[tuple[Raw, Raw]]:
+def recorded(code: Code, block: Raw, lanes: Value) -> Iterator[tuple[Raw, Raw]]:
     """Only if the block is recorded and a lane takes part: its record, and the log."""
     b = code.builder
     own = pointer_at(code, block, layout.BLOCK_TRACE)
@@ -28,7 +28,7 @@ def _recorded(code: Code, block: Raw, lanes: Value) -> Iterator[tuple[Raw, Raw]]
         yield own, pointer_at(code, own, at.OWN_LOG)
 
 
-def _empty_if(code: Code, log: Raw, full: Value) -> None:
+def empty_if(code: Code, log: Raw, full: Value) -> None:
     """Let the host take everything out of the log, if there is no room."""
     b = code.builder
     with b.if_then(full.raw):
@@ -36,19 +36,20 @@ def _empty_if(code: Code, log: Raw, full: Value) -> None:
         b.call(b.bitcast(host, _HOST.as_pointer()), [])
 
 
-def _number(code: Code, warp: Raw, own: Raw) -> Value:
+def warp_number(code: Code, warp: Raw, own: Raw) -> Value:
     """The number of a warp among all that are recorded."""
     first = field(code, own, at.OWN_WARP, I32)[0]
     return first + field(code, warp, layout.WARP_NUMBER, I32)[0]
 
 
-def _place(code: Code, log: Raw, array: int, used: Value, size: int) -> Raw:
+def place(code: Code, log: Raw, array: int, used: Value, size: int) -> Raw:
     """Where the next row of an array of the log is."""
     base = pointer_at(code, log, array)
     return code.builder.gep(base, [(used * size).raw])
 
 
-def _put(code: Code, row: Raw, values: Sequence[Value]) -> None:
+def put(code: Code, row: Raw, values: Sequence[Value]) -> None:
+    """Write the first words of a row."""
     for number, value in enumerate(values):
         field(code, row, 4 * number, I32)[0] = value
 
@@ -67,7 +68,7 @@ def step(sizes: Sequence[int]) -> Routine:
         code: Code, warp: Raw, block: Raw, site: Value, lanes: Value, *places: Value
     ) -> None:
         b, total = code.builder, sum(sizes)
-        with _recorded(code, block, lanes) as (own, log):
+        with recorded(code, block, lanes) as (own, log):
             steps, words = (
                 field(code, log, each, I64) for each in (at.STEPS, at.WORDS)
             )
@@ -77,15 +78,19 @@ def step(sizes: Sequence[int]) -> Routine:
                 full = full | (
                     words[0] + total > field(code, log, at.WORD_ROOM, I64)[0]
                 )
-            _empty_if(code, log, full)
-            row = _place(code, log, at.STEPS_AT, steps[0], 4 * at.STEP_WORDS)
+            empty_if(code, log, full)
+            row = place(code, log, at.STEPS_AT, steps[0], 4 * at.STEP_WORDS)
             used = words[0]
-            _put(code, row, [site, _number(code, warp, own), lanes, convert(used, I32)])
-            goal = _place(code, log, at.WORDS_AT, used, 4)
+            put(
+                code,
+                row,
+                [site, warp_number(code, warp, own), lanes, convert(used, I32)],
+            )
+            goal = place(code, log, at.WORDS_AT, used, 4)
             done = 0
-            for size, place in zip(sizes, places, strict=True):
+            for size, register in zip(sizes, places, strict=True):
                 to = b.gep(goal, [ir.Constant(I64, 4 * done)])
-                of = b.gep(warp, [place.raw])
+                of = b.gep(warp, [register.raw])
                 copy_memory(b, to, of, ir.Constant(I64, 4 * size))
                 done += size
             steps[0] = steps[0] + 1
@@ -115,9 +120,10 @@ def access(bits: Sequence[int], data: int) -> Routine:
         form: Value,
         lanes: Value,
         pending: Value,
+        reads: Value,
         *given: Raw | Value,
     ) -> None:
-        with _recorded(code, block, lanes) as (own, log):
+        with recorded(code, block, lanes) as (own, log):
             rows, used = (
                 field(code, log, each, I64) for each in (at.ACCESSES, at.DATA)
             )
@@ -126,18 +132,18 @@ def access(bits: Sequence[int], data: int) -> Routine:
                 for each in (at.ACCESS_ROOM, at.DATA_ROOM)
             )
             full = (rows[0] > most - at.LEAST_ROWS) | (used[0] > room - at.LEAST_WORDS)
-            _empty_if(code, log, full & (pending == 0))
+            empty_if(code, log, full & (pending == 0))
             time = (
                 field(code, log, at.BASE, I64)[0] + field(code, log, at.STEPS, I64)[0]
             )
-            row = _place(code, log, at.ACCESSES_AT, rows[0], 4 * at.ROW_WORDS)
-            number = _number(code, warp, own)
-            _put(
+            row = place(code, log, at.ACCESSES_AT, rows[0], 4 * at.ROW_WORDS)
+            number = warp_number(code, warp, own)
+            put(
                 code,
                 row,
-                [convert(time, I32), form, lanes, number, convert(used[0], I32)],
+                [convert(time, I32), form, lanes, number, convert(used[0], I32), reads],
             )
-            goal = _place(code, log, at.DATA_AT, used[0], 4)
+            goal = place(code, log, at.DATA_AT, used[0], 4)
             for which, width in enumerate(bits):
                 register, offset = given[2 * which : 2 * which + 2]
                 assert isinstance(offset, Value)
@@ -150,7 +156,7 @@ def access(bits: Sequence[int], data: int) -> Routine:
                 _pending(code, log, pending)[0] = rows[0]
             used[0] = used[0] + (len(bits) * at.ADDRESS_WORDS + data)
 
-    kinds = [P, P, I32, I32, I32, *[P, I64] * len(bits)]
+    kinds = [P, P, I32, I32, I32, I32, *[P, I64] * len(bits)]
     return routine(name, trace, kinds, None)
 
 
@@ -164,13 +170,13 @@ def _there(code: Code, block: Raw, number: Value) -> Value:
     """The data of an access that is not complete; 0 if there is none."""
     b = code.builder
     found = code.variable(convert(number, I64).lift(0))
-    with _recorded(code, block, number.lift(1)) as (_, log):
+    with recorded(code, block, number.lift(1)) as (_, log):
         waits = _pending(code, log, number)[0]
         with code.when(waits != 0):
-            row = _place(code, log, at.ACCESSES_AT, waits - 1, 4 * at.ROW_WORDS)
+            row = place(code, log, at.ACCESSES_AT, waits - 1, 4 * at.ROW_WORDS)
             start = convert(field(code, row, 16, I32)[0], I64, signed=False)
-            place = _place(code, log, at.DATA_AT, start, 4)
-            found.value = Value(b, b.ptrtoint(place, I64))
+            data = place(code, log, at.DATA_AT, start, 4)
+            found.value = Value(b, b.ptrtoint(data, I64))
     return found.value
 
 
@@ -178,9 +184,9 @@ def _complete(
     code: Code, block: Raw, number: Value, failed: Value, past: Value
 ) -> None:
     """The bytes of an access are there, but for some lanes, or for none of them."""
-    with _recorded(code, block, number.lift(1)) as (_, log):
+    with recorded(code, block, number.lift(1)) as (_, log):
         waits = _pending(code, log, number)
-        row = _place(code, log, at.ACCESSES_AT, waits[0] - 1, 4 * at.ROW_WORDS)
+        row = place(code, log, at.ACCESSES_AT, waits[0] - 1, 4 * at.ROW_WORDS)
         lanes = field(code, row, 8, I32)
         lanes[0] = lanes[0] & ~past
         with code.when(failed != 0):

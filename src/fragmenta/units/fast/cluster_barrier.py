@@ -12,7 +12,7 @@ from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, routine
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Step, fast_path, observe
+from fragmenta.units.fast.step import Step, fast_path, note, observe
 from fragmenta.units.fast.tasks import call
 
 
@@ -119,6 +119,7 @@ def _arrive(step: Step) -> Value:
     count = step.word(barrier, at.BARRIER_ARRIVED)
     count[0] = count[0] + ones(step.lanes)
     step.observe(layout.PORT_ARRIVE, barrier, phase[0])
+    step.note(layout.NOTE_ARRIVED, barrier, phase[0])
     step.changed()
     call(step.code, SETTLE, step.cluster)
     return step.lanes
@@ -136,6 +137,7 @@ def _wait(step: Step) -> Value:
         who = step.block, step.warp, step.event, passed.value.raw
         until = entry.phase[0]
         observe(step.code, step.cluster, layout.PORT_PASS, who, barrier, until)
+        note(step.code, step.cluster, layout.NOTE_PASSED, who, barrier, until)
         tickets[0] = tickets[0] & ~passed.value
         step.changed()
     return passed.value

@@ -13,7 +13,7 @@ from fragmenta.simt import layout as engine
 from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, routine
 from fragmenta.units.fast import layout
-from fragmenta.units.fast.step import HANDLER, ask_python
+from fragmenta.units.fast.step import HANDLER, ask_python, note
 
 
 def _dispatch(code: Code, block: Raw, warp: Raw, number: Value, lanes: Value) -> Value:
@@ -26,6 +26,10 @@ def _dispatch(code: Code, block: Raw, warp: Raw, number: Value, lanes: Value) ->
     events = pointer_at(code, cluster, layout.CLUSTER_EVENTS)
     at = convert(number, I64) * layout.EVENT_BYTES
     event = b.gep(events, [at.raw])
+    port = pointer_at(code, cluster, layout.CLUSTER_PORT)
+    with b.if_then(b.icmp_unsigned("!=", port, ir.Constant(POINTER, None))):
+        who = block, warp, event, lanes.raw
+        note(code, cluster, layout.NOTE_EVENT, who, event)
     handler = pointer_at(code, event, layout.EVENT_HANDLER)
     # In a random order, work in flight may be done before any event.
     random = field(code, cluster, layout.CLUSTER_SCHEDULE, I32)[0] == layout.RANDOM

@@ -12,7 +12,7 @@ from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, repeat, routine
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Step, fast_path, observe
+from fragmenta.units.fast.step import Step, fast_path, note, observe
 from fragmenta.units.fast.tasks import (
     TAKE,
     Task,
@@ -136,6 +136,7 @@ def _wait(step: Step) -> Value:
         who = step.block, step.warp, step.event, (lane.lift(1) << lane).raw
         until = convert(bound, I64)
         observe(code, step.cluster, layout.PORT_GROUP, who, queue, until)
+        note(code, step.cluster, layout.NOTE_GROUP, who, queue, until)
 
     _each_queue(step, one)
     return step.lanes

@@ -43,6 +43,8 @@ class Handler(NamedTuple):
     calls: tuple[int, ...] = ()
     """The functions of an observer that it needs: those that it calls, and that of the
     call of the port which Python makes."""
+    noted: bool = True
+    """Whether it tells a recorder all; if not, Python carries it out for one."""
 
 
 Finder = Callable[[tuple[str, ...], int], "Handler | None"]
@@ -125,11 +127,11 @@ def _replace(words: tuple[str, ...], count: int) -> Handler | None:
     stride = name == "global_stride"
     routine = tensor_maps.REPLACE_STRIDE if stride else tensor_maps.REPLACE
     flags = tensor_maps.field_flags(name) | tensor_maps.SHARED * shared
-    return Handler(routine, flags, order, (layout.PORT_CHANGE_MAP,))
+    return Handler(routine, flags, order, (layout.PORT_CHANGE_MAP,), noted=False)
 
 
 def _copy_map(words: tuple[str, ...], count: int) -> Handler | None:
-    return Handler(tensor_maps.COPY, 0, (0, 1), (layout.PORT_CHANGE_MAP,))
+    return Handler(tensor_maps.COPY, 0, (0, 1), (layout.PORT_CHANGE_MAP,), noted=False)
 
 
 # ── copies ──────────────────────────────────────────────────────────────────
@@ -170,7 +172,7 @@ def _copy(words: tuple[str, ...], count: int) -> Handler | None:
     calls = _SIGNALS if "mbarrier" in places else _COPIED
     if flags & copies.PAIRED:
         calls = *calls, layout.PORT_PAIR
-    return Handler(routine, flags, tuple(order), calls)
+    return Handler(routine, flags, tuple(order), calls, "prefetch" not in of.kind)
 
 
 def _copy_flags(of: Form) -> int:

@@ -100,6 +100,7 @@ class _Queue:
         began = self.word(at.LANES_BEGAN)[0], self.word(at.LANES_BEGUN)[first]
         until = convert(select(bound == groups, *began), I64)
         self.step.observe(layout.PORT_LANES, self.record, until)
+        self.step.note(layout.NOTE_LANES, self.record, until)
 
     def commit(self) -> None:
         """Close the open group; all was asked for."""
@@ -225,7 +226,7 @@ def _arrive(step: Step) -> Value:
     more = select((step.flags & NO_INCREMENT) != 0, count.lift(0), count)
     step.require((pending[0] + more <= layout.MOST) & (count <= pending[0] + more))
     pending[0] = pending[0] + more
-    mbarrier.bits[0] = mbarrier.packed()
+    mbarrier.write()
     queue.mark()
     queue.word(at.QUEUE_THERE)[0] = count.lift(1)
     queue.word(at.LANES_UNWAITED)[0] = count.lift(0)  # the mbarrier waits for them

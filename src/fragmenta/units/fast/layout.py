@@ -33,6 +33,7 @@ CLUSTER_BARRIER: Final = 216  #: pointer to the barrier of the cluster
 CLUSTER_WAKES: Final = 224  #: i64: how often waiting lanes were let go on
 CLUSTER_NUMBER: Final = 232  #: i64: which cluster of the grid it is
 CLUSTER_TOUCHED: Final = 240  #: i32: whether Python had a part in it since it began
+CLUSTER_TRACE: Final = 248  #: pointer to the function of a recorder; 0: nobody records
 CLUSTER_BYTES: Final = 256
 
 EAGER, LAZY, RANDOM = 0, 1, 2
@@ -257,6 +258,25 @@ call is about, a number; the result counts only where something is asked.  Block
 event and lanes of a copy are those that issued it.  At a wait for groups, the flags of
 the event say whether the sources had to be read only.  For groups of ``cp.async``, the
 number is the first epoch that was not waited for; -1 if a new epoch begins."""
+
+# ── a recorder ──────────────────────────────────────────────────────────────
+
+NOTE_MBARRIER, NOTE_WAITED = 0, 1
+NOTE_ISSUED, NOTE_HIDDEN, NOTE_DONE = 2, 3, 4
+NOTE_PRODUCT, NOTE_RAN, NOTE_HELD, NOTE_MULTIPLIED = 5, 6, 7, 8
+NOTE_GROUP, NOTE_LANES, NOTE_ARRIVED, NOTE_PASSED = 9, 10, 11, 12
+NOTE_EVENT, NOTE_LOADED, NOTE_MOVED, NOTE_FAILED = 13, 14, 15, 16
+"""What a recorder is told, after it has happened: block, warp, event, lanes, one of
+these, a record that it is about, and a number.  The bits of an mbarrier were written;
+lanes have seen that a phase of one is over (the phase).  A task is in flight (the epoch
+of its groups); it has hidden what it will write; it has written.  A product of a
+warpgroup is in flight; it has run, or could not be computed and has left anything in D
+(its warpgroup); a warp is held at one (its form);
+a warp has waited for groups of products.  Lanes have waited for groups of bulk copies,
+or of ``cp.async`` (the first epoch that they did not wait for); they have arrived at
+the barrier of the cluster, or passed it (the phase).  Any event begins, if somebody
+observes: problems have the numbers of events.  A warp has loaded cells of tensor memory
+(the record of the event), or has waited for its loads or stores."""
 
 # ── an event ────────────────────────────────────────────────────────────────
 

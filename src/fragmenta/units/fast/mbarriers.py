@@ -99,7 +99,7 @@ def _begin(
         word(offset)[0] = number
     for offset in (layout.MBARRIER_OBSERVED, layout.MBARRIER_COPIED):
         step.long(mbarrier.record, offset)[0] = code.constant(-1, I64)
-    mbarrier.bits[0] = mbarrier.packed()
+    mbarrier.write()
 
 
 def _inval(step: Step) -> Value:
@@ -175,7 +175,7 @@ def _expect(step: Step) -> Value:
     step.require((count >= 0) & (count <= layout.MOST))
     bytes_ = _more_bytes(step, mbarrier, convert(count, I32) * step.threads)
     mbarrier.word(layout.MBARRIER_TX)[0] = bytes_
-    mbarrier.bits[0] = mbarrier.packed()
+    mbarrier.write()
     step.changed()
     return step.lanes
 
@@ -205,6 +205,7 @@ def _wait(step: Step) -> Value:
     with code.when(over):
         waiting[own] = step.lanes.lift(0)
         step.observe(layout.PORT_ACQUIRE, mbarrier.record, wanted)
+        step.note(layout.NOTE_WAITED, mbarrier.record, wanted)
         step.put(0, wanted.lift(1))
         step.changed()
     with code.when(~over):

@@ -44,6 +44,10 @@ HANDLER = ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32])
 """A fast path: block, warp, event, lanes; it returns the lanes that may go on."""
 OBSERVE = ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER, I64])
 """A function of the observer: see ``PORT_...``."""
+NOTE = ir.FunctionType(
+    ir.VoidType(), [POINTER, POINTER, POINTER, I32, I32, POINTER, I64]
+)
+"""The function of a recorder: see ``NOTE_...``."""
 CALLBACK = ir.FunctionType(I32, [POINTER, POINTER, I32, I32])
 """Python: block, warp, number of the event, lanes."""
 
@@ -136,6 +140,11 @@ class Step:
             about,
             number,
         )
+
+    def note(self, kind: int, about: Raw, number: Value | int = 0) -> None:
+        """Tell a recorder what has happened."""
+        who = self.block, self.warp, self.event, self.lanes.raw
+        note(self.code, self.cluster, kind, who, about, number)
 
     # ── operands ────────────────────────────────────────────────────────────
 
@@ -293,7 +302,12 @@ class Mbarrier(NamedTuple):
             step.observe(layout.PORT_PHASE, self.record)
             step.changed()
             step.woke()
+        self.write()
+
+    def write(self) -> None:
+        """Put its bits into shared memory."""
         self.bits[0] = self.packed()
+        self.step.note(layout.NOTE_MBARRIER, self.record)
 
 
 def woke(code: Code, cluster: Raw) -> None:
@@ -441,6 +455,23 @@ def observe(
         more = number if isinstance(number, Value) else code.constant(number, I64)
         answer.value = Value(b, b.call(function, [*step, about, more.raw]))
     return answer.value
+
+
+def note(
+    code: Code,
+    cluster: Raw,
+    kind: int,
+    step: tuple[Raw, Raw, Raw, Raw],
+    about: Raw,
+    number: Value | int = 0,
+) -> None:
+    """Tell the recorder of a cluster what has happened, if there is one."""
+    b = code.builder
+    function = pointer_at(code, cluster, layout.CLUSTER_TRACE)
+    with b.if_then(b.icmp_unsigned("!=", function, ir.Constant(POINTER, None))):
+        more = number if isinstance(number, Value) else code.constant(number, I64)
+        given = [*step, ir.Constant(I32, kind), about, more.raw]
+        b.call(b.bitcast(function, NOTE.as_pointer()), given)
 
 
 def ask_python(

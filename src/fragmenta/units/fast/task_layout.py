@@ -146,6 +146,8 @@ MAP_LAYOUT: Final = 376  #: i64: the number of the layout of its boxes; 0: none
 MAP_RECORD: Final = 384
 PATTERN: Final = 1024
 """A swizzle repeats after so many bytes of shared memory."""
+EXCHANGED: Final = 128
+"""A swizzle exchanges units within so many bytes."""
 MAPS: Final = 1024
 """Places in the table of maps, which has pointers to records; see ``map_factor``."""
 MAP_SHIFT: Final = 54

@@ -32,7 +32,16 @@ from fragmenta.simt.memory import Where, inside, segment
 from fragmenta.simt.warps import P, clear_memory, repeat, routine
 from fragmenta.units.fast import layout, tensor_cells
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Mbarrier, Step, declared, observe, shift, woke
+from fragmenta.units.fast import tensor_layout as tensors
+from fragmenta.units.fast.step import (
+    Mbarrier,
+    Step,
+    declared,
+    note,
+    observe,
+    shift,
+    woke,
+)
 from fragmenta.units.fast.tensor_products import MULTIPLY
 
 UNIT = 16
@@ -70,15 +79,23 @@ class Task:
         """Another task of the pool."""
         return task_at(self.code, self.cluster, index)
 
-    def observe(self, call: int, number: Value | int = 0) -> None:
-        """Call a function of the observer about this task."""
-        who = (
+    @property
+    def _who(self) -> tuple[Raw, Raw, Raw, Raw]:
+        """Block, warp, event and lanes that issued it."""
+        return (
             self.pointer(at.TASK_BLOCK),
             self.pointer(at.TASK_WARP),
             self.pointer(at.TASK_EVENT),
             self.word(at.TASK_LANES)[0].raw,
         )
-        observe(self.code, self.cluster, call, who, self.record, number)
+
+    def observe(self, call: int, number: Value | int = 0) -> None:
+        """Call a function of the observer about this task."""
+        observe(self.code, self.cluster, call, self._who, self.record, number)
+
+    def note(self, kind: int, number: Value | int = 0) -> None:
+        """Tell a recorder what has happened to this task."""
+        note(self.code, self.cluster, kind, self._who, self.record, number)
 
     def state_of(self, rank: Value) -> Raw:
         """The state of a block of the cluster."""
@@ -475,6 +492,61 @@ def _hide(code: Code, task: Task, by: int) -> None:
 POISONED = routine("units.task.poison", _poison, [P, P], None)
 
 
+def each_written(
+    code: Code, cluster: Raw, record: Raw, do: Callable[[Raw, Value], None]
+) -> None:
+    """Do something with each piece of memory that a task writes: where it is, its size.
+
+    A box in shared memory is one piece for each block, in whole units of its swizzle.
+    Of other memory, a piece is a row, what a lane copies, or the cells of a lane.
+    """
+    task = Task(code, cluster, record)
+    kind, b = task.word(at.TASK_KIND)[0], code.builder
+
+    def box(rank: Value) -> None:
+        state = task.state_of(rank)
+        size = field(code, state, layout.STATE_SHARED_SIZE, I64)[0]
+        with code.when(_fits(task, size)):
+            begin = task.number(at.TASK_SHARED) & -at.EXCHANGED
+            lines = task.number(at.TASK_LINES) * task.number(at.TASK_PITCH)
+            end = task.number(at.TASK_SHARED) + lines + at.EXCHANGED - 1
+            end = smaller(end & -at.EXCHANGED, size)
+            shared = pointer_at(code, state, layout.STATE_SHARED)
+            do(b.gep(shared, [begin.raw]), end - begin)
+
+    with code.when((kind == at.LOAD) | (kind == at.EXCHANGE)):
+        each_rank(code, task.word(at.TASK_RANKS)[0], box)
+    where, some = _global(code, task)
+    with code.when((kind == at.STORE) & some & ((where.flags & 1) == 0)):
+        row = task.long(at.TASK_ROW)[0]
+        _each_row(code, task, lambda there, _: do(_host(code, where, there), row))
+    with code.when(kind == at.LANE_COPY):
+        line = task.number(at.TASK_LINE)
+        _each_lane(code, task, lambda _, goal: do(goal, line))
+
+    def cells(tensor: Raw, region: tensor_cells.Region) -> None:
+        image = pointer_at(code, tensor, tensors.TENSOR_IMAGE)
+        size = region.columns * 4
+        region.each_lane(lambda first: do(b.gep(image, [(first * 4).raw]), size))
+
+    each_region(code, cluster, record, cells)
+
+
+def each_region(
+    code: Code,
+    cluster: Raw,
+    record: Raw,
+    do: Callable[[Raw, tensor_cells.Region], None],
+) -> None:
+    """Do something with the cells that a task writes: in which memory, and which."""
+    task = Task(code, cluster, record)
+    kind, tensor = task.word(at.TASK_KIND)[0], _tensor(code, task)
+    with code.when(kind == at.CELLS):
+        tensor_cells.each_store_region(code, tensor, do)
+    with code.when(kind == at.PRODUCT):
+        tensor_cells.each_product_region(code, tensor, do)
+
+
 # ── from issue to end ───────────────────────────────────────────────────────
 
 
@@ -487,6 +559,7 @@ def _complete(code: Code, cluster: Raw, record: Raw) -> None:
     with code.when(task.word(at.TASK_KIND)[0] < at.CELLS):
         task.observe(layout.PORT_COPIED)
     call(code, MOVE, cluster, record)
+    task.note(layout.NOTE_DONE)
 
     def one(rank: Value) -> None:
         mbarrier = task.mbarrier(rank)
@@ -542,12 +615,31 @@ def _issue(code: Code, cluster: Raw, record: Raw) -> None:
         task.word(at.TASK_GROUP)[0] = field(code, queue, at.QUEUE_EPOCH, I32)[0]
     with code.when(task.word(at.TASK_KIND)[0] < at.CELLS):
         task.observe(layout.PORT_COPY)
+    task.note(layout.NOTE_ISSUED, _epoch(code, task))
     eager = field(code, cluster, layout.CLUSTER_SCHEDULE, I32)[0] == layout.EAGER
     with code.when(eager):
         call(code, COMPLETE, cluster, record)
     with code.when(~eager):
         call(code, POISONED, cluster, record)
+        task.note(layout.NOTE_HIDDEN)
         _link(code, task)
+
+
+def _epoch(code: Code, task: Task) -> Value:
+    """The epoch of its groups in which a task was issued; -1 if it is in none.
+
+    For ``cp.async`` it is that of the observer: arrivals begin new ones, too.
+    """
+    queue, b = task.pointer(at.TASK_QUEUE), code.builder
+    found = code.variable(code.constant(-1, I64))
+    kind = task.word(at.TASK_KIND)[0]
+    with b.if_then(b.icmp_unsigned("!=", queue, ir.Constant(POINTER, None))):
+        with code.when(kind < at.LANE_COPY):
+            found.value = task.number(at.TASK_GROUP)
+        with code.when(kind == at.LANE_COPY):
+            marks = field(code, queue, at.LANES_MARKS, I32)[0]
+            found.value = convert(marks, I64)
+    return found.value
 
 
 def _link(code: Code, task: Task) -> None:

@@ -108,13 +108,23 @@ def each_block(code: Code, product: Raw, do: Callable[[int, Raw], None]) -> None
 
 def hide_product(code: Code, product: Raw, by: int) -> None:
     """Hide D of a product in flight, or show it again."""
+
+    def one(tensor: Raw, region: Region) -> None:
+        with code.when(field(code, tensor, at.TENSOR_LATE, I32)[0] != 0):
+            region.count(pointer_at(code, tensor, at.TENSOR_QUEUED), by)
+
+    each_product_region(code, product, one)
+
+
+def each_product_region(
+    code: Code, product: Raw, do: Callable[[Raw, Region], None]
+) -> None:
+    """Do something with the cells of D of a product, in each block."""
     form = pointer_at(code, product, at.PRODUCT_FORM)
     column = field(code, product, at.PRODUCT_PLACES + 8 * at.D, I64)[0]
 
     def one(block: int, tensor: Raw) -> None:
-        region = part_region(code, form, at.D, block, column)
-        with code.when(field(code, tensor, at.TENSOR_LATE, I32)[0] != 0):
-            region.count(pointer_at(code, tensor, at.TENSOR_QUEUED), by)
+        do(tensor, part_region(code, form, at.D, block, column))
 
     each_block(code, product, one)
 
@@ -225,6 +235,14 @@ def write(code: Code, record: Raw, words: Raw) -> None:
         return Memory(b, b.gep(kept.raw, [(number * LANES).raw]), I32)
 
     _store_of(code, record).store(row)
+
+
+def each_store_region(
+    code: Code, record: Raw, do: Callable[[Raw, Region], None]
+) -> None:
+    """Do something with the cells of a store."""
+    move = _store_of(code, record)
+    move.each_region(lambda region: do(move.tensor, region))
 
 
 def hide_store(code: Code, record: Raw, by: int) -> None:

@@ -58,7 +58,9 @@ def _word(step: Step, base: Raw, offset: int) -> Value:
 
 def _load(step: Step) -> Value:
     """Load cells into registers; the operand is the address."""
-    _found(step).load(step.warp)
+    move = _found(step)
+    move.load(step.warp)
+    step.note(layout.NOTE_LOADED, move.move)
     step.changed()
     return step.lanes
 
@@ -112,6 +114,7 @@ def _wait(step: Step) -> Value:
     with code.when(stores & (first >= 0)):
         _finish_stores(step, first)
     step.observe(layout.PORT_MOVED, step.state)
+    step.note(layout.NOTE_MOVED, step.state)
     return step.lanes
 
 

@@ -28,7 +28,7 @@ from fragmenta.simt.layout import LANES, POISON
 from fragmenta.simt.library import POINTER, as_signed, field, pointer_at
 from fragmenta.simt.warps import P, all_lanes, put_lanes, routine, to_word
 from fragmenta.units.fast import layout
-from fragmenta.units.fast.step import Step, declared, fast_path, shift, woke
+from fragmenta.units.fast.step import Step, declared, fast_path, note, shift, woke
 
 FENCES = 1
 """A word of the instruction: ``wgmma.fence``; without it, ``wgmma.commit_group``."""
@@ -241,6 +241,18 @@ class Ready(NamedTuple):
                 _copied(code, places, count, warps[own].raw, values, own, back=True)
 
 
+def _note_run(
+    code: Code, cluster: Raw, state: Raw, group: Raw, product: Raw, kind: int
+) -> None:
+    """Tell a recorder of a run for all four warps; the product says who issued it."""
+    warps = field(code, group, layout.GROUP_WARPS, POINTER)
+    block = pointer_at(code, state, layout.STATE_BLOCK)
+    nobody = ir.Constant(POINTER, None)
+    who = block, warps[0].raw, nobody, ir.Constant(I32, 0)
+    where = Value(code.builder, code.builder.ptrtoint(group, I64))
+    note(code, cluster, kind, who, product, where)
+
+
 def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
     """Run the next product of a warpgroup; 0 if that could be done."""
     ran = _word(code, group, layout.GROUP_RAN)
@@ -260,6 +272,7 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
     status = found.value
     with code.when(status != 0):
         _word(code, product, layout.PRODUCT_STATUS)[0] = status
+        _note_run(code, cluster, state, group, product, layout.NOTE_FAILED)
     with code.when(status == 0):
         ran[0] = ran[0] + 1
         changes = _long(code, cluster, layout.CLUSTER_CHANGES)
@@ -267,6 +280,7 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
         woke(code, cluster)
         with code.when(late):
             here.show()
+        _note_run(code, cluster, state, group, product, layout.NOTE_RAN)
     return status
 
 
@@ -414,6 +428,7 @@ def _start(step: Step, group: Group, product: Raw) -> None:
     ordinal[0] = ordinal[0] + 1
     step.long(product, layout.PRODUCT_ORDINAL)[0] = ordinal[0]
     step.observe(layout.PORT_PRODUCT, product)
+    step.note(layout.NOTE_PRODUCT, product)
     with code.when(_schedule(step) == layout.EAGER):
         # If it could not run, Python finds it next in the queue.
         step.require(_run_next(step, group) == 0)
@@ -464,6 +479,8 @@ def _issue(step: Step) -> Value:
     holds = observed & ~last
     with code.when(holds):
         group.put(layout.GROUP_HELD, number + 1)
+        where = Value(code.builder, code.builder.ptrtoint(form, I64))
+        step.note(layout.NOTE_HELD, form, where)
     return select(holds, step.lanes.lift(0), step.lanes)
 
 
@@ -521,6 +538,7 @@ def _wait(step: Step) -> Value:
         group.note_in_flight()
     until = larger(groups, 0)
     step.observe(layout.PORT_MULTIPLIED, group.record, until)
+    step.note(layout.NOTE_MULTIPLIED, group.record, until)
     step.changed()
     return step.lanes
 
