@@ -225,6 +225,17 @@ def test_the_oldest_go_first(tmp_path):
     assert left == [3, 4, 5, 6, 7, 8]
 
 
+def test_what_is_used_stays(tmp_path):
+    kept = Cache(tmp_path, most=8)
+    for number in range(9):
+        kept.put(str(number), b"value")
+        for path in tmp_path.iterdir():
+            os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**13))
+        assert kept.get("0") == b"value"
+    left = [number for number in range(9) if kept.get(str(number))]
+    assert left == [0, 4, 5, 6, 7, 8]
+
+
 def test_nothing_is_kept_beside_the_source():
     assert np is not None
     assert not list(SOURCE.rglob("*.nbi"))

@@ -16,12 +16,16 @@ import os
 import stat
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 VARIABLE = "FRAGMENTA_CACHE"
 
-KEPT = 8192
-"""The most entries in the cache; beyond that, the oldest are removed."""
+KEPT = 16384
+"""The most entries in the cache; beyond that, those unused for longest are removed."""
+
+_USED_AGAIN = 3600
+"""An entry that is older is marked as used: this many seconds are enough to tell."""
 
 _LOOK = 64
 """Entries written between two searches for old ones."""
@@ -84,7 +88,7 @@ class Cache:
                 file.write(_digest(key, value) + value)
             os.replace(part, self._path(key))
             if next(_WRITTEN) % self._look == 0:
-                self._remove_oldest()
+                self._remove_unused()
         except OSError:
             if part is not None:
                 with contextlib.suppress(OSError):
@@ -95,8 +99,8 @@ class Cache:
         name = hashlib.sha256(key.encode()).hexdigest()
         return self.folder / f"{name}{_SUFFIX}"
 
-    def _remove_oldest(self) -> None:
-        """Remove the oldest, a quarter at a time, once there are too many."""
+    def _remove_unused(self) -> None:
+        """Remove what was unused for longest, a quarter, once there are too many."""
         assert self.folder is not None
         files = list(self.folder.glob(f"*{_SUFFIX}"))
         if len(files) <= self._most:
@@ -122,7 +126,12 @@ def _read_own(path: Path) -> bytes | None:
             others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
             if about.st_uid != os.getuid() or others:
                 return None
-        return file.read() if stat.S_ISREG(about.st_mode) else None
+        if not stat.S_ISREG(about.st_mode):
+            return None
+        if time.time() - about.st_mtime > _USED_AGAIN:
+            with contextlib.suppress(OSError):
+                os.utime(handle if os.utime in os.supports_fd else path)
+        return file.read()
 
 
 def _platform_folder() -> Path:
