@@ -1,8 +1,8 @@
 """Launches that are recorded and have numerics: two runs of the same launch.
 
 Compiled code either records its steps or follows exact values.  A launch that is asked
-for both is run twice on the same memory, with the same schedule.  The bits that both
-leave are compared.
+for both is run twice on the same memory, with the same schedule; with several, twice
+with each.  The bits that both leave are compared.
 """
 
 from __future__ import annotations
@@ -10,16 +10,26 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeAlias, TypeVar
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+)
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import KernelError, KernelFault, KernelHazard
+from fragmenta.errors import BadCall, KernelError, KernelFault, KernelHazard
+from fragmenta.launch.result import Followed, sums
 
 if TYPE_CHECKING:
     from fragmenta.launch.kernel import Kernel
     from fragmenta.launch.result import Result
+    from fragmenta.numerics.report import Numerics
     from fragmenta.simt.arguments import Segment
 
 Given = ParamSpec("Given")
@@ -45,13 +55,23 @@ def with_both(
             how = {**options, **changed}
             return launch(kernel, *sizes, given, *rest[1:], **how)  # type: ignore[arg-type]
 
-        several = options.get("schedule")
-        first = _first(several)
-        return _both(
-            kernel, given, run, {} if first is several else {"schedule": first}
-        )
+        keeps = options.get("nan", "report") == "report"
+        keeps &= options.get("algebra") is None
+        ways = _ways(options.get("schedule"))
+        return _both(kernel, given, partial(_follow, kernel, run, keeps), run, ways)
 
     return launching
+
+
+def _follow(
+    kernel: Kernel, run: Callable[..., Made], keeps: bool, how: dict[str, object]
+) -> Made:
+    """Run a launch with numerics; ``keeps``: what it stores is kept, too."""
+    if keeps:
+        from fragmenta.numerics.engine import KeepingAlgebra
+
+        how = {"algebra": KeepingAlgebra.of(kernel.loaded.module), **how}
+    return run(replay=False, **how)
 
 
 def _asked(value: object) -> bool:
@@ -74,40 +94,41 @@ def _listed(given: object) -> object:
     return given if isinstance(given, Received) else as_list(given)
 
 
-def _first(schedules: object) -> object:
-    """The first of several schedules."""
-    if isinstance(schedules, Sequence) and not isinstance(schedules, str):
-        return schedules[0] if schedules else schedules
-    return schedules
+def _ways(schedules: object) -> list[dict[str, object]]:
+    """The option of each schedule alone."""
+    if isinstance(schedules, Sequence) and not isinstance(schedules, str) and schedules:
+        return [{"schedule": each} for each in schedules]
+    return [{}]
 
 
 def _both(
     kernel: Kernel,
     given: object,
+    follow: Callable[[dict[str, object]], Made],
     run: Callable[..., Made],
-    first: dict[str, object],
+    ways: list[dict[str, object]],
 ) -> Made:
     """Run a launch with numerics and with a recorder; what both show.
 
-    The memory is as the recorded run has left it.  Numerics are those of the first
-    schedule.
+    The memory is as the recorded run has left it.  ``numerics`` of the result are those
+    of the first schedule.
     """
     before = _images(kernel, given)
     stopped: KernelFault | None = None
     lost: Made | None = None
     try:
-        lost = run(replay=False, **first)
+        lost = follow(ways[0])
     except KernelFault as fault:  # the recorded run is stopped there, too
         stopped = fault
     after = _images(kernel, given)
     _restore(kernel, given, before)
+    others = [_other(kernel, given, follow, before, each) for each in ways[1:]]
     try:
         made = run(numerics=False, nan="report")
     except KernelHazard as hazard:
         if hazard.result is not None and lost is not None:
-            differs = _different(kernel, given, after)
-            hazard.result = replace(  # type: ignore[type-var]
-                hazard.result, numerics=lost.numerics, differs=differs
+            hazard.result = _joined(  # type: ignore[type-var]
+                hazard.result, lost, others, _different(kernel, given, after)
             )
         raise
     except KernelError:
@@ -119,8 +140,51 @@ def _both(
         stopped.result = made
         raise stopped
     assert lost is not None
-    differs = _different(kernel, given, after)
-    return replace(made, numerics=lost.numerics, differs=differs)
+    return _joined(made, lost, others, _different(kernel, given, after))
+
+
+class _Other(NamedTuple):
+    """The run with numerics with another schedule than the first."""
+
+    numerics: Numerics | None
+    left: dict[tuple[int, str], int]
+    """What it left: a sum of each array."""
+    why: str = ""
+    """Why there are no numerics."""
+
+
+def _other(
+    kernel: Kernel,
+    given: object,
+    follow: Callable[[dict[str, object]], Result],
+    before: Images,
+    way: dict[str, object],
+) -> _Other:
+    """Run a launch with numerics with another schedule; memory stays as it is."""
+    try:
+        found = follow(way)
+        return _Other(found.numerics, sums(_segments(kernel, given)[0]))
+    except KernelFault as fault:  # the recorded run is stopped there, too
+        return _Other(None, {}, f"the run with numerics was stopped: {fault.kind}")
+    except BadCall as refused:
+        return _Other(None, {}, str(refused))
+    finally:
+        _restore(kernel, given, before)
+
+
+def _joined(
+    made: Made, lost: Result, others: list[_Other], differs: tuple[str, ...]
+) -> Made:
+    """The recorded runs with what numerics found in each."""
+    found = [Followed(lost.numerics, differs)]
+    for other, steps in zip(others, made.steps[1:], strict=False):
+        apart = [
+            name
+            for (slot, name), each in steps.left.items()
+            if other.left.get((slot, name), each) != each
+        ]
+        found.append(Followed(other.numerics, tuple(apart), other.why))
+    return replace(made, numerics=lost.numerics, followed=found)
 
 
 def _segments(

@@ -350,9 +350,12 @@ class Kernel:
             check_algebra(client, schedules, late)
         if not numerics:
             return algebra
+        from fragmenta.numerics.engine import NumericsAlgebra, StoppingAlgebra
+
+        if isinstance(algebra, NumericsAlgebra):  # it is recorded, too
+            return algebra
         if algebra is not None:
             raise BadCall("a launch has one algebra; numerics is one")
-        from fragmenta.numerics.engine import NumericsAlgebra, StoppingAlgebra
 
         of = StoppingAlgebra if nan == "raise" else NumericsAlgebra
         return of.of(self.loaded.module)

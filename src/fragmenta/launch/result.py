@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fragmenta.numerics.report import Numerics
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
+    from fragmenta.simt.arguments import Segment
     from fragmenta.simt.compiled import Compiled
     from fragmenta.tracing.told import Stepped
     from fragmenta.units.findings import Finding, Launched
@@ -83,8 +84,13 @@ class Result:
     """Where bits were lost, if the launch was asked."""
     steps: list[Stepped] = field(default_factory=list, repr=False, compare=False)
     """What each instruction wrote, run by run, if the launch was asked."""
-    differs: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """Arrays that the run with numerics left otherwise than the recorded one."""
+    followed: list[Followed] = field(default_factory=list, repr=False, compare=False)
+    """What numerics found in each of the recorded runs, if the launch has both."""
+
+    @property
+    def differs(self) -> tuple[str, ...]:
+        """Arrays that the run with numerics left otherwise than the recorded one."""
+        return self.followed[0].differs if self.followed else ()
 
     @once_property
     def schedule(self) -> dict[str, Any]:
@@ -140,6 +146,23 @@ class Result:
     def instructions(self) -> int:
         """All executed warp instructions."""
         return sum(self.counts.values())
+
+
+class Followed(NamedTuple):
+    """What numerics found in one recorded run."""
+
+    numerics: Numerics | None
+    differs: tuple[str, ...] = ()
+    """Arrays that the run with numerics left otherwise than the recorded one."""
+    why: str = ""
+    """Why there are no numerics."""
+
+
+def sums(segments: Iterable[Segment]) -> dict[tuple[int, str], int]:
+    """A number for each array that may be written; other bits have another one."""
+    from zlib import crc32
+
+    return {(e.slot, e.name): crc32(e.data.data) for e in segments if e.writable}
 
 
 def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazard:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.errors import KernelFault, LimitReached
 from fragmenta.launch.grid import may_wait
 from fragmenta.launch.launch import Launch
-from fragmenta.launch.result import first_errors, total
+from fragmenta.launch.result import first_errors, sums, total
 from fragmenta.progress import ignore_progress
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR, SEVERITIES
@@ -123,6 +123,8 @@ class ScheduledRuns:
             restore(self.launch, before)
             other = self._prepared(each)
             self._one(other, each, before)
+            if self._replays:
+                self.steps[-1].left.update(sums(other.places))
             self._compare(other, each, after)
         if several:
             restore(self.launch, after)
@@ -178,7 +180,7 @@ class ScheduledRuns:
 
         told.wrong |= wrong
         name = str(read_schedule(schedule).name)
-        self.steps.append(Stepped(name, launch.target, told, launch.kept, found))
+        self.steps.append(Stepped(name, launch.target, told, launch.kept, found, {}))
 
     def _record_again(
         self, launch: Launch, schedule: Given, before: Images, cluster: int | None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.numerics.code import keeping
 from fragmenta.numerics.code import layout as at
 from fragmenta.numerics.code.nodes import CONTEXT_BITS
 from fragmenta.numerics.code.steps import NumericsProbes, NumericsStep, StoppingStep
@@ -107,6 +108,23 @@ class Found:
     chain: Chain | None = None
     """The operands of one of their accumulators."""
     arrays: list[Array] = field(default_factory=list)
+    kept: Kept | None = None
+    """What was stored, in its order, if that is kept."""
+
+
+class Kept(NamedTuple):
+    """What lanes have stored with its second values: see :mod:`numerics.code.keeping`.
+
+    What another context has stored is in a log of its own.
+    """
+
+    logs: list[NDArray[np.uint8]]
+    """The rows of each context."""
+    planes: int
+    places: list[tuple[str, int]]
+    """The function and the index of each site."""
+    lost: bool
+    """Whether there was no room for some of them."""
 
 
 class NumericsAlgebra(Algebra):
@@ -232,6 +250,47 @@ class NumericsAlgebra(Algebra):
             record["digest"] = int(digests[number])
         self._products = LaunchProducts(self.planes)
         self._tables, self._nodes, self._times = [], [], []
+
+
+MOST_KEPT = 1 << 25
+"""Bytes of what a context has stored that are kept."""
+
+
+class KeepingAlgebra(NumericsAlgebra):
+    """The same; what lanes store is kept with its second values, in its order."""
+
+    name: ClassVar[str] = "numerics-keeps"
+    step: ClassVar[type[Step]] = keeping.KeepingStep
+
+    def __init__(self, planes: int = 4, granule: int = 8) -> None:
+        super().__init__(planes, granule)
+        self._logs: list[NDArray[np.uint8]] = []
+
+    def context_table(
+        self, watch: PlaneWatch, context: Context
+    ) -> NDArray[np.uint8] | None:
+        """A table for the code of a context, with a log."""
+        table = super().context_table(watch, context)
+        assert table is not None
+        log = sparse(MOST_KEPT)
+        words = log[: keeping.LOG_HEAD].view(np.int64)
+        words[keeping.USED // 8] = keeping.LOG_HEAD
+        words[keeping.ROOM // 8] = MOST_KEPT
+        table.view(np.int64)[at.KEPT // 8] = address_of(log)
+        self._logs.append(log)
+        return table
+
+    def finish(self, watch: PlaneWatch) -> None:
+        """The launch has ended: keep the logs, too."""
+        super().finish(watch)
+        rows, lost = [], False
+        for each in self._logs:
+            words = each[: keeping.LOG_HEAD].view(np.int64)
+            used = int(words[keeping.USED // 8])
+            rows.append(each[keeping.LOG_HEAD : used].copy())
+            lost |= bool(words[keeping.LOST // 8])
+        self._logs = []
+        self.found.kept = Kept(rows, self.planes, self.found.places, lost)
 
 
 class StoppingAlgebra(NumericsAlgebra):

@@ -134,6 +134,7 @@ def numerics(
         again,
         products=found.products,
         chain=found.chain,
+        kept=found.kept,
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.numerics.code.layout import Birth
-from fragmenta.numerics.engine import Found
+from fragmenta.numerics.engine import Found, Kept
 from fragmenta.numerics.products import (
     Chain,
     CurvePoint,
@@ -481,6 +481,8 @@ class Numerics:
     """What each instruction lost that multiplies matrices: by step, and over k."""
     chain: Chain | None = field(default=None, repr=False)
     """The operands of one of their accumulators."""
+    kept: Kept | None = field(default=None, repr=False)
+    """What was stored, in its order, if the launch is recorded, too."""
 
     @property
     def curve(self) -> list[CurvePoint]:

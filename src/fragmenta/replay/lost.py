@@ -31,7 +31,7 @@ class Errors(NamedTuple):
     left_out: str
 
 
-def errors_of(replay: Replay, found: Numerics) -> Errors:
+def errors_of(replay: Replay, found: Numerics, alone: bool = True) -> Errors:
     """The errors of arrays and of instructions."""
     outputs: list[Row] = []
     parts: dict[str, list[Array]] = {name: [] for name in ERROR_COLUMNS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.errors import BadCall, one_of
-from fragmenta.launch.result import Result
+from fragmenta.launch.result import Followed, Result
 from fragmenta.replay.left_out import joined
 from fragmenta.replay.parts import MOST_RUNS, Head, Row
 from fragmenta.replay.problems import problems_of
@@ -11,7 +11,7 @@ from fragmenta.replay.reading import made
 from fragmenta.replay.recorded import Replay
 from fragmenta.replay.trimming import trimmed
 from fragmenta.tracing.gathering import gather
-from fragmenta.tracing.told import Stepped, Window
+from fragmenta.tracing.told import Stepped, Told, Window
 
 BEHIND = 20
 """One of so many steps is one after a problem, if not all steps are kept."""
@@ -45,26 +45,26 @@ def _made(result: Result, chosen: Stepped) -> Replay:
     others = [each for of in result.steps if of is not chosen for each in of.found]
     problems = problems_of(found, chosen, result.problems, result.found, others)
     found.problems[:] = problems
-    if result.numerics is not None and chosen is result.steps[0]:
-        found = _with_errors(found, result)
+    number = next(n for n, each in enumerate(result.steps) if each is chosen)
+    if number < len(result.followed):
+        first = len(result.problems) + 1
+        found = _with_errors(found, result.followed[number], first, chosen.told)
     return _in_window(found, chosen.told.window)
 
 
-def _with_errors(found: Replay, result: Result) -> Replay:
-    """A record with what numerics found."""
+def _with_errors(found: Replay, of: Followed, first: int, told: Told) -> Replay:
+    """A record with what numerics found in the run; ``first`` numbers its problems."""
     # A launch without numerics does not load it.
     from fragmenta.replay.lost import errors_of, lost_problems
 
-    assert result.numerics is not None
-    if result.differs:
-        said = (
-            "errors are not shown: the run with numerics left other bits in "
-            f"{one_of(result.differs, 'and')}"
-        )
+    said = of.why
+    if of.differs:
+        said = f"the run with numerics left other bits in {one_of(of.differs, 'and')}"
+    if said or of.numerics is None:
+        said = f"errors are not shown: {said}"
         return Replay({**found.head, **_left_out(found.head, said)}, found.columns)
-    head, columns, left_out = errors_of(found, result.numerics)
-    numbers = len(result.problems) + 1
-    found.problems.extend(lost_problems(found, result.numerics, numbers))
+    head, columns, left_out = errors_of(found, of.numerics, alone=not told.others)
+    found.problems.extend(lost_problems(found, of.numerics, first))
     more = {"numerics": head, **_left_out(found.head, left_out)}
     return Replay({**found.head, **more}, {**found.columns, **columns})
 

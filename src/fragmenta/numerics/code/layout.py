@@ -13,7 +13,7 @@ NODE_COUNT = 16  #: i64: how many there are, with the first one
 TIMES = 24  #: pointer to (i32 block, i32 count) for each site and warp
 WARPS = 32  #: i64: warps of a block
 LOST_NODES = 40  #: i64: nodes for which there was no room
-STOPS = 48  #: i64: whether a birth stops the launch
+KEPT = 48  #: pointer to the log of what was stored, if that is kept
 HEAD = 64
 """Bytes before the records."""
 
