@@ -14,6 +14,7 @@ from fragmenta.errors import BadFile
 from fragmenta.replay.parts import (
     COLUMNS,
     ERRORS,
+    MOMENTS,
     MOST_NAME,
     NOBODY,
     Array,
@@ -22,6 +23,7 @@ from fragmenta.replay.parts import (
     Register,
     Row,
     Value,
+    moments_of,
 )
 from fragmenta.simt.layout import LANES
 
@@ -188,6 +190,8 @@ def _numerics(head: Head) -> None:
     for each in _rows(of, "outputs", {**counts, "memory": memory}):
         if each["each"] * each["count"] > head["memories"][each["memory"]]["size"]:
             raise _Wrong("an array has more errors than elements")
+        if not all(_COUNT(each.get(name, 0)) for name in ("from", "moments")):
+            raise _Wrong("an array has no valid errors over time")
     _rows(of, "sites", {"site": site, "bits": _number, "words": _text})
 
 
@@ -243,9 +247,25 @@ def _contents(head: Head, columns: Columns) -> None:
     for name in ERRORS:
         if len(columns[name]) < errors * (2 if name == "e_exact" else 1):
             raise _Wrong(f"the column {name} is cut off")
+    _moments(outputs, columns)
     total = sum(each["size"] for each in head["memories"])
     if len(columns["initial"]) != total or len(columns["defined"]) * 8 < total:
         raise _Wrong("the bytes of memory before the first step are not whole")
+
+
+def _moments(outputs: list[Row], columns: Columns) -> None:
+    """Errors over time must be there, in the order of elements and of steps."""
+    most = max((e.get("from", 0) + e.get("moments", 0) for e in outputs), default=0)
+    for name in MOMENTS:
+        if len(columns[name]) < most * (2 if name == "h_exact" else 1):
+            raise _Wrong(f"the column {name} is cut off")
+    _below(columns, len(columns["site"]) + 1, "h_step")
+    for each in outputs:
+        found = moments_of(columns, each)
+        element = found["h_element"].astype(np.int64)
+        key = element * (len(columns["site"]) + 3) + found["h_step"]
+        if (element >= each["count"]).any() or (np.diff(key) <= 0).any():
+            raise _Wrong("errors over time are not sorted, or are of no element")
 
 
 def _there(name: str, columns: Columns, sizes: Array, of: str) -> None:

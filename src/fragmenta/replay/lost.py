@@ -1,6 +1,6 @@
 """What numerics found, in a record: errors of arrays, of instructions, and problems.
 
-The errors of an element are those of its last value.
+The errors of an element over time are in :mod:`fragmenta.replay.moments`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fragmenta.numerics.report import Numerics, Output, Site, Thread
+from fragmenta.numerics.report import Numerics, Site, Thread
 from fragmenta.numerics.seconds import kind_of
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.module import Instruction, demangled
-from fragmenta.replay.parts import COLUMNS, Array, Columns, Row
+from fragmenta.replay.left_out import joined
+from fragmenta.replay.moments import Moments, ends_of, error_words
+from fragmenta.replay.parts import COLUMNS, ERRORS, MOMENTS, Array, Columns, Row
 from fragmenta.replay.problems import problem_row
 from fragmenta.replay.recorded import Replay
 
 MOST_ERRORS = 1 << 16
 """Elements of all arrays whose errors are kept."""
+MOST_MOMENTS = 1 << 18
+"""Errors of all arrays over time that are kept."""
 
 
 class Errors(NamedTuple):
@@ -32,11 +36,16 @@ class Errors(NamedTuple):
 
 
 def errors_of(replay: Replay, found: Numerics, alone: bool = True) -> Errors:
-    """The errors of arrays and of instructions."""
+    """The errors of arrays and of instructions.
+
+    ``alone``: all blocks of the launch are recorded.
+    """
     outputs: list[Row] = []
-    parts: dict[str, list[Array]] = {name: [] for name in ERROR_COLUMNS}
+    parts: dict[str, list[Array]] = {name: [] for name in (*ERRORS, *MOMENTS)}
     names = [each.name for each in replay.memories]
+    moments, few = Moments(replay, found.kept, alone), []
     left, at, large = MOST_ERRORS, 0, []
+    some, begin = MOST_MOMENTS, 0
     for output in found.outputs.values():
         if output.name not in names:
             continue
@@ -44,51 +53,53 @@ def errors_of(replay: Replay, found: Numerics, alone: bool = True) -> Errors:
             large.append(output.shown)
             continue
         left -= output.held.size
+        number = names.index(output.name)
+        times = moments.of(number, output)
+        if times["h_step"].size > some:
+            few.append(output.shown)
+            times = ends_of(times)
+        count = times["h_step"].size
+        some -= count
         outputs.append(
             {
-                "memory": names.index(output.name),
+                "memory": number,
                 "each": kind_of(output.format).bits // 8,
                 "count": output.held.size,
                 "at": at,
                 "most": kind_of(output.format).precision,
+                "from": begin,
+                "moments": count,
             }
         )
-        at += output.held.size
-        for name, data in _columns(output).items():
+        at, begin = at + output.held.size, begin + count
+        words = error_words(output.seconds, output.format, "e")
+        for name, data in (words | times).items():
             parts[name].append(data)
     columns = {
         name: np.concatenate([np.empty(0, COLUMNS[name]), *some])
         for name, some in parts.items()
     }
-    said = f"errors of {' and '.join(large)} are not kept: all arrays together may have"
-    said = f"{said} {MOST_ERRORS:,} elements with errors" if large else ""
+    said = joined(_left_out(large, few), _unkept(found))
     return Errors({"outputs": outputs, "sites": _sites(replay, found)}, columns, said)
 
 
-ERROR_COLUMNS = tuple(each for each in COLUMNS if each.startswith("e_"))
+def _left_out(large: list[str], few: list[str]) -> str:
+    """Which errors are not kept."""
+    said = ""
+    if large:
+        said = (
+            f"errors of {' and '.join(large)} are not kept: all arrays together may "
+            f"have {MOST_ERRORS:,} elements with errors"
+        )
+    if few:
+        more = f"errors of {' and '.join(few)} are kept from the last writes on"
+        said = joined(said, more)
+    return said
 
 
-def _columns(output: Output) -> Columns:
-    """Errors in the order of memory; the bits of floats as words."""
-    seconds = output.seconds
-    with np.errstate(over="ignore", invalid="ignore"):
-        exact = np.ascontiguousarray(seconds.exact + seconds.lower, np.float64)
-        flat = {
-            "e_error": seconds.error,
-            "e_ulp": _flat(output, output.ulp),
-            "e_lost": _flat(output, output.lost_bits),
-        }
-        found = {
-            name: np.ascontiguousarray(data, np.float32).view(np.uint32)
-            for name, data in flat.items()
-        }
-    return {"e_exact": exact.view(np.uint32), **found}
-
-
-def _flat(output: Output, shaped: Array) -> Array:
-    """The elements of an array in the order of memory."""
-    order = "C" if output.elements is None else output.elements.order
-    return shaped.reshape(-1, order=order)
+def _unkept(found: Numerics) -> str:
+    kept = found.kept
+    return "errors of later stores are not kept" if kept and kept.lost else ""
 
 
 # ── instructions ────────────────────────────────────────────────────────────

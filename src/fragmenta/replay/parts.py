@@ -66,6 +66,13 @@ COLUMNS: dict[str, str] = {
     "c_from": "u2",
     "c_at": "u4",
     "c_size": "u4",
+    "h_element": "u4",
+    "h_step": "i4",
+    "h_known": "u1",
+    "h_exact": "u4",
+    "h_error": "u4",
+    "h_ulp": "u4",
+    "h_lost": "u4",
 }
 """The columns of a record, in their order, and the type of each.
 
@@ -77,6 +84,9 @@ before a step is done; the number of all steps is after the last one.
 wrote: the exact value as f64, two words; the error, the same in units of the last place
 and the bits that are lost as f32.
 
+Those with ``h_`` are the errors of elements over time: from a step on, an element has
+an error, or none is known.  The step -1 is before the first one.
+
 Those with ``c_`` are bytes that units copied as they are, in the order of the units: a
 memory, an offset there, and the memory and the offset that they come from.
 """
@@ -84,8 +94,21 @@ ERRORS = tuple(each for each in COLUMNS if each[:2] == "e_")
 """Columns with errors."""
 COPIES = tuple(each for each in COLUMNS if each[:2] == "c_")
 """Columns with what units copied."""
-LATER = (*ERRORS, *COPIES)
+MOMENTS = tuple(each for each in COLUMNS if each[:2] == "h_")
+"""Columns with errors over time."""
+LATER = (*ERRORS, *COPIES, *MOMENTS)
 """Columns that records of earlier versions do not have."""
+
+
+def moments_of(columns: Columns, output: Row) -> Columns:
+    """The errors of an array over time, in the order of its elements and of steps."""
+    begin, count = output.get("from", 0), output.get("moments", 0)
+    return {
+        name: columns[name][2 * begin : 2 * (begin + count)]
+        if name == "h_exact"
+        else columns[name][begin : begin + count]
+        for name in MOMENTS
+    }
 
 
 class Site(NamedTuple):

@@ -36,6 +36,7 @@ from fragmenta.replay.parts import (
     Site,
     Value,
     Warp,
+    moments_of,
 )
 
 KEYFRAME = 1 << 12
@@ -64,6 +65,8 @@ class Errors(NamedTuple):
     ulp: NDArray[np.float32]
     """In units of the last place."""
     lost_bits: NDArray[np.float32]
+    known: NDArray[np.bool_]
+    """Whether the error is known; the others are NaN where it is not."""
 
 
 class Replay:
@@ -357,15 +360,21 @@ class Replay:
 
     # ── errors ──────────────────────────────────────────────────────────────
 
-    def errors(self, memory: int | str) -> Errors | None:
-        """The errors of the elements of an array, as it is after the last write.
+    def errors(self, memory: int | str, step: int | None = None) -> Errors | None:
+        """The errors of the elements of an array, as they are after a step.
 
-        They are there if the launch had ``numerics=True``, too.  None: the array was
-        not written, has no floats, or is too large.
+        Without one, they are those of the array as the launch has left it.  They are
+        there if the launch had ``numerics=True``, too.  None: the array was not
+        written, has no floats, or is too large.  An element that no step has written
+        has no error, and that of others may not be known: see ``known``.
         """
         number = self._memory(memory)
+        if step is not None:
+            step = self._step(step, -1)
         for each in self.head.get("numerics", {}).get("outputs", ()):
             if each["memory"] == number:
+                if step is not None:
+                    return self._errors_at(each, step)
                 chosen = slice(each["at"], each["at"] + each["count"])
                 wide = slice(2 * chosen.start, 2 * chosen.stop)
                 return Errors(
@@ -374,8 +383,27 @@ class Replay:
                         self.columns[name][chosen].view(np.float32)
                         for name in ERRORS[1:]
                     ),
+                    np.ones(each["count"], bool),
                 )
         return None
+
+    def _errors_at(self, output: Row, step: int) -> Errors:
+        """The errors of an array after a step: of each element, the last one then."""
+        found = moments_of(self.columns, output)
+        some = np.flatnonzero(found["h_step"] <= step)
+        element = found["h_element"][some].astype(np.int64)
+        last = np.diff(element, append=-1) != 0
+        some, element = some[last], element[last]
+        exact = np.full(output["count"], np.nan)
+        exact[element] = found["h_exact"].view(np.float64)[some]
+        floats = []
+        for name in ("h_error", "h_ulp", "h_lost"):
+            made = np.full(output["count"], np.nan, np.float32)
+            made[element] = found[name].view(np.float32)[some]
+            floats.append(made)
+        known = np.zeros(output["count"], bool)
+        known[element] = found["h_known"][some] > 0
+        return Errors(exact, *floats, known)
 
     # ── who ─────────────────────────────────────────────────────────────────
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from fragmenta.replay.left_out import joined, kept_steps
-from fragmenta.replay.parts import COLUMNS, COPIES, ERRORS, Array, Columns, Head, Row
+from fragmenta.replay.parts import (
+    COLUMNS,
+    COPIES,
+    ERRORS,
+    MOMENTS,
+    Array,
+    Columns,
+    Head,
+    Row,
+    moments_of,
+)
 from fragmenta.replay.recorded import Replay
 
 
@@ -18,11 +28,13 @@ def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
     part = _Part(replay, first, last)
     columns = part.steps() | part.accesses() | part.memories()
     columns |= {name: replay.columns[name] for name in ERRORS} | part.copied()
+    head = part.head()
+    columns |= part.moments(head)
     typed = {
         name: np.ascontiguousarray(columns[name], kind)
         for name, kind in COLUMNS.items()
     }
-    return part.head(), typed
+    return head, typed
 
 
 _LATE = ("warp", "register", "unit", "at")
@@ -125,6 +137,22 @@ class _Part:
         kept = np.flatnonzero(units >= 0)
         found = {name: self.columns[name][kept] for name in COPIES}
         return found | {"c_unit": units[kept]}
+
+    def moments(self, head: Head) -> Columns:
+        """The errors of elements in these steps; where they are goes to the head."""
+        found = [{name: self.columns[name][:0] for name in MOMENTS}]
+        if "numerics" in head:
+            from fragmenta.replay.moments import cut
+
+            outputs, begin = [], 0
+            for each in head["numerics"]["outputs"]:
+                own = moments_of(self.columns, each)
+                found.append(cut(own, self.first, self.last))
+                count = found[-1]["h_step"].size
+                outputs.append({**each, "from": begin, "moments": count})
+                begin += count
+            head["numerics"] = {**head["numerics"], "outputs": outputs}
+        return {name: np.concatenate([e[name] for e in found]) for name in MOMENTS}
 
     def memories(self) -> Columns:
         """What memories held before the first step of the part."""
