@@ -52,6 +52,15 @@ export interface Columns {
   c_from: Uint16Array;
   c_at: Uint32Array;
   c_size: Uint32Array;
+  /** Errors over time, in the order of elements and steps: an element has them from a step
+   * on; whether they are known; the same as those of ``e_``. */
+  h_element: Uint32Array;
+  h_step: Int32Array;
+  h_known: Uint8Array;
+  h_exact: Uint32Array;
+  h_error: Uint32Array;
+  h_ulp: Uint32Array;
+  h_lost: Uint32Array;
 }
 
 const VIEWS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array };

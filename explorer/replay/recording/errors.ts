@@ -1,6 +1,7 @@
-// The errors of arrays, if the launch had numerics.  They are those of the last value of
-// each element: from its last write on.
+// The errors of arrays, if the launch had numerics: of each element, those of the value
+// that it has after a step.
 
+import type { Numerics } from "./head.js";
 import type { Recording } from "./recording.js";
 
 export interface ElementError {
@@ -13,54 +14,60 @@ export interface ElementError {
 
 /** The errors of one memory; null if there are none. */
 export class ArrayErrors {
+  /** The bits of the format: the most that can be lost. */
+  readonly most: number;
+  private each: number;
+  private steps: Int32Array;
+  private known: Uint8Array;
   private exact: Float64Array;
   private floats: Float32Array[];
-  private last: Int32Array;
+  /** Where the errors of each element begin; those of the next one end them. */
+  private begins: Int32Array;
 
-  private constructor(
-    private run: Recording,
-    memory: number,
-    readonly each: number,
-    private count: number,
-    /** The bits of the format: the most that can be lost. */
-    readonly most: number,
-    at: number,
-  ) {
-    const { e_exact, e_error, e_ulp, e_lost } = run.columns;
+  private constructor({ columns }: Recording, output: Numerics["outputs"][number]) {
+    const { each, count, most, from = 0, moments = 0 } = output;
+    const end = from + moments;
+    this.each = each;
+    this.most = most;
+    this.steps = columns.h_step.subarray(from, end);
+    this.known = columns.h_known.subarray(from, end);
     // A Float64Array begins at a multiple of eight bytes: the words are copied.
-    this.exact = new Float64Array(e_exact.slice(2 * at, 2 * (at + count)).buffer);
-    this.floats = [e_error, e_ulp, e_lost].map((words) => new Float32Array(words.slice(at, at + count).buffer));
-    this.last = this.lastWrites(memory);
+    this.exact = new Float64Array(columns.h_exact.slice(2 * from, 2 * end).buffer);
+    const words = [columns.h_error, columns.h_ulp, columns.h_lost];
+    this.floats = words.map((column) => new Float32Array(column.slice(from, end).buffer));
+    this.begins = new Int32Array(count + 1);
+    for (const element of columns.h_element.subarray(from, end)) this.begins[element + 1]++;
+    for (let at = 0; at < count; at++) this.begins[at + 1] += this.begins[at];
   }
 
   static of(run: Recording, memory: number): ArrayErrors | null {
     const found = run.head.numerics?.outputs.find((each) => each.memory === memory);
-    return found ? new ArrayErrors(run, memory, found.each, found.count, found.most, found.at) : null;
+    return found ? new ArrayErrors(run, found) : null;
   }
 
-  /** The errors of the element at an offset; null if there is none. */
-  at(offset: number): ElementError | null {
-    const number = Math.floor(offset / this.each);
-    if (number >= this.count) return null;
+  /** The errors of the element at an offset after a step; null if they are not known. */
+  at(offset: number, step: number): ElementError | null {
+    const number = this.last(Math.floor(offset / this.each), step);
+    if (number < 0 || !this.known[number]) return null;
     const [error, ulp, lost] = this.floats.map((each) => each[number]);
     return { exact: this.exact[number], error, ulp, lost };
   }
 
-  /** Whether an element has its last value after a step, and a recorded step wrote it. */
-  isLast(offset: number, step: number): boolean {
-    const last = this.last[Math.floor(offset / this.each)];
-    return last >= 0 && last <= step;
+  /** Whether a step that was recorded has written the element by then. */
+  isWritten(offset: number, step: number): boolean {
+    return this.last(Math.floor(offset / this.each), step) >= 0;
   }
 
-  /** The last write of each element; -1 if no step that was recorded writes it. */
-  private lastWrites(memory: number): Int32Array {
-    const { w_memory, w_offset, w_size, w_step } = this.run.columns;
-    const found = new Int32Array(this.count).fill(-1);
-    for (let write = 0; write < w_step.length; write++) {
-      if (w_memory[write] !== memory) continue;
-      const end = Math.min(this.count, Math.ceil((w_offset[write] + w_size[write]) / this.each));
-      for (let at = Math.floor(w_offset[write] / this.each); at < end; at++) found[at] = Math.max(found[at], w_step[write]);
+  /** The last of the errors of an element by a step; -1 if it has none by then. */
+  private last(element: number, step: number): number {
+    if (element + 1 >= this.begins.length) return -1;
+    const begin = this.begins[element];
+    let [low, high] = [begin, this.begins[element + 1]];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.steps[middle] <= step) low = middle + 1;
+      else high = middle;
     }
-    return found;
+    return low > begin ? low - 1 : -1;
   }
 }

@@ -101,8 +101,8 @@ export interface LinePair {
 /** What numerics found: errors of arrays in columns, and what instructions lost. */
 export interface Numerics {
   /** The bytes of an element, how many there are, where they begin in the columns, and the
-   * bits of the format. */
-  outputs: { memory: number; each: number; count: number; at: number; most: number }[];
+   * bits of the format; where errors over time begin, and how many there are. */
+  outputs: { memory: number; each: number; count: number; at: number; most: number; from?: number; moments?: number }[];
   sites: { site: number; bits: number; words: string }[];
 }
 

@@ -371,13 +371,13 @@ export class MemoryView {
     return this.ofErrors.get(memory)!;
   }
 
-  /** By bits that are lost; an element has an error from its last write on. */
+  /** By bits that are lost, of the values that elements have now. */
   private lostHeat(empty: string): (at: number) => string {
     const { theme, step } = this.session;
     const { errors } = this;
     const scale = Array.from({ length: 17 }, (_, at) => mixed(theme.accent, theme.page, 0.06 + (0.94 * at) / 16));
     return (at) => {
-      const found = errors?.isLast(at, step) ? errors.at(at) : null;
+      const found = errors?.at(at, step);
       if (!found) return empty;
       if (!Number.isFinite(found.error)) return mixed(theme.warning, theme.page, 0.6);
       return scale[Math.min(16, Math.round((16 * found.lost) / errors!.most))];
@@ -385,9 +385,8 @@ export class MemoryView {
   }
 
   private errorRows(offset: number, step: number): HTMLElement[][] {
-    const found = this.errors?.at(offset);
-    if (!found) return [];
-    if (!this.errors!.isLast(offset, step)) return [row("error", "known of its last value, which it does not have yet")];
+    const found = this.errors?.at(offset, step);
+    if (!found) return this.errors?.isWritten(offset, step) ? [row("error", h("span", { id: "byte-error" }, "not known at this moment"))] : [];
     if (!Number.isFinite(found.error)) return [row("error", h("b", { class: "wrong", id: "byte-error" }, "no number"))];
     const { exact, error, ulp, lost } = found;
     const bits = lost >= 0.05 ? `${lost.toFixed(1)} of ${this.errors!.most} bits lost` : "no bit lost";
