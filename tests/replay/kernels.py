@@ -107,6 +107,30 @@ again:
 }
 """
 """Adds 10,000 and takes it away again, thrice; then the root, also of negative ones."""
+CHANGED = """
+.visible .entry changed(.param .u64 x, .param .u64 sum)
+{
+    .reg .b32 %r<2>; .reg .b64 %rd<5>; .reg .f32 %f<3>; .reg .pred %p<2>;
+    ld.param.u64 %rd1, [x];
+    ld.param.u64 %rd4, [sum];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    ld.global.f32 %f1, [%rd3];
+    add.rn.f32 %f2, %f1, 0f461C4000;
+    st.global.f32 [%rd3], %f2;
+    bar.sync 0;
+    sub.rn.f32 %f2, %f2, 0f461C4000;
+    setp.ne.u32 %p1, %r1, 5;
+    @%p1 st.global.f32 [%rd3], %f2;
+    red.global.add.f32 [%rd4], %f1;
+    add.rn.f32 %f2, %f2, %f2;
+    st.global.f32 [%rd3], %f2;
+    ret;
+}
+"""
+"""Each element gets 10,000, loses it again (but for one), and is doubled.  All inputs are
+added between, in the order of the warps."""
 COPIED = """.version 8.0
 .target sm_90
 .address_size 64

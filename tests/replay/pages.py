@@ -91,7 +91,16 @@ def about_lost(replay: ptx.Replay) -> dict[str, Any]:
     problems = [{"code": e["code"], "step": e["steps"][1]} for e in replay.problems]
     return {
         "last": len(replay) - 1,
-        "early": stores[0],
+        "early": [
+            {
+                "step": step,
+                "offset": 4 * number,
+                "exact": float(replay.errors(name, step).exact[number]),
+            }
+            for step in stores[:2]
+            for number in (3, 63)
+            if replay.errors(name, step).known[number]
+        ],
         "memory": [each.name for each in replay.memories].index(name),
         "elements": [
             {

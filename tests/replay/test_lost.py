@@ -10,7 +10,9 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall, Error, KernelFault
-from tests.replay.kernels import HEAD, LOSS
+from fragmenta.ptx import Replay
+from fragmenta.replay.trimming import trimmed
+from tests.replay.kernels import CHANGED, HEAD, LOSS
 from tests.replay.test_replay import _changed
 
 OUT = "argument 1 (out)"
@@ -105,6 +107,130 @@ def test_bits_that_differ_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "left other bits in argument 1 (out)" in replay.left_out
 
 
+# ── over time ───────────────────────────────────────────────────────────────
+
+X, SUM = "argument 0 (x)", "argument 1 (sum)"
+COUNT = 70
+"""Threads: the last warp has few."""
+
+
+def inputs() -> np.ndarray:
+    return np.linspace(0.1, 0.7, COUNT).astype(np.float32)
+
+
+def changed(**options: object) -> ptx.Result:
+    run = ptx.parse(HEAD + CHANGED).kernels["changed"].launch
+    arguments = [inputs(), np.zeros(1, np.float32)]
+    return run(
+        1, COUNT, arguments, numerics=True, replay=True, watch="report", **options
+    )
+
+
+@pytest.fixture(scope="module")
+def moments() -> ptx.Result:
+    return changed(schedule=["eager", "oldest-waits", "random-7"])
+
+
+def stores(replay: ptx.Replay) -> dict[int, tuple[str, int, np.ndarray]]:
+    """The steps that store: what, how often that was, and the threads."""
+    found, times = {}, {}
+    for step, (site, warp, lanes) in enumerate(zip(*replay.steps, strict=True)):
+        opcode = replay.sites[site].opcode
+        if opcode.startswith(("st.", "red.")):
+            number = times[opcode, warp] = times.get((opcode, warp), -1) + 1
+            mask = int(lanes) >> np.arange(32) & 1
+            threads = 32 * replay.warps[warp].warp + np.flatnonzero(mask)
+            found[step] = opcode[:2], number, threads
+    return found
+
+
+def test_each_value_has_its_own_error_in_each_schedule(moments: ptx.Result) -> None:
+    exact_x = inputs().astype(np.float64)
+    last = set()
+    for replay in moments.replay().runs:
+        exact, total = np.full(COUNT, np.nan), 0.0
+        written = stores(replay)
+        for step in range(-1, len(replay)):
+            opcode, number, threads = written.get(step, ("", 0, np.empty(0, int)))
+            if opcode == "st":
+                now = exact_x + 1e4, exact_x, 2 * exact_x
+                exact[threads] = now[number][threads]
+            elif opcode == "re":
+                total += exact_x[threads].sum()
+            found = replay.errors(X, step)
+            held = replay.memory_at(step, X)[0].view(np.float32)
+            assert np.array_equal(found.known, ~np.isnan(exact))
+            np.testing.assert_allclose(found.exact, exact, rtol=1e-15)
+            wanted = (held - exact).astype(np.float32)
+            np.testing.assert_allclose(found.error, wanted, rtol=1e-5, atol=1e-12)
+            if total:
+                found = replay.errors(SUM, step)
+                held = replay.memory_at(step, SUM)[0].view(np.float32)
+                assert found.known.all()
+                np.testing.assert_allclose(found.exact, total, rtol=1e-14)
+                assert abs(found.error[0] - (held[0] - total)) < 1e-9
+        last.add(float(replay.errors(SUM, len(replay) - 1).error[0]))
+        for name in (X, SUM):
+            ends = zip(
+                replay.errors(name), replay.errors(name, len(replay) - 1), strict=True
+            )
+            assert all(mine.tobytes() == theirs.tobytes() for mine, theirs in ends)
+    assert len(last) > 1  # schedules have errors of their own
+
+
+def test_a_part_has_the_errors_of_its_steps(moments: ptx.Result) -> None:
+    whole = moments.replay()
+    part = Replay(*trimmed(whole, 24, 15))
+    for step in range(-1, 15):
+        for name in (X, SUM):
+            mine, theirs = part.errors(name, step), whole.errors(name, step + 24)
+            for one, other in zip(mine, theirs, strict=True):
+                assert one.tobytes() == other.tobytes()
+    assert part.errors(X, 0).known.any()
+
+
+def test_bits_that_are_not_the_same_have_no_error(moments: ptx.Result) -> None:
+    replay = moments.replay("eager")
+    kept = moments.numerics.kept
+    row = kept.logs[0][: kept.logs[0][:4].view(np.uint32)[0]]
+    assert kept.logs[0].flags.writeable
+    row[-4 * 32] ^= 1  # the first lane of the first store, as numerics had it
+    try:
+        found = moments.replay("eager")
+    finally:
+        row[-4 * 32] ^= 1
+    step = next(iter(stores(replay)))
+    known, before = (each.errors(X, step).known for each in (found, replay))
+    assert before[:32].all()
+    assert not known[0]
+    assert known[1:32].all()
+
+
+def test_errors_over_time_are_limited(
+    moments: ptx.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fragmenta.replay.lost.MOST_MOMENTS", 200)
+    replay = moments.replay("eager")
+    assert "errors of x (argument 0) are kept from the last writes on" in (
+        replay.left_out
+    )
+    last = len(replay) - 1
+    assert replay.errors(X, last).known.all()
+    second = next(step for step, (_, n, _) in stores(replay).items() if n == 1)
+    assert not replay.errors(X, second).known.any()
+
+
+def test_a_full_log_leaves_errors_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fragmenta.numerics.engine.MOST_KEPT", 3000)
+    replay = changed().replay()
+    assert "errors of later stores are not kept" in replay.left_out
+    found = [replay.errors(X, step) for step in range(len(replay))]
+    assert found[-1].known.all()  # these are the last values
+    wanted = stores(replay)
+    late = [step for step, (_, n, threads) in wanted.items() if n == 1]
+    assert not found[late[-1]].known[wanted[late[-1]][2]].all()
+
+
 def test_errors_of_large_arrays_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fragmenta.replay.lost.MOST_ERRORS", 32)
     replay = launched()[0].replay()
@@ -137,11 +263,15 @@ def test_files_keep_errors_and_damaged_ones_are_refused(
         good += 1
         for number in range(len(again.memories)):
             again.errors(number)
+            again.errors(number, len(again) - 1)
     assert good
     np.savez(path, **{**arrays, "e_ulp": arrays["e_ulp"][:3]})
     with pytest.raises(Error, match="e_ulp is cut off"):
         ptx.Replay.load(path)
-    old = {name: data for name, data in arrays.items() if not name.startswith("e_")}
+    np.savez(path, **{**arrays, "h_step": arrays["h_step"][::-1].copy()})
+    with pytest.raises(Error, match="not sorted"):
+        ptx.Replay.load(path)
+    old = {n: data for n, data in arrays.items() if not n.startswith(("e_", "h_"))}
     head = json.loads(arrays["head"].tobytes())
     del head["numerics"]
     np.savez(

@@ -15,6 +15,7 @@ import pytest
 from fragmenta import ptx
 from tests.ptx.hazards import cases, running
 from tests.replay.kernels import copied
+from tests.replay.test_lost import changed
 from tests.thinning import THOROUGH
 from tests.view.test_explorer import IMPORT, Nesting
 from tests.view.test_explorer_page import EXPLORER, need
@@ -292,6 +293,26 @@ def test_page_follows_copies_as_python_does(waits, schedule, tmp_path):
     said = answered(tmp_path / "replay.html", questions)
     compare_origins(replay, questions, said)
     assert any(len(each) == 2 for each in said["bytes"])
+
+
+@pytest.mark.xdist_group("explorer")
+def test_page_has_the_errors_that_python_has(tmp_path):
+    need("whether the replay page has the errors of Python")
+    replay = changed().replay()
+    replay.to_html(tmp_path / "replay.html")
+    steps = range(0, len(replay), 5)
+    questions = [[s, m, 4 * e] for s in steps for m in (0, 1) for e in (0, 5, 64)]
+    names = [each["memory"] for each in replay.head["numerics"]["outputs"]]
+    questions = [[s, names[m], at if m == 0 else 0] for s, m, at in questions]
+    said = answered(tmp_path / "replay.html", {"errors": questions})["errors"]
+    known = 0
+    for (step, memory, offset), shown in zip(questions, said, strict=True):
+        *found, there = (e[offset // 4] for e in replay.errors(memory, step))
+        assert (shown is not None) == there
+        if there:
+            assert [float(each) for each in shown] == [float(e) for e in found]
+            known += 1
+    assert 10 < known < len(said)
 
 
 def compare_registers(replay, questions, said):

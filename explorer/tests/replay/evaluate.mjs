@@ -5,9 +5,9 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { modules, shared } from "./pages.mjs";
 
-const { Recording, Values, Products, Origins, readHead, inflate, split, laneText, typeHeld, nextStep, typeAccessed, told, Names, Typed, framesAt } = await modules(
+const { Recording, Values, Products, Origins, readHead, inflate, split, laneText, typeHeld, nextStep, typeAccessed, told, Names, Typed, framesAt, ArrayErrors } = await modules(
   "recording/head", "recording/columns", "recording/recording", "recording/registers", "recording/search", "recording/values",
-  "recording/products", "recording/origins", "recording/scope", "recording/typed", "recording/stack", "../src/numbers/telling",
+  "recording/products", "recording/origins", "recording/scope", "recording/typed", "recording/stack", "recording/errors", "../src/numbers/telling",
 );
 const html = readFileSync(process.argv[2], "utf8");
 const inside = (id) => new RegExp(`id="${id}">([\\s\\S]*?)</script>`).exec(html)?.[1];
@@ -99,7 +99,14 @@ const expression = ([step, warp, text]) => {
 /** The functions that are under way in a warp, innermost first: name and step. */
 const stack = ([step, warp]) => framesAt(run, warp, step).map((each) => [each.function, each.step]);
 
+/** The errors of an element after a step; null if they are not known. */
+const errors = ([step, memory, offset]) => {
+  const found = ArrayErrors.of(run, memory)?.at(offset, step);
+  return found ? [found.exact, found.error, found.ulp, found.lost].map(String) : null;
+};
+
 const answers = {
+  errors: asked.errors?.map(errors),
   expressions: asked.expressions?.map(expression),
   stacks: asked.stacks?.map(stack),
   products: asked.products?.map(product),

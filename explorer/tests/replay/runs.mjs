@@ -113,10 +113,11 @@ const TESTS = {
       }
     }
     assert.match(await text(page, "#memory-legend"), /all bits lost/);
-    await page.evaluate(() => replay.go(replay.step - 1));
-    await page.evaluate((to) => replay.go(to), expected.lost.early);
-    await drawn(page);
-    assert.match(await text(page, "#byte"), /known of its last value/);
+    for (const { step, offset, exact } of expected.lost.early) {
+      await page.evaluate(([to, of, at]) => (replay.go(to), replay.update({ memory: of, at: { memory: of, offset: at } })), [step, expected.lost.memory, offset]);
+      await drawn(page);
+      assert.equal(Number(await text(page, "#byte-exact")), exact);
+    }
     await page.keyboard.press("Home");
     for (const { code, step } of expected.lost.problems) {
       await page.keyboard.press("p");

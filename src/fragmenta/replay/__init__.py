@@ -9,6 +9,7 @@ beside    its units and barriers
 left_out  what it leaves out, in words
 reading   a record from what a launch wrote down
 problems  the steps of the two accesses of a problem
+moments   errors of elements over time: one for each write
 lost      what numerics found, in a record
 making    a record from the result of a launch
 aligning  where two runs are at the same place

@@ -151,7 +151,7 @@ class Moments:
         lane = columns["w_lane"][writes].astype(np.int64)
         good = (total == columns["w_size"][writes]) & (lane < LANES)
         good &= (self.rows.lanes[row] >> np.minimum(lane, LANES - 1) & 1) > 0
-        for kind in sorted({*zip(width[good].tolist(), total[good].tolist())}):
+        for kind in np.unique(np.stack([width, total], 1)[good], axis=0).tolist():
             some = np.flatnonzero(good & (width == kind[0]) & (total == kind[1]))
             given = writes[some], row[some], lane[some]
             self._decode(made, starts[some], given, kind, output)
@@ -161,7 +161,7 @@ class Moments:
         made: Columns,
         starts: Array,
         given: tuple[Array, Array, Array],
-        kind: tuple[int, int],
+        kind: list[int],
         output: Output,
     ) -> None:
         """Put the errors of stores of one kind: bytes of an element, and of a lane."""
@@ -185,9 +185,7 @@ class Moments:
         places = starts[:, None] + np.arange(total // size)
         _put(made, places.reshape(-1), error_words(found, output.format, "h"), same)
 
-    def _ends(
-        self, made: Columns, writer: Array, number: int, output: Output
-    ) -> None:
+    def _ends(self, made: Columns, writer: Array, number: int, output: Output) -> None:
         """Put the errors of last values, if they are those that numerics found."""
         if not self.whole or not writer.size:
             return

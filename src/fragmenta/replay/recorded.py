@@ -377,14 +377,11 @@ class Replay:
                     return self._errors_at(each, step)
                 chosen = slice(each["at"], each["at"] + each["count"])
                 wide = slice(2 * chosen.start, 2 * chosen.stop)
-                return Errors(
-                    self.columns["e_exact"][wide].view(np.float64),
-                    *(
-                        self.columns[name][chosen].view(np.float32)
-                        for name in ERRORS[1:]
-                    ),
-                    np.ones(each["count"], bool),
+                exact = self.columns["e_exact"][wide].view(np.float64)
+                error, ulp, lost = (
+                    self.columns[name][chosen].view(np.float32) for name in ERRORS[1:]
                 )
+                return Errors(exact, error, ulp, lost, np.ones(each["count"], bool))
         return None
 
     def _errors_at(self, output: Row, step: int) -> Errors:
@@ -396,14 +393,15 @@ class Replay:
         some, element = some[last], element[last]
         exact = np.full(output["count"], np.nan)
         exact[element] = found["h_exact"].view(np.float64)[some]
-        floats = []
-        for name in ("h_error", "h_ulp", "h_lost"):
-            made = np.full(output["count"], np.nan, np.float32)
-            made[element] = found[name].view(np.float32)[some]
-            floats.append(made)
+        error, ulp, lost = (
+            np.full(output["count"], np.nan, np.float32) for _ in range(3)
+        )
+        error[element] = found["h_error"].view(np.float32)[some]
+        ulp[element] = found["h_ulp"].view(np.float32)[some]
+        lost[element] = found["h_lost"].view(np.float32)[some]
         known = np.zeros(output["count"], bool)
         known[element] = found["h_known"][some] > 0
-        return Errors(exact, *floats, known)
+        return Errors(exact, error, ulp, lost, known)
 
     # ── who ─────────────────────────────────────────────────────────────────
 

@@ -61,7 +61,7 @@ class KeepingStep(NumericsStep):
             self.writer.take_back(before)
 
     def _kept(self) -> _Kept | None:
-        """What lanes have stored to arrays or to shared memory; None if they did not."""
+        """What lanes have stored to arrays or to shared memory; None if nothing."""
         given, writer = self.instruction, self.writer
         words = given.qualifiers
         if given.opcode not in _STORES or {"async", "bulk"} & set(words):
@@ -86,9 +86,7 @@ class KeepingStep(NumericsStep):
         each = access.bits // 8 * LANES
         size = ROW_HEAD + each * access.elements * (self.planes + 1)
         numbers = (f"i32 {n}" for n in (self.number, size, access.bits // 8))
-        row = writer.call(
-            NEW_ROW, *MEMORY, self.table, lanes, *numbers, returns="i64"
-        )
+        row = writer.call(NEW_ROW, *MEMORY, self.table, lanes, *numbers, returns="i64")
         some = writer.value(f"icmp ne i64 {row}, 0")
         with if_some(writer, writer.value(f"zext i1 {some} to i32")):
             base = writer.value(f"inttoptr i64 {row} to ptr")
