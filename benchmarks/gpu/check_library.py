@@ -177,7 +177,7 @@ def experts(a: str) -> str:
     """Products of experts: shares of every kind, few and many tokens, with scales."""
 
     def each() -> Iterator[str]:
-        for m, k, times in ((200, 272, 1), (64, 128, 1), (130, 400, 9)):
+        for m, k, times in ((200, 1040, 1), (64, 128, 1), (130, 400, 9)):
             weights = torch.stack([tensor(a, m, k, "random", 9 * x) for x in range(6)])
             here = ft.compress_experts(weights)
             there = here.to(DEVICE)

@@ -53,6 +53,8 @@ class Report:
     date: str
     rows: list[tuple[str, Row]]
     """Each with the name of its kernel."""
+    added: str = ""
+    """When the last verdicts were added to those of that date."""
 
     def way(self, name: str, row: Row) -> str:
         """What came of a mutant: one of ``WAYS``.
@@ -77,7 +79,7 @@ def load(path: Path = FILE) -> Report:
             where = " < ".join(texts[each] for each in calls)
             row = Row(change, line, copy, where, way, tuple(rules), *map(bool, flags))
             rows.append((name, row))
-    return Report(read["date"], rows)
+    return Report(read["date"], rows, read.get("added", ""))
 
 
 def shortened(tables: dict[str, Any], date: str) -> dict[str, Any]:
@@ -155,9 +157,10 @@ def words(report: Report) -> str:
         and " sparse " in name
         for name, row in report.rows
     )
+    added = f"; some kernels were added on {report.added}" if report.added else ""
     sync, wrong, every = (_of(*caught(report, x)) for x in (False, True, None))
     return (
-        f"The run was on {report.date}. Of the mistakes in synchronisation that run, "
+        f"The run was on {report.date}{added}. Of the mistakes in synchronisation that run, "
         f"{sync} are caught, of wrong descriptors that change the product {wrong}, and "
         f"of all {every}; all but {some} in every schedule. {plain} of the descriptors "
         "that are not seen are of kernels whose sparse A comes by copies of plain "
@@ -220,7 +223,8 @@ def add(paths: list[Path], date: str) -> None:
                 row[3] = [places[each] for each in row[3]]
                 rows[tuple(row[:3])] = row
             kernels[name] = sorted(rows.values(), key=lambda row: (row[1], row[0]))
-    _save({"date": date, "statements": list(texts)}, kernels)
+    made = {"date": read["date"], "added": date, "statements": list(texts)}
+    _save(made, kernels)
 
 
 def _save(made: dict[str, Any], kernels: dict[str, Any]) -> None:
