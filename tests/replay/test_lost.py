@@ -194,16 +194,22 @@ def test_bits_that_are_not_the_same_have_no_error(moments: ptx.Result) -> None:
     kept = moments.numerics.kept
     row = kept.logs[0][: kept.logs[0][:4].view(np.uint32)[0]]
     assert kept.logs[0].flags.writeable
-    row[-4 * 32] ^= 1  # the first lane of the first store, as numerics had it
+    ends = row, kept.logs[0]
+    for each in ends:  # the first lane of the first and of the last store
+        each[-4 * 32] ^= 1
     try:
         found = moments.replay("eager")
     finally:
-        row[-4 * 32] ^= 1
+        for each in ends:
+            each[-4 * 32] ^= 1
     step = next(iter(stores(replay)))
     known, before = (each.errors(X, step).known for each in (found, replay))
     assert before[:32].all()
     assert not known[0]
     assert known[1:32].all()
+    known = found.errors(X, len(found) - 1).known
+    last = stores(replay)[max(stores(replay))][2]
+    assert np.flatnonzero(~known).tolist() == [last[0]]
 
 
 def test_errors_over_time_are_limited(

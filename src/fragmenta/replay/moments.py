@@ -24,6 +24,8 @@ from fragmenta.replay.parts import COLUMNS, MOMENTS, Array, Columns
 from fragmenta.replay.recorded import Replay
 from fragmenta.simt.layout import LANES
 
+KNOWN, OTHER_BITS = 1, 2
+"""Whether an error is known; the run with numerics may have stored other bits."""
 Key = tuple[int, int, int]
 """A block, a warp of it, and a site of numerics."""
 
@@ -131,6 +133,7 @@ class Moments:
         writer = np.repeat(writes, many)[chosen]
         made = picked(made, chosen)
         self._ends(made, writer, number, output)
+        made["h_known"] &= KNOWN
         return made
 
     def _join(
@@ -183,7 +186,9 @@ class Moments:
         same = (mine == theirs).reshape(-1, size).all(axis=1)
         found = Held.of(mine.reshape(-1), seconds, output.format).whole()
         places = starts[:, None] + np.arange(total // size)
-        _put(made, places.reshape(-1), error_words(found, output.format, "h"), same)
+        places = places.reshape(-1)
+        _put(made, places, error_words(found, output.format, "h"), same)
+        made["h_known"][places[~same]] = OTHER_BITS
 
     def _ends(self, made: Columns, writer: Array, number: int, output: Output) -> None:
         """Put the errors of last values, if they are those that numerics found."""
@@ -232,7 +237,7 @@ def _put(made: Columns, places: Array, words: Columns, good: Array) -> None:
     for name, data in words.items():
         wide = 2 if name == "h_exact" else 1
         made[name].reshape(-1, wide)[places[chosen]] = data.reshape(-1, wide)[chosen]
-    made["h_known"][places[chosen]] = 1
+    made["h_known"][places[chosen]] = KNOWN
 
 
 def picked(columns: Columns, chosen: Array) -> Columns:
