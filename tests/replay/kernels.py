@@ -131,6 +131,42 @@ CHANGED = """
 """
 """Each element gets 10,000, loses it again (but for one), and is doubled.  All inputs are
 added between, in the order of the warps."""
+WIDE = """
+.visible .entry wide(.param .u64 a, .param .u64 h, .param .u64 d, .param .u64 s)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<9>; .reg .f32 %f<5>; .reg .f64 %d<2>;
+    .reg .b16 %h<3>;
+    ld.param.u64 %rd1, [a];
+    ld.param.u64 %rd2, [h];
+    ld.param.u64 %rd3, [d];
+    ld.param.u64 %rd4, [s];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r1, %r2, 32, %r1;
+    mul.wide.u32 %rd5, %r1, 16;
+    add.s64 %rd5, %rd1, %rd5;
+    mul.wide.u32 %rd6, %r1, 4;
+    add.s64 %rd6, %rd2, %rd6;
+    mul.wide.u32 %rd7, %r1, 8;
+    add.s64 %rd7, %rd3, %rd7;
+    ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd5];
+    add.rn.f32 %f1, %f1, 0f461C4000;
+    mul.rn.f32 %f2, %f2, %f2;
+    st.global.v4.f32 [%rd5], {%f1, %f2, %f3, %f4};
+    cvt.rn.f16.f32 %h1, %f2;
+    cvt.rn.f16.f32 %h2, %f3;
+    mov.b32 %r3, {%h1, %h2};
+    st.global.b32 [%rd6], %r3;
+    cvt.f64.f32 %d1, %f2;
+    mul.rn.f64 %d1, %d1, %d1;
+    st.global.f64 [%rd7], %d1;
+    red.global.add.f32 [%rd4], %f2;
+    sub.rn.f32 %f1, %f1, 0f461C4000;
+    st.global.f32 [%rd5], %f1;
+    ret;
+}
+"""
+"""Stores vectors, two halves in a word, f64, and adds to one word in all blocks."""
 COPIED = """.version 8.0
 .target sm_90
 .address_size 64

@@ -12,7 +12,7 @@ from fragmenta import ptx
 from fragmenta.errors import BadCall, Error, KernelFault
 from fragmenta.ptx import Replay
 from fragmenta.replay.trimming import trimmed
-from tests.replay.kernels import CHANGED, HEAD, LOSS
+from tests.replay.kernels import CHANGED, HEAD, LOSS, WIDE
 from tests.replay.test_replay import _changed
 
 OUT = "argument 1 (out)"
@@ -176,6 +176,38 @@ def test_each_value_has_its_own_error_in_each_schedule(moments: ptx.Result) -> N
             )
             assert all(mine.tobytes() == theirs.tobytes() for mine, theirs in ends)
     assert len(last) > 1  # schedules have errors of their own
+
+
+def test_stores_of_all_widths_have_errors_also_in_one_of_many_blocks() -> None:
+    given = np.random.default_rng(1).random((128, 4)).astype(np.float32)
+    a, b, c, d = given.astype(np.float64).T
+    arrays = [given, np.zeros(256, "f2"), np.zeros(128, "f8"), np.zeros(1, "f4")]
+    launch = ptx.parse(HEAD + WIDE).kernels["wide"].launch
+    how = {"numerics": True, "replay": ptx.Window(blocks=(2,)), "watch": "report"}
+    replay = launch(4, 32, arrays, **how).replay()
+    first, *_, total, last = stores(replay)
+    names = [f"argument {n} ({name})" for n, name in enumerate("ahds")]
+    wanted = {
+        (first, 0): np.stack([a + 1e4, b * b, c, d], 1),
+        (last, 0): np.stack([a, b * b, c, d], 1),
+        (last, 1): np.stack([b * b, c], 1),
+        (last, 2): b**4,
+    }
+    for (step, number), exact in wanted.items():
+        found = replay.errors(names[number], step)
+        each = exact.size // 4
+        mine = slice(2 * each, 3 * each)
+        assert np.flatnonzero(found.known).tolist() == [*range(mine.start, mine.stop)]
+        precise = 1e-9 if number == 1 else 1e-15  # halves have less room beside them
+        np.testing.assert_allclose(
+            found.exact[mine], exact.reshape(-1)[mine], rtol=precise
+        )
+    for step, known in ((total - 1, False), (total, True)):
+        assert replay.errors(names[3], step).known[0] == known
+    held = replay.memory_at(total, names[3])[0].view(np.float32)[0]
+    found = replay.errors(names[3], total)
+    assert abs(held - found.exact[0] - found.error[0]) < 1e-10
+    assert found.exact[0] < (b * b).sum() * (1 + 1e-12)
 
 
 def test_a_part_has_the_errors_of_its_steps(moments: ptx.Result) -> None:
