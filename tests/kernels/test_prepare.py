@@ -139,7 +139,9 @@ def expected(name, matrix):
     return op, compress(op, kept, pad=True)
 
 
-@pytest.mark.parametrize("rows, columns", [(64, 128), (70, 33), (3, 200), (260, 64)])
+@pytest.mark.parametrize(
+    "rows, columns", some([(70, 33), (64, 128), (260, 64), (3, 200)], 2)
+)
 def test_every_byte_of_a_packed_matrix(host, rows, columns):
     name, library = host
     matrix = drawn(name, rows, columns, seed=rows)

@@ -16,6 +16,7 @@ from fragmenta.shared.tensor_map import BYTES
 from fragmenta.units.fast.map_fields import LIMITS, REPLACED, TF32
 from fragmenta.units.machine import Machine
 from tests.simt.kernels import kernel
+from tests.thinning import some
 
 WIDE = ("global_address", "global_stride")
 VALUES = (0, 1, 2, 3, 255, 256, 0x12345, 0xFFFFFFFF, 0x123456789ABCD0, (1 << 64) - 1)
@@ -83,7 +84,7 @@ def outcome(given: Any, value: int, fast: bool) -> tuple[Any, list[str]]:
     return (out.tobytes(), memory.tobytes()), seen
 
 
-@pytest.mark.parametrize(("name", "ordinal", "space"), CASES)
+@pytest.mark.parametrize(("name", "ordinal", "space"), some(CASES, 3))
 def test_fields(name: str, ordinal: int, space: str) -> None:
     """The types with a bit of their own are left to Python."""
     if name in LIMITS:  # a constant
