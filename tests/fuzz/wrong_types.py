@@ -435,7 +435,7 @@ def _replays(add: Any, replay: ptx.Replay) -> None:
     add(replay.entries, lines=replay.line_numbers)
     add(replay.aligned, step=0, other=replay)
     add(replay.beside, other=replay, name="again")
-    add(replay.errors, memory=0)
+    add(replay.errors, memory=0, step=0)
 
 
 def _tensor_memory(add: Any) -> None:
