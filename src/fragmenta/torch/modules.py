@@ -131,7 +131,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.pruning = None
         check_training(self.weight_type, train, transposable, quantize)
         self.trained, self.transposable = train, transposable
-        own = DTYPES.get(self.weight_type)  # integers have none
+        # Integers have no type of their own; quantised layers take x of any type.
+        own = None if quantize else DTYPES.get(self.weight_type)
         self.rounds = own is not None and model_dtype not in (None, own)
         empty = empty_packed(self.weight_type, out_features, in_features, device)
         self._packed_shape = tuple(empty.shape)
