@@ -52,8 +52,13 @@ ifdef ROOM
   endif
 endif
 
+# The pages have targets of their own, `docs` and `looks`, which run these tests.
+OF_DOCS := tests/test_docs.py tests/test_site.py tests/test_notebooks.py
+OF_PAGES := $(addprefix tests/view/test_,explorer_memory.py explorer_numbers.py \
+  explorer_page.py replay_products.py)
+
 # mypy uses one core, so the tests begin beside it; both run to their end.
-test: lint  ## install, then lint, check types and run all tests; ROOM=simt: of one room
+test: lint  ## install, then lint, check types, run all tests but of pages; ROOM=simt: of one room
 	@+$(MAKE) --no-print-directory --keep-going -j 2 types unit
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
@@ -104,7 +109,8 @@ types: $(VENV)/.test  ## mypy --strict
 	$(BIN)/mypy $(SOURCES)
 
 unit: $(VENV)/.test $(if $(filter-out view,$(ROOM)),,node cairo) $(if $(filter-out programs,$(ROOM)),,compiler)  ## the tests alone; ROOM=simt: of one room
-	$(BIN)/pytest $(if $(ROOM),-q) -n $(JOBS) --dist loadgroup $(TESTS)
+	$(BIN)/pytest $(if $(ROOM),-q) -n $(JOBS) --dist loadgroup \
+	  $(or $(TESTS),$(addprefix --ignore=,$(OF_DOCS) $(OF_PAGES)))
 
 thorough: $(VENV)/.test node cairo compiler  ## the tests alone, with every case that repeats a kind
 	FRAGMENTA_THOROUGH=1 FRAGMENTA_HOPPER=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
@@ -142,7 +148,8 @@ dist: $(VENV)/.test  ## wheel and source archive into dist/
 pages: $(VENV)/.test  ## what is generated in the pages of docs/
 	$(BIN)/python docs/generate.py
 
-docs: $(VENV)/.docs browser  ## the same, and the site into build/site
+docs: $(VENV)/.docs $(VENV)/.test cairo compiler browser  ## the same, its examples, and the site into build/site
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup $(OF_DOCS)
 	$(BIN)/python docs/generate.py --site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python docs/check.py
@@ -184,6 +191,7 @@ explorer: $(VENV)/.test node  ## build the pages of the explorer and of the repl
 	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
 
 looks: browser $(VENV)/.test  ## the explorer and the replay in a browser, their pictures against stored ones; UPDATE=1: store them
+	$(if $(UPDATE),,$(BIN)/pytest -q -n $(JOBS) --dist loadgroup $(OF_PAGES))
 	$(if $(UPDATE),,node explorer/tests/run.mjs)
 	$(if $(UPDATE),,node explorer/tests/replay/run.mjs)
 	$(if $(UPDATE),,PYTHON=$(CURDIR)/$(BIN)/python node explorer/tests/replay/runs.mjs)

@@ -32,8 +32,8 @@ def kind(case: Case) -> tuple[object, ...]:
     return case.row.source, mistake.rules, mistake.severity
 
 
-CHOSEN = WRONG if COMPLETE else kinds(WRONG, kind, 5)
-SOURCES = RIGHT if COMPLETE else kinds(RIGHT, lambda case: case.row.source, 2)
+CHOSEN = WRONG if COMPLETE else kinds(WRONG, kind, 10)
+SOURCES = RIGHT if COMPLETE else kinds(RIGHT, lambda case: case.row.source, 5)
 
 
 def schedules(case: Case) -> tuple[str | int, ...]:
