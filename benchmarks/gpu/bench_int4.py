@@ -23,7 +23,6 @@ bits, this is checked.  Writes int4.json (ways.json) and int4.md into the folder
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,7 +30,7 @@ from pathlib import Path
 
 import torch
 from bench_gemm import dense, packed, packed_integers
-from bench_layers import SETS_BYTES, dense_call
+from bench_layers import dense_call, likely, sets_for
 from measuring import (
     Call,
     Run,
@@ -45,7 +44,7 @@ from measuring import (
 from torch import Tensor
 
 from fragmenta.errors import Error
-from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.torch import run
 
 LAYERS = (
@@ -64,7 +63,6 @@ OURS = {"2:4 int4 x bf16": "bf16", "2:4 int4 x fp8": "e4m3"}
 MEMORY = 4.8e6
 """Bytes that the memory of an H200 moves in a microsecond, as NVIDIA says."""
 WARM, BUSY = 1e-3, 4e-3  # seconds of each rival before it is timed, and timed
-MOST_SETS = 40
 
 
 @dataclass
@@ -96,8 +94,7 @@ def base(name: str) -> Kernel:
 
 def tried(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
     """The chosen kernel first, then those that look best after it."""
-    known = candidates(base(name))
-    return sorted(known, key=lambda each: expected_time(each, m, n, k))[:most]
+    return likely(base(name), m, n, k, most)
 
 
 def ways(name: str, m: int, n: int, k: int) -> list[Kernel]:
@@ -145,23 +142,18 @@ def tinygemm(m: int, k: int) -> tuple[Tensor, Tensor]:
     return torch._convert_weight_to_int4pack(raw, 8), scales
 
 
-def copies(size: float) -> int:
-    """How many weights of so many bytes do not fit in the L2 together."""
-    return max(2, min(MOST_SETS, math.ceil(SETS_BYTES / size)))
-
-
 class Layer:
     """The weights of one layer in every form."""
 
     def __init__(self, m: int, k: int) -> None:
         self.m, self.k = m, k
         whole = m * k
-        self.bf16 = [dense("bf16", m, k) for _ in range(copies(2 * whole))]
-        self.fp8 = [dense("e4m3", m, k) for _ in range(copies(whole))]
-        self.sparse = [packed("e4m3", m, k) for _ in range(copies(whole * 0.62))]
-        self.four = [tinygemm(m, k) for _ in range(copies(whole * 0.52))]
+        self.bf16 = [dense("bf16", m, k) for _ in range(sets_for(2 * whole))]
+        self.fp8 = [dense("e4m3", m, k) for _ in range(sets_for(whole))]
+        self.sparse = [packed("e4m3", m, k) for _ in range(sets_for(whole * 0.62))]
+        self.four = [tinygemm(m, k) for _ in range(sets_for(whole * 0.52))]
         self.ours = {
-            b: [packed_integers(b, m, k) for _ in range(copies(whole * 0.39))]
+            b: [packed_integers(b, m, k) for _ in range(sets_for(whole * 0.39))]
             for b in OURS.values()
         }
 

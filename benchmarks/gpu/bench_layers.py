@@ -115,9 +115,9 @@ class Case:
         return self.dense_us / self.sparse_us
 
 
-def sets_for(size: int) -> int:
+def sets_for(size: float) -> int:
     """Weights of so many bytes that do not fit in the L2 together."""
-    return max(2, min(MOST_SETS, -(-SETS_BYTES // size)))
+    return max(2, min(MOST_SETS, math.ceil(SETS_BYTES / size)))
 
 
 def dense_call(of: str, weight: Tensor, x: Tensor) -> Call:
@@ -147,13 +147,18 @@ def wide(of: str, n: int) -> bool:
     return four is not None and n > narrow_limit(four, "kept")
 
 
-def tried(of: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
+def likely(base: Kernel, m: int, n: int, k: int, most: int) -> list[Kernel]:
     """The chosen kernel first, then those that look best after it."""
+    known = candidates(base)
+    return sorted(known, key=lambda each: expected_time(each, m, n, k))[:most]
+
+
+def tried(of: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
+    """The kernels of a type that look best: of wide weights, if they are faster."""
     base = base_kernel(of)
     if wide(of, n):
         base = Kernel(base.b, out="bf16", tile=base.tile, scaled=True, transposed=True)
-    listed = candidates(base)
-    return sorted(listed, key=lambda each: expected_time(each, m, n, k))[:most]
+    return likely(base, m, n, k, most)
 
 
 class Weights:

@@ -127,6 +127,10 @@ export async function run(tests) {
   process.exit(failed ? 1 : 0);
 }
 
+/** The page has drawn what was asked for: its next frame, and the one after it. */
+export const drawn = (page) =>
+  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
 /** Milliseconds that the page's own thread has spent: other programs do not count in it. */
 export async function clockOf(page) {
   const session = await page.context().newCDPSession(page);
@@ -141,7 +145,7 @@ export async function clockOf(page) {
 export const slower = () => Math.min(4, Math.max(1, loadavg()[0] / availableParallelism()));
 
 /** Each of the acts takes less than 40 ms, and nine of ten rounds less than a frame of 50. */
-export async function areQuick(page, acts, rounds, drawn) {
+export async function areQuick(page, acts, rounds) {
   const spent = await clockOf(page);
   const busy = slower();
   for (const [name, act] of Object.entries(acts)) {

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { areQuick, open, run } from "../browser.mjs";
+import { areQuick, drawn, open, run } from "../browser.mjs";
 import { make } from "./made.mjs";
 import { written } from "./pages.mjs";
 import { pageOf, told } from "./recorded.mjs";
@@ -16,8 +16,6 @@ const PHONE = { viewport: { width: 390, height: 844 } };
 const show = (browser, name, hash = "", settings = DESK) =>
   open(browser, hash, settings, pageOf(name));
 const text = async (page, selector) => (await page.locator(selector).innerText()).replace(/\s+/g, " ").trim();
-const drawn = (page) =>
-  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 const stepOf = async (page) => {
   await drawn(page);
   return Number(await page.inputValue("#step"));
@@ -298,7 +296,7 @@ const TESTS = {
       find: (at) => replay.search(["mma", "ld", "0x400", "add"][at % 4]),
       fold: () => document.getElementById("fold").click(),
     };
-    await areQuick(page, acts, 10, drawn);
+    await areQuick(page, acts, 10);
     return page;
   },
 

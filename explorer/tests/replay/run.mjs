@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { areQuick, open, run } from "../browser.mjs";
+import { areQuick, drawn, open, run } from "../browser.mjs";
 import { make } from "./made.mjs";
 import { folder, SHELL, written } from "./pages.mjs";
 
@@ -23,8 +23,6 @@ const LAST = data.site.length - 1;
 const show = (browser, hash = "", settings = DESK, page = PAGE) => open(browser, hash, settings, page);
 const text = async (page, selector) => (await page.locator(selector).innerText()).replace(/\s+/g, " ").trim();
 /** Two frames later, everything is drawn. */
-const drawn = (page) =>
-  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 const stepOf = async (page) => {
   await drawn(page);
   return Number(await page.inputValue("#step"));
@@ -344,7 +342,7 @@ const TESTS = {
       all: (at) => (at === 0 && document.getElementById("zoom-fit").click(), replay.go((at * 54_321) % replay.run.count)),
       zoom: () => document.getElementById("zoom-in").click(),
     };
-    await areQuick(page, acts, 20, drawn);
+    await areQuick(page, acts, 20);
     return page;
   },
 };

@@ -7,7 +7,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { open, run } from "../browser.mjs";
+import { drawn, open, run } from "../browser.mjs";
 import { folder } from "./pages.mjs";
 
 const root = join(import.meta.dirname, "../../..");
@@ -20,8 +20,6 @@ const expected = JSON.parse(readFileSync(join(folder, "expected.json"), "utf8"))
 const DESK = { viewport: { width: 1440, height: 900 } };
 const show = (browser, name, hash = "", settings = DESK) =>
   open(browser, hash, settings, pathToFileURL(join(folder, `${name}.html`)).href);
-const drawn = (page) =>
-  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 const state = (page) =>
   page.evaluate(() => ({ run: replay.run.head.name ?? replay.run.head.schedule, step: replay.step, problem: replay.problem?.code ?? null }));
 const text = async (page, selector) => (await page.locator(selector).innerText()).replace(/\s+/g, " ").trim();

@@ -151,9 +151,7 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
 def _stored(layer: Stored) -> dict[str, Tensor]:
     """The tensors of a sparse layer, as the format names them."""
     if not isinstance(layer, SparseLinear):
-        parts = stored_module(layer)
-        assert parts is not None
-        return parts
+        return stored_module(layer)
     if layer.weight.integers:
         if layer.input_scale is not None:
             raise BadCall(

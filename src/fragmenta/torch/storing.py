@@ -23,6 +23,7 @@ from torch import Tensor
 from fragmenta.errors import BadCall, BadFile, ShapeError, one_of
 from fragmenta.kernels.config import ACTIVATIONS
 from fragmenta.kernels.four_bits import Integers
+from fragmenta.torch.checkpoint import dotted
 from fragmenta.torch.feedforward import SparseFeedForward
 from fragmenta.torch.formats import QUANTIZED, Weight, read_bitmask, to_bitmask
 from fragmenta.torch.matrix import DTYPES
@@ -42,9 +43,10 @@ class Form(NamedTuple):
     needed: tuple[str, ...]
     allowed: tuple[str, ...]
 
-    def lacking(self, names: set[str]) -> str:
-        """A name that is missing; empty if there is none."""
-        return next((each for each in self.needed if each not in names), "")
+    def lacking(self, prefix: str, names: set[str]) -> str:
+        """A tensor that is missing behind a prefix; empty if there is none."""
+        missing = (each for each in self.needed if f"{prefix}{each}" not in names)
+        return next(missing, "")
 
 
 EXPERTS = Form(
@@ -57,8 +59,8 @@ BLOCK = Form(_BLOCK, _OPTIONAL)
 # ── writing ─────────────────────────────────────────────────────────────────
 
 
-def stored_module(module: torch.nn.Module) -> Parts | None:
-    """The tensors of experts or of a block by name; None if it is another module.
+def stored_module(module: SparseExperts | SparseFeedForward) -> Parts:
+    """The tensors of experts or of a block by name.
 
     >>> sorted(stored_module(SparseFeedForward(16, 64)))
     ['activation', 'down_scale', 'down_weight', 'up_scale', 'up_weight']
@@ -79,10 +81,8 @@ def stored_module(module: torch.nn.Module) -> Parts | None:
             )
             for part, tensor in _stored_stack(stack, scale).items()
         }
-    if isinstance(module, SparseFeedForward):
-        number = torch.tensor([ACTIVATIONS[module.activation]], dtype=torch.uint8)
-        return {**module.state_dict(), "activation": number}
-    return None
+    number = torch.tensor([ACTIVATIONS[module.activation]], dtype=torch.uint8)
+    return {**module.state_dict(), "activation": number}
 
 
 def _stored_stack(stack: SparseStack, scale: Tensor | None) -> Parts:
@@ -107,19 +107,16 @@ def stored_modules(
 ) -> Iterator[tuple[str, torch.nn.Module, Form]]:
     """The modules of a model that a checkpoint with these tensors has as one."""
     for at, module in model.named_modules():
-        prefix = f"{at}." if at else ""
-        leaves = {
-            name.removeprefix(prefix) for name in names if name.startswith(prefix)
-        }
+        prefix = dotted(at)
         if holds_experts(module) or isinstance(module, SparseExperts):
-            if EXPERTS.needed[0] in leaves:
-                yield at, module, _complete(EXPERTS, leaves)
-        elif {"up_weight", "up_scale"} <= leaves:
-            yield at, module, _complete(BLOCK, leaves)
+            if f"{prefix}{EXPERTS.needed[0]}" in names:
+                yield at, module, _complete(EXPERTS, prefix, names)
+        elif {f"{prefix}up_weight", f"{prefix}up_scale"} <= names:
+            yield at, module, _complete(BLOCK, prefix, names)
 
 
-def _complete(form: Form, leaves: set[str]) -> Form:
-    if lacking := form.lacking(leaves):
+def _complete(form: Form, prefix: str, names: set[str]) -> Form:
+    if lacking := form.lacking(prefix, names):
         raise BadFile(
             f"it is stored with {one_of(form.needed, 'and')}; {lacking} is missing"
         )
