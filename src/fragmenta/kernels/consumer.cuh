@@ -22,19 +22,17 @@ __device__ __forceinline__ void wgmma_wait() {
 
 typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
 
-template <int NUMBER>
-struct Number { static constexpr int value = NUMBER; };
-
 #if FOUR_BITS
 #include "four_bits.cuh"
 #else
 
-// HALF: only the first half of the columns.
-template <int STEP, int HALF>
+// half: only the first half of the columns.
+template <int STEP>
 __device__ __forceinline__ void step(
-    ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add) {
+    ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add,
+    bool half) {
 #if HALVES
-    if constexpr (HALF) {
+    if (half) {
         auto& first = reinterpret_cast<ACCUMULATOR(&)[ACCUMULATORS / 2]>(acc);
 #if PAIRED
         multiply_half<STEP % 2>(first, a, b, codes, add);
@@ -74,9 +72,9 @@ __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 // ── products ────────────────────────────────────────────────────────────────
 
 // Start the products of COUNT slabs; they may still run when this returns.
-template <int COUNT, int HALF>
+template <int COUNT>
 __device__ __forceinline__ void multiply_slabs(
-    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh) {
+    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, bool half) {
 #pragma unroll
     for (int s = 0; s < COUNT; s++) load_codes(codes[s], a + s * SLAB);
     wgmma_fence();
@@ -88,24 +86,24 @@ __device__ __forceinline__ void multiply_slabs(
             u64 da = descriptor<ROW_A>(a + s * SLAB + i * BLOCK_A + j * 32);
             u64 db = descriptor<ROW_B>(b + s * SLAB + j * (ROW_B / STEPS));
             u32 code = codes[s][SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
-            if (j % 2) step<1, HALF>(acc[i], da, db, code, true);
-            else step<0, HALF>(acc[i], da, db, code, !fresh || x > 0);
+            if (j % 2) step<1>(acc[i], da, db, code, true, half);
+            else step<0>(acc[i], da, db, code, !fresh || x > 0, half);
         }
     }
     wgmma_commit();
 }
 
 // Start the products of a stage.  At the end of k it may have fewer slabs: one by one.
-template <int HALF>
 __device__ __forceinline__ void multiply_stage(
-    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, int left) {
+    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, int left,
+    bool half) {
     if (SLABS == 1 || left >= SLABS) {
-        multiply_slabs<SLABS, HALF>(acc, codes, a, b, fresh);
+        multiply_slabs<SLABS>(acc, codes, a, b, fresh, half);
     } else if constexpr (SLABS > 1) {
 #pragma unroll 1
         for (int s = 0; s < left; s++) {
-            multiply_slabs<1, HALF>(
-                acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0);
+            multiply_slabs<1>(
+                acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0, half);
             wgmma_wait<0>();
         }
     }
@@ -151,7 +149,9 @@ __device__ __forceinline__ void sum_stages(
     Grouped& all, const Room& room, const Place& place, Position& at, int member,
     int slabs) {
     u32 first = room.stages + member * BLOCKS * SLABS * BLOCK_A;
-    auto load = [&](Stage& stored, int stage, auto one, int from, int to) {
+    // (NVRTC before 13.1 refuses generic lambdas: no parameter here is `auto`.)
+    auto load = [&](Stage& stored, int stage, void (*one)(Stored&, u32), int from,
+                    int to) {
         u32 a = first + stage * STAGE;
 #pragma unroll
         for (int s = from; s < to; s++)
@@ -178,7 +178,7 @@ __device__ __forceinline__ void sum_stages(
     // slab, if there is no other stage in between.
     constexpr int LAST = PERIOD == 2 ? SLABS : SLABS - 1;
     int last = -1;  // the stage before, not yet released
-    auto one_stage = [&](auto number, Stage& now, Stage& next, int k) {
+    auto one_stage = [&](int number, Stage& now, Stage& next, int k) {
         int stage = at.stage;
         auto ended = [&] {
             if constexpr (SLABS == 1 || SETS == 1) {
@@ -190,8 +190,7 @@ __device__ __forceinline__ void sum_stages(
             }
             load(now, stage, load_codes, LAST, SLABS);
         };
-        pass_slabs<decltype(number)::value * UNITS>(
-            all, now, box_of(b_of(stage)), ended);
+        pass_slabs(all, now, number * UNITS, box_of(b_of(stage)), ended);
         last = stage;
         at.next();
         if (k + 1 < whole) {
@@ -207,13 +206,13 @@ __device__ __forceinline__ void sum_stages(
         if constexpr (PERIOD == 2) {
             Stage other;
             do {
-                one_stage(Number<0>{}, stored, other, k++);
-                one_stage(Number<1>{}, other, stored, k++);
+                one_stage(0, stored, other, k++);
+                one_stage(1, other, stored, k++);
             } while (k < whole);
             wgmma_wait<0>();
             release_if(still_there(other), room, place, last);
         } else {
-            do one_stage(Number<0>{}, stored, stored, k++);
+            do one_stage(0, stored, stored, k++);
             while (k < whole);
             wgmma_wait<0>();
             release_if(still_there(stored, LAST), room, place, last);
@@ -361,12 +360,12 @@ __device__ __forceinline__ void consume(
         sum_stages(groups, room, place, at, member, slabs);
 #else
         int last = 0;
-        auto one_stage = [&](auto half, u32 (&codes)[SLABS][CODES], int k) {
+        auto one_stage = [&](bool half, u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
             u32 b = room.stages + at.stage * STAGE + OFFSET_B;
-            multiply_stage<decltype(half)::value>(
-                acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS);
+            multiply_stage(
+                acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS, half);
             release_codes(room, at.stage);
 #if PROMOTE
             wgmma_wait<0>();
@@ -394,14 +393,14 @@ __device__ __forceinline__ void consume(
         bool half = HALVES && spot.end - spot.col <= TILE_N / 2;
         if (half) {  // the end of an expert's columns
             for (int k = 0; k < stages_k; k += 2) {
-                one_stage(Number<1>{}, even, k);
-                if (k + 1 < stages_k) one_stage(Number<1>{}, odd, k + 1);
+                one_stage(true, even, k);
+                if (k + 1 < stages_k) one_stage(true, odd, k + 1);
             }
             wgmma_wait<0>();
         }
         for (int k = half ? stages_k : 0; k < stages_k; k += 2) {
-            one_stage(Number<0>{}, even, k);
-            if (k + 1 < stages_k) one_stage(Number<0>{}, odd, k + 1);
+            one_stage(false, even, k);
+            if (k + 1 < stages_k) one_stage(false, odd, k + 1);
         }
 #endif
         if constexpr (TURNS) {  // all products of this tile are started

@@ -251,22 +251,22 @@ __device__ __forceinline__ void end_slabs(Grouped& all, const Stage& stored) {
 
 #if FLOW
 // With FLOW, the products of the last unit of the stage before may still run.  Its slab's
-// metadata are in their registers until `ended`, which loads the new ones.  FIRST is the
+// metadata are in their registers until `ended`, which loads the new ones.  `first` is the
 // number of the first unit: an odd one has the other set of registers.
-template <int FIRST, class Ended>
+template <class Ended>
 __device__ __forceinline__ void pass_slabs(
-    Grouped& all, Stage& stored, u32 b, Ended ended) {
+    Grouped& all, Stage& stored, int first, u32 b, Ended ended) {
 #pragma unroll
     for (int x = 0; x < UNITS; x++) {
         int s = x / (GROUPS * BLOCKS), g = x / BLOCKS % GROUPS, i = x % BLOCKS;
         bool alone = SETS == 1 || (SLABS == 1 && x == 0);
-        all.prepare(FIRST + x, stored[s][i], g);
-        if (!alone) all.start(FIRST + x, stored[s][i], g, b + s * SLAB / 16);
+        all.prepare(first + x, stored[s][i], g);
+        if (!alone) all.start(first + x, stored[s][i], g, b + s * SLAB / 16);
         if (alone) wgmma_wait<0>();
         else wgmma_wait<1>();
         if (x == 0) ended();
-        all.add(FIRST + x + 2 * UNITS - 1);
-        if (alone) all.start(FIRST + x, stored[s][i], g, b + s * SLAB / 16);
+        all.add(first + x + 2 * UNITS - 1);
+        if (alone) all.start(first + x, stored[s][i], g, b + s * SLAB / 16);
     }
 }
 #endif
