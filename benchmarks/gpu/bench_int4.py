@@ -16,9 +16,9 @@ graphs in turn, and times are medians of one run.
     python benchmarks/gpu/bench_int4.py --ways [--out FOLDER] [--batches 1,16]
 
 With ``--tiles N``, the N tiles of each case with the least expected time are measured.
-With ``--ways``, other ways to multiply are measured beside the chosen tile: tiles that
-flow, tiles beside each other, weights rounded to bf16.  Where they must have the same
-bits, this is checked.  Writes int4.json (ways.json) and int4.md into the folder.
+With ``--ways``, four tiles of each case are measured in both ways: products run on from
+one stage to the next, or all end first.  Bits that must be the same are compared.
+Writes int4.json (ways.json) and int4.md into the folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from measuring import (
 )
 from torch import Tensor
 
-from fragmenta.errors import Error
 from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.torch import run
 
@@ -98,25 +97,9 @@ def tried(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
 
 
 def ways(name: str, m: int, n: int, k: int) -> list[Kernel]:
-    """The chosen kernel, and the same product in other ways."""
-    chosen = tried(name, m, n, k, 1)[0]
-    tile, width = chosen.tile, chosen.tile.n
-    tiles = [replace(tile, flow=True)]
-    for high in (64, 128):
-        tiles += [Tile(high, width, split=x, flow=True) for x in (1, 2)]
-    tiles += [Tile(64, width, flow=True, beside=2)] if width <= 64 else []
-    tiles += [Tile(64, width, split=2, flow=True, beside=2)] if width <= 64 else []
-    tiles += [Tile(64, width, flow=True, beside=3)] if width <= 16 else []
-    found = [chosen]
-    for rounded in (False, True) if chosen.b == "bf16" else (False,):
-        for each in dict.fromkeys(tiles):
-            try:
-                made = replace(chosen, tile=each, rounded=rounded)
-                made.parts(k)
-            except Error:  # too many sums, or k is too short
-                continue
-            found.append(made)
-    return found
+    """The chosen kernel, those that look best after it, and each in the other way."""
+    found = tried(name, m, n, k, 4)
+    return [*found, *(replace(each, flow=not each.flows) for each in found)]
 
 
 def same_bits(kernels: list[Kernel], a: Tensor, x: Tensor, m: int) -> dict[str, bool]:
@@ -125,14 +108,15 @@ def same_bits(kernels: list[Kernel], a: Tensor, x: Tensor, m: int) -> dict[str, 
     first: dict[object, Tensor] = {}
     for kernel in kernels:
         y = run(kernel, a, x, m)
-        key = kernel.rounded, tuple(kernel.parts(x.shape[1]))
+        key = tuple(kernel.parts(x.shape[1]))
         found[label(kernel)] = torch.equal(first.setdefault(key, y), y)
     return found
 
 
 def label(kernel: Kernel) -> str:
-    """The tile, and whether weights are rounded."""
-    return f"{kernel.tile}{' rounded' if kernel.rounded else ''}"
+    """The tile, and how the kernel goes through stages if that is not by rule."""
+    other = {None: "", True: " flow", False: " no flow"}
+    return f"{kernel.tile}{other[kernel.flow]}"
 
 
 def tinygemm(m: int, k: int) -> tuple[Tensor, Tensor]:

@@ -46,7 +46,6 @@ MOST_EXPERTS = 512
 """A grouped product has at most so many experts."""
 
 _SHARED = 232_448  # most bytes of shared memory in a block
-_RESERVED = 1024  # and those that each block takes beside it
 _BARRIERS = 1024 + 1024  # aligning the ring to 1024, and the barriers
 _STAGING = (24_576, 16_384, 8192)  # possible sizes of a consumer's buffer for results
 _ENOUGH = 4  # stages that hide the latency of memory
@@ -76,7 +75,7 @@ GROUPS = (0, 32, 64, 128)
 GROUP_SCALES = ("f16", "bf16")
 """The types of these scales."""
 _S4_SUMS = 144  # most registers for all sums in a thread, if A has 4 bits
-_S4_TWO_SETS = 112  # and if two groups can be under way
+_S4_TWO_SETS = 128  # and if two groups can be under way
 _KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
 ACTIVATIONS = {"none": 0, "relu": 1, "relu2": 2}
 """The activations, as ``chunk.cuh`` numbers them; relu2 is the square of relu."""
@@ -94,10 +93,8 @@ class Tile:
     they read of B.  The warpgroups that multiply share a tile; with ``turns``, two
     of them take whole tiles alternately, and one stores while the other multiplies.
     With a ``split``, the blocks of a cluster share a tile: each sums a part of k.
-    If A has 4 bits, a ``flow`` keeps products running from one stage to the next, and
-    small tiles can be computed ``beside`` each other by as many blocks on each
-    multiprocessor.  In grouped products, tiles with ``halves`` have another instruction
-    for the last columns of an expert.  None of them changes a bit of a result.
+    In grouped products, tiles with ``halves`` have another instruction for the last
+    columns of an expert.  It changes no bit of a result.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
@@ -112,8 +109,6 @@ class Tile:
     cluster: int = 1
     turns: bool = False
     split: int = 1
-    flow: bool = False
-    beside: int = 1
     halves: bool = False
 
     @property
@@ -134,9 +129,7 @@ class Tile:
     def __str__(self) -> str:
         cluster = f"/{self.cluster}" if self.cluster > 1 else ""
         split = f" k/{self.split}" if self.split > 1 else ""
-        more = " flow" if self.flow else ""
-        more += f" *{self.beside}" if self.beside > 1 else ""
-        more += " halves" if self.halves else ""
+        more = " halves" if self.halves else ""
         return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}{more}"
 
 
@@ -170,8 +163,8 @@ class Kernel:
     """Columns of A that share a scale (s4 only); 0: none, scale_m can scale rows."""
     scales: str = "f16"
     """The type of these scales: f16 or bf16."""
-    rounded: bool = False
-    """Round integer x scale to the type of B, and sum in the tensor core (s4 only)."""
+    flow: bool | None = None
+    """Products run on from stage to stage (s4 only); None: where that is faster."""
     activation: str = ""
     """D is the packed A of the next product: two of each four activations, in e4m3."""
 
@@ -229,11 +222,8 @@ class Kernel:
         if not self.four_bits:
             if self.group:
                 raise BadCall(f"groups with a scale are for s4; given {self.a}")
-            if self.rounded or self.tile.flow or self.tile.beside > 1:
-                raise BadCall(
-                    "rounded weights, and tiles that flow or are beside each other, "
-                    f"are for s4; given {self.a} and {self.tile}"
-                )
+            if self.flow is not None:
+                raise BadCall(f"products of s4 can flow; given {self.a}")
             return
         if self.b not in FOUR_BITS or not self.sparse:
             raise BadCall(
@@ -244,11 +234,6 @@ class Kernel:
             raise BadCall(
                 f"a scale of {one_of(GROUP_SCALES)} is for {one_of(GROUPS[1:])} columns"
                 f", or 0: none; given {self.scales} for {self.group}"
-            )
-        if self.rounded and (self.b == "e4m3" or not self.tile.flow):
-            raise BadCall(
-                "rounded weights are multiplied with bf16 or f16, in tiles that flow; "
-                f"given {self.b} and {self.tile}"
             )
         if self.group and self.group < self.instruction.shape.k:
             raise BadCall(
@@ -277,15 +262,9 @@ class Kernel:
                 f"k is {one_of(map(str, _SPLITS))}, with neither a cluster nor turns"
             )
         least = (tile.blocks + 1) * tile.n // 2  # and more if two sums take turns
-        if self.rounded:
-            least = tile.blocks * tile.n // 2
         many = least > _S4_SUMS if self.four_bits else None
         if (many or tile.turns) and self.four_bits:
             raise ShapeError(f"A of s4 has no tiles of {tile}: too many sums, or turns")
-        if tile.beside not in (1, 2, 3) or (tile.beside > 1 and tile.m > 64):
-            raise ShapeError(
-                f"one tile of 64 rows, 2 or 3 are beside each other; given {tile}"
-            )
         if tile.blocks * tile.n // 2 > _ACCUMULATORS:
             raise ShapeError(f"tiles of {tile} need more registers than a thread has")
         if tile.split > 1 and self._exchanged > self.stages * self.stage_bytes:
@@ -457,8 +436,7 @@ class Kernel:
     def _free(self, room: int) -> int:
         """Bytes left for the ring, if ``room`` bytes are set aside for results."""
         experts = 8 * (MOST_EXPERTS + 1) if self.grouped else 0
-        whole = (_SHARED + _RESERVED) // self.tile.beside - _RESERVED
-        return whole - _BARRIERS - experts - self._storing * self._staged(room)
+        return _SHARED - _BARRIERS - experts - self._storing * self._staged(room)
 
     def _stages(self, room: int) -> int:
         return min(_STAGES[self.slabs], self._free(room) // self.stage_bytes)
@@ -510,7 +488,6 @@ class Kernel:
             "CLUSTER": tile.cluster,
             "SPLIT": tile.split,
             "CONSUMERS": tile.consumers,
-            "BESIDE": tile.beside,
             "TURNS": int(tile.turns),
             "BLOCKS": tile.blocks,
             "SPARSE": int(self.sparse),
@@ -540,18 +517,34 @@ class Kernel:
             "GROUPS": self.groups,
             "GROUP_SCALES": {"f16": 2, "bf16": 1}[self.scales] if self.group else 0,
             "SETS": self.sets,
-            "FLOW": int(self.tile.flow),
-            "ROUNDED": int(self.rounded),
+            "FLOW": int(self.flows),
         }
 
     @property
     def sets(self) -> int:
         """Sums of a group that may be under way at the same time, if A has 4 bits."""
         tile = self.tile
-        if self.rounded:  # none of its own
-            return 2
-        most = _S4_TWO_SETS // tile.beside
-        return 2 if (tile.blocks + 2) * tile.n // 2 <= most else 1
+        return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_TWO_SETS else 1
+
+    @property
+    def flows(self) -> bool:
+        """Whether products of 4-bit integers run on from one stage to the next.
+
+        Where this was faster (``benchmarks/gpu/bench_int4.py --ways``).  It has fewer
+        instructions, but waits at other places.
+
+        >>> tiles = Tile(64, 8), Tile(128, 8), Tile(128, 32), Tile(256, 64)
+        >>> [Kernel("s4", "e4m3", tile=tile).flows for tile in tiles]
+        [False, True, False, True]
+        """
+        tile, wide = self.tile, dtype(self.b).bits == 16
+        if self.flow is not None:
+            return self.flow
+        if tile.m == 64:
+            return tile.n >= 96
+        if tile.m == 128 and tile.n > 24:
+            return 48 <= tile.n < 96 if wide else tile.n >= 96
+        return True
 
     @property
     def _activation_macros(self) -> dict[str, object]:
@@ -605,7 +598,7 @@ class Kernel:
         tile = self.tile
         tiles = self.most_tiles(m, n, experts) if self.grouped else self.tiles(m, n)
         if tile.split == 1:
-            tiles = min(tiles, processors * tile.beside // tile.cluster)
+            tiles = min(tiles, processors // tile.cluster)
         return tiles * tile.cluster * tile.split
 
     @property
@@ -627,9 +620,11 @@ class Kernel:
         words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
         words.append("sparse" if self.sparse else "dense")
         words += [f"{self.group} {self.scales}"] if self.group else []
-        for name in ("promote", "rounded", "scaled", "transposed", "xor", "grouped"):
+        for name in ("promote", "scaled", "transposed", "xor", "grouped"):
             words += [name] if getattr(self, name) else []
         words += [self.activation] if self.activation else []
+        if self.flow is not None:
+            words.append("flow" if self.flow else "no flow")
         return " ".join(words)
 
     def __str__(self) -> str:

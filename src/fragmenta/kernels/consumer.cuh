@@ -143,101 +143,133 @@ __device__ __forceinline__ void release_if(
         "r"((u32)wanted), "r"(lane), "n"(CLUSTER) : "memory");
 }
 
-// All products of a tile.  The integers of a stage are loaded while the last products of
-// the stage before run.
+// The stages of a tile, as one consumer goes through them.
+struct Stages {
+    Grouped& all;
+    const Room& room;
+    const Place& place;
+    u32 first;  // this consumer's integers in the first stage
+    int last;   // with FLOW: the stage before, if there is one
+
+    __device__ __forceinline__ u32 b_of(int stage) {
+        return room.stages + stage * STAGE + OFFSET_B;
+    }
+
+    // Load a part of some slabs.  (NVRTC before 13.1 refuses generic lambdas, so that
+    // `part` is a pointer.)
+    __device__ __forceinline__ void load(
+        Stage& to, int stage, void (*part)(Stored&, u32), int from, int end) {
+        u32 a = first + stage * STAGE;
+#pragma unroll
+        for (int s = from; s < end; s++)
+#pragma unroll
+            for (int i = 0; i < BLOCKS; i++)
+                part(to[s][i], a + (i * SLABS + s) * BLOCK_A);
+    }
+
+    __device__ __forceinline__ void enter(Stage& stored, const Position& at) {
+        barrier_wait(room.full + 8 * at.stage, at.phase);
+        load(stored, at.stage, load_integers, 0, SLABS);
+#if FLOW
+        load(stored, at.stage, load_codes, 0, EARLY_SLABS);
+#endif
+    }
+
+    __device__ __forceinline__ void leave(int stage) {
+        release_codes(room, stage);
+        release(room, place, stage);
+    }
+
+#if FLOW
+    // All products of the stage before have ended; its metadata are in `stored`.
+    __device__ __forceinline__ void leave_last(const Stage& stored) {
+        int from = ALTERNATING ? 0 : EARLY_SLABS;
+        if (SETS == 1) {
+            release_if(still_there(stored, from) && last >= 0, room, place, last);
+        } else if (last >= 0) {
+            if (!still_there(stored, from)) asm volatile("trap;");
+            leave(last);
+        }
+    }
+
+    // The units of a stage.  Before, the last unit of the stage before still runs, whose
+    // metadata are in `other`; afterwards, that of this stage.  `before` is the number of
+    // its first unit: an odd one has the other set of registers.
+    __device__ __forceinline__ void pass(
+        Stage& now, Stage& other, int stage, int before) {
+        u32 b = box_of(b_of(stage));
+#pragma unroll
+        for (int x = 0; x < UNITS; x++) {
+            int s = x / (GROUPS * BLOCKS), g = x / BLOCKS % GROUPS, i = x % BLOCKS;
+            u32 there = b + s * SLAB / 16;
+            all.prepare(before + x, now[s][i], g);
+            if (SETS == 2) all.start(before + x, now[s][i], g, there);
+            wgmma_wait<SETS - 1>();
+            if (x == 0) {
+                leave_last(other);
+                load(now, stage, load_codes, EARLY_SLABS, SLABS);
+            }
+            all.add(before + x + 2 * UNITS - 1);
+            if (SETS == 1) all.start(before + x, now[s][i], g, there);
+        }
+        last = stage;
+    }
+#endif
+};
+
+// The products of `count` stages: of an even number if registers alternate.
+#if FLOW
+__device__ __forceinline__ void sum_whole(Stages& stages, Position& at, int count) {
+    Stage even, odd;
+    stages.all.clear_units();
+    stages.enter(even, at);
+    for (int k = 0; k < count;) {
+        stages.pass(even, ALTERNATING ? odd : even, at.stage, 0);
+        at.next(), k++;
+        if constexpr (ALTERNATING) {
+            stages.enter(odd, at);
+            stages.pass(odd, even, at.stage, UNITS);
+            at.next(), k++;
+        }
+        if (k < count) stages.enter(even, at);
+    }
+    wgmma_wait<0>();
+    stages.leave_last(ALTERNATING ? odd : even);
+    stages.all.add(2 * UNITS - 1);
+}
+#else
+// The integers of a stage are loaded while the last products of the stage before run.
+__device__ __forceinline__ void sum_whole(Stages& stages, Position& at, int count) {
+    Stage stored;
+    stages.enter(stored, at);
+    for (int k = 0; k < count; k++) {
+        int stage = at.stage;
+        stages.load(stored, stage, load_codes, 0, SLABS);
+        start_slabs(stages.all, stored, stages.b_of(stage));
+        at.next();
+        if (k + 1 < count) stages.enter(stored, at);
+        end_slabs(stages.all, stored);
+        stages.leave(stage);
+    }
+}
+#endif
+
+// All products of a tile.
 __device__ __forceinline__ void sum_stages(
     Grouped& all, const Room& room, const Place& place, Position& at, int member,
     int slabs) {
-    u32 first = room.stages + member * BLOCKS * SLABS * BLOCK_A;
-    // (NVRTC before 13.1 refuses generic lambdas: no parameter here is `auto`.)
-    auto load = [&](Stage& stored, int stage, void (*one)(Stored&, u32), int from,
-                    int to) {
-        u32 a = first + stage * STAGE;
-#pragma unroll
-        for (int s = from; s < to; s++)
-#pragma unroll
-            for (int i = 0; i < BLOCKS; i++)
-                one(stored[s][i], a + (i * SLABS + s) * BLOCK_A);
-    };
-    auto wait_and_load = [&](Stage& stored) {
-        barrier_wait(room.full + 8 * at.stage, at.phase);
-        load(stored, at.stage, load_integers, 0, SLABS);
-    };
-    auto signal = [&](int stage) {
-        release_codes(room, stage);
-        release(room, place, stage);
-    };
-    auto b_of = [&](int stage) { return room.stages + stage * STAGE + OFFSET_B; };
-    Stage stored;
-    all.clear();
-    // Units have two sets of registers: one unit in a stage is two in two stages.
-    constexpr int PERIOD = FLOW && UNITS % 2 ? 2 : 1;
+    Stages stages{all, room, place, room.stages + member * BLOCKS * SLABS * BLOCK_A, -1};
+    constexpr int PERIOD = FLOW && ALTERNATING ? 2 : 1;
     int whole = slabs / (PERIOD * SLABS) * PERIOD, end = slabs - whole * SLABS;
-#if FLOW
-    // Metadata that may still be read when the next stage is loaded: those of the last
-    // slab, if there is no other stage in between.
-    constexpr int LAST = PERIOD == 2 ? SLABS : SLABS - 1;
-    int last = -1;  // the stage before, not yet released
-    auto one_stage = [&](int number, Stage& now, Stage& next, int k) {
-        int stage = at.stage;
-        auto ended = [&] {
-            if constexpr (SLABS == 1 || SETS == 1) {
-                bool there = still_there(next, PERIOD == 2 ? 0 : LAST);
-                release_if(there && last >= 0, room, place, last);
-            } else if (last >= 0) {
-                if (!still_there(next, LAST)) asm volatile("trap;");
-                signal(last);
-            }
-            load(now, stage, load_codes, LAST, SLABS);
-        };
-        pass_slabs(all, now, number * UNITS, box_of(b_of(stage)), ended);
-        last = stage;
-        at.next();
-        if (k + 1 < whole) {
-            wait_and_load(next);
-            load(next, at.stage, load_codes, 0, LAST);
-        }
-    };
-    if (whole) {
-        all.clear_units();
-        wait_and_load(stored);
-        load(stored, at.stage, load_codes, 0, LAST);
-        int k = 0;
-        if constexpr (PERIOD == 2) {
-            Stage other;
-            do {
-                one_stage(0, stored, other, k++);
-                one_stage(1, other, stored, k++);
-            } while (k < whole);
-            wgmma_wait<0>();
-            release_if(still_there(other), room, place, last);
-        } else {
-            do one_stage(0, stored, stored, k++);
-            while (k < whole);
-            wgmma_wait<0>();
-            release_if(still_there(stored, LAST), room, place, last);
-        }
-        all.add(2 * UNITS - 1);
-    }
-#else
-    if (whole) wait_and_load(stored);
-    for (int k = 0; k < whole; k++) {
-        int stage = at.stage;
-        load(stored, stage, load_codes, 0, SLABS);
-        start_slabs(all, stored, b_of(stage));
-        at.next();
-        if (k + 1 < whole) wait_and_load(stored);
-        end_slabs(all, stored);
-        signal(stage);
-    }
-#endif
+    all.clear();
+    if (whole) sum_whole(stages, at, whole);
     if (PERIOD * SLABS > 1 && end) {  // the end of k
         barrier_wait(room.full + 8 * at.stage, at.phase);
 #pragma unroll 1
         for (int s = 0; s < end; s++)
-            multiply_slab(all, first + at.stage * STAGE + s * BLOCK_A,
-                          b_of(at.stage) + s * SLAB);
-        signal(at.stage);
+            multiply_slab(all, stages.first + at.stage * STAGE + s * BLOCK_A,
+                          stages.b_of(at.stage) + s * SLAB);
+        stages.leave(at.stage);
         at.next();
     }
 }
@@ -333,6 +365,7 @@ __device__ __forceinline__ void consume(
     u32 staging = room.stages + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
 #if FOUR_BITS
     Grouped groups;
+    groups.mask = 0x000F000F + ((u32)m >> 31);  // m is not negative
     Sums& total = groups.total;
 #else
     Sums acc;

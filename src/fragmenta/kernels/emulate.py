@@ -33,7 +33,6 @@ from fragmenta.kernels.config import SLAB_S4, Kernel
 from fragmenta.kernels.four_bits import (
     PackedIntegers,
     multiplied_values,
-    rounded_values,
     unpack_integers,
 )
 from fragmenta.kernels.packing import Packed, unpack
@@ -170,8 +169,6 @@ def accumulate(
         raise ShapeError("k must be at least 1; given 0")
     if not isinstance(A, PackedIntegers):
         a = unpack(A) if isinstance(A, Packed) else A
-    elif kernel.rounded:
-        a = rounded_values(*unpack_integers(A), b=kernel.b, group=kernel.group)
     else:
         return _accumulate_groups(kernel, A, b)
     with np.errstate(all="ignore"):

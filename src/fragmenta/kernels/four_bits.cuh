@@ -11,19 +11,19 @@
 // two sets of sums, too.
 //
 // With FLOW, the last unit of a stage still runs while the next stage is loaded and its
-// first unit is converted.
-//
-// ROUNDED, a weight is integer * scale, rounded to the type of B as it is converted.  The
-// sums of all groups stay in the tensor core.
+// first unit is converted.  That is faster in some tiles, and slower in others.
 
 constexpr int GROUP_STEPS = STEPS / GROUPS;     // instructions of a unit
 constexpr int UNITS = SLABS * GROUPS * BLOCKS;  // of a stage
+// With FLOW, two stages have registers of their own if a stage is one slab.  If not, the
+// metadata of the last slab are loaded when the stage before has ended.
+constexpr bool ALTERNATING = SLABS == 1;
+constexpr int EARLY_SLABS = ALTERNATING ? SLABS : SLABS - 1;
 // e4m3 has the integers as multiples of 2^-9: these are its least bits.
 constexpr float UNIT_SCALE = FOUR_BITS == 8 ? 512.0f : 1.0f;
 
 static_assert(!TURNS && !PROMOTE, "consumers of 4-bit integers share a tile");
 static_assert(STEPS % GROUPS == 0, "a group has whole instructions");
-static_assert(!ROUNDED || (FLOW && FOUR_BITS != 8), "e4m3 would round too much");
 
 // ── integers ────────────────────────────────────────────────────────────────
 
@@ -67,32 +67,9 @@ __device__ __forceinline__ void scales_of(float (&s)[2], const Stored& x, int gr
 #endif
 }
 
-#if ROUNDED
-// The same as pairs of the type of B, for the registers of each row.
-__device__ __forceinline__ void pairs_of(u32 (&pairs)[2], const Stored& x, int group) {
-    float s[2];
-    scales_of(s, x, group);
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-        if (FOUR_BITS == 1)
-            asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(pairs[h]) : "f"(s[h]));
-        else
-            asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(pairs[h]) : "f"(s[h]));
-}
-
-// Registers of A times the scales of their rows.
-__device__ __forceinline__ void scale_registers(u32 (&a)[4], const u32 (&pairs)[2]) {
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        if (FOUR_BITS == 1)
-            asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(a[i]) : "r"(pairs[i % 2]));
-        else
-            asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(a[i]) : "r"(pairs[i % 2]));
-}
-#endif
-
 // The registers of A of an instruction.
-__device__ __forceinline__ void convert(u32 (&a)[4], const Stored& x, int step) {
+__device__ __forceinline__ void convert(
+    u32 (&a)[4], const Stored& x, int step, u32 mask) {
 #if FOUR_BITS == 8
     // A byte has three bits of one integer and of the next one, and a sign bit for each:
     // those of the second are four bits away.  A negative one is stored less one.
@@ -107,8 +84,6 @@ __device__ __forceinline__ void convert(u32 (&a)[4], const Stored& x, int step) 
     constexpr u32 base = FOUR_BITS == 1 ? 0x43004300 : 0x64006400;
     constexpr u32 less = FOUR_BITS == 1 ? 0xC308C308 : 0xE408E408;  // -136, -1032
     constexpr u32 one = FOUR_BITS == 1 ? 0x3F803F80 : 0x3C003C00;
-    // blockIdx.z is 0: the assembler would load a constant again before each use.
-    u32 mask = 0x000F000F + blockIdx.z;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         u32 w = (x.integers[step] >> 4 * i & mask) | base;
@@ -143,6 +118,7 @@ struct Grouped {
     ACCUMULATOR sums[SETS][ACCUMULATORS];
     u32 a[2][GROUP_STEPS][4];
     float scales[2][2];
+    u32 mask;  // 0x000F000F: the assembler would load a constant before each use
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -162,7 +138,6 @@ struct Grouped {
 
     // Add the sums of a unit whose products have ended.
     __device__ __forceinline__ void add(int unit) {
-        if constexpr (ROUNDED) return;
         ACCUMULATOR(&sum)[ACCUMULATORS] = sums[unit % SETS];
         const float(&s)[2] = scales[unit & 1];
         ACCUMULATOR(&to)[ACCUMULATORS] = total[unit % BLOCKS];
@@ -174,23 +149,15 @@ struct Grouped {
     }
 
     __device__ __forceinline__ void prepare(int unit, const Stored& x, int group) {
-#if ROUNDED && GROUP_SCALES
-        u32 pairs[2];
-        pairs_of(pairs, x, group);
-#endif
 #pragma unroll
-        for (int q = 0; q < GROUP_STEPS; q++) {
-            convert(a[unit % 2][q], x, group * GROUP_STEPS + q);
-#if ROUNDED && GROUP_SCALES
-            scale_registers(a[unit % 2][q], pairs);
-#endif
-        }
+        for (int q = 0; q < GROUP_STEPS; q++)
+            convert(a[unit % 2][q], x, group * GROUP_STEPS + q, mask);
     }
 
     // Start the products of a unit.
     __device__ __forceinline__ void start(
         int unit, const Stored& x, int group, u32 b) {
-        if constexpr (!ROUNDED) scales_of(scales[unit % 2], x, group);
+        scales_of(scales[unit % 2], x, group);
         wgmma_fence();
 #pragma unroll
         for (int q = 0; q < GROUP_STEPS; q++) {
@@ -198,8 +165,8 @@ struct Grouped {
             constexpr int in_box = STEPS / BOXES;
             u64 db = at_box(
                 b, j / in_box * (TILE_N * ROW_B) + j % in_box * (ROW_B / in_box));
-            auto& sum = ROUNDED ? total[unit % BLOCKS] : sums[unit % SETS];
-            bool more = ROUNDED || q > 0;
+            auto& sum = sums[unit % SETS];
+            bool more = q > 0;
 #if PAIRED
             if (j % 2) multiply<1>(sum, a[unit % 2][q], db, x.codes[j / 2], more);
             else multiply<0>(sum, a[unit % 2][q], db, x.codes[j / 2], more);
@@ -248,28 +215,6 @@ __device__ __forceinline__ void end_slabs(Grouped& all, const Stage& stored) {
     if (!still_there(stored)) asm volatile("trap;");
     all.add(UNITS - 1);
 }
-
-#if FLOW
-// With FLOW, the products of the last unit of the stage before may still run.  Its slab's
-// metadata are in their registers until `ended`, which loads the new ones.  `first` is the
-// number of the first unit: an odd one has the other set of registers.
-template <class Ended>
-__device__ __forceinline__ void pass_slabs(
-    Grouped& all, Stage& stored, int first, u32 b, Ended ended) {
-#pragma unroll
-    for (int x = 0; x < UNITS; x++) {
-        int s = x / (GROUPS * BLOCKS), g = x / BLOCKS % GROUPS, i = x % BLOCKS;
-        bool alone = SETS == 1 || (SLABS == 1 && x == 0);
-        all.prepare(first + x, stored[s][i], g);
-        if (!alone) all.start(first + x, stored[s][i], g, b + s * SLAB / 16);
-        if (alone) wgmma_wait<0>();
-        else wgmma_wait<1>();
-        if (x == 0) ended();
-        all.add(first + x + 2 * UNITS - 1);
-        if (alone) all.start(first + x, stored[s][i], g, b + s * SLAB / 16);
-    }
-}
-#endif
 
 // One slab, one unit after the other.
 __device__ __forceinline__ void multiply_slab(Grouped& all, u32 a, u32 address) {

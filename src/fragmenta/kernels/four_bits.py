@@ -376,26 +376,3 @@ def multiplied_values(sp: Compressed, b: str) -> Compressed:
     numbers = np.asarray(sp.values).astype(np.float32) / np.float32(unit)
     values = numbers.astype(op.types["a"].storage)
     return Compressed(values, sp.indices, sp.granularity, sp.width)
-
-
-def rounded_values(
-    sp: Compressed, scales: ArrayLike | None, *, b: str, group: int
-) -> Compressed:
-    """The weights as a rounded kernel multiplies them: integer x scale as ``b``.
-
-    The scale is rounded to this type, too, before it is multiplied.
-
-    >>> import fragmenta as fm
-    >>> op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
-    >>> sp = fm.sparse.compress(op, np.array([[0, 1, -7, 0]], "bfloat16"))
-    >>> integers = quantize_groups(sp, 0)[0]
-    >>> rounded_values(integers, np.float16([[0.3]]), b="bf16", group=128).values
-    array([[0.300781, -2.10938]], dtype=bfloat16)
-    """
-    if scales is None:
-        return multiplied_values(sp, b)
-    storage = _kernel(b, 0, "f16").instruction.types["a"].storage
-    with np.errstate(all="ignore"):
-        factors = as_array(scales).astype(np.float32).astype(storage)
-        values = numbers_of(sp, factors, group).astype(storage)
-    return Compressed(values, sp.indices, sp.granularity, sp.width)

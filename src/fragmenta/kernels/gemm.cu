@@ -22,10 +22,10 @@
 // GROUPED, the product has an A for each expert; see experts.cuh.
 //
 // The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER SPLIT CONSUMERS
-// TURNS BLOCKS BESIDE (blocks on each multiprocessor); SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
+// TURNS BLOCKS; SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
 // instructions share a word); ACCUMULATOR OUTPUT, BOX_WIDE and BOX_HIGH (bytes and rows of
 // D that a copy stores); PROMOTE SCALED TRANSPOSED XOR; GROUPED HALVES and MOST_EXPERTS;
-// FOUR_BITS, and with it GROUPS GROUP_SCALES SETS FLOW ROUNDED (four_bits.cuh); and the function
+// FOUR_BITS, and with it GROUPS GROUP_SCALES SETS FLOW (four_bits.cuh); and the function
 // `multiply` around one wgmma.
 
 typedef unsigned int u32;
@@ -83,7 +83,7 @@ struct alignas(64) TensorMap { char opaque[128]; };
 #include "consumer.cuh"
 
 extern "C" __global__ void __cluster_dims__(CLUSTER * SPLIT, 1, 1)
-__launch_bounds__(128 * CONSUMERS + 128, BESIDE) gemm(
+__launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
     const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
     const __grid_constant__ Epilogue e, int m, int n, int slabs_k

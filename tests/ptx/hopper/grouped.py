@@ -197,8 +197,8 @@ INTEGERS = (
     ("f16", 0, Tile(64, 32, split=2)),
     ("e4m3", 128, Tile(128, 64)),
     ("bf16", 32, Tile(256, 48)),
-    ("e4m3", 128, Tile(64, 8, flow=True, beside=2)),
-    ("bf16", 128, Tile(128, 32, flow=True)),
+    ("e4m3", 128, Tile(128, 96)),
+    ("bf16", 128, Tile(128, 32)),
 )
 """Experts of 4-bit integers: what they are multiplied with, their groups, and tiles."""
 
@@ -215,7 +215,7 @@ def _integers() -> Iterator[Grouped]:
             grouped=True,
             group=group,
             scales=("f16", "bf16")[number % 2],
-            rounded=number == 6,
+            flow=True if number == 6 else None,
         )
         parts = ("scale_m", "scale_n", "bias") if kernel.scaled else ()
         yield grouped(kernel, number, SHARES[number % len(SHARES)](tile.n), parts=parts)

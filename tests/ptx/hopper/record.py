@@ -34,7 +34,7 @@ from fragmenta.errors import Error
 from fragmenta.kernels.source import TARGET
 from tests.ptx.hopper.gemms import (
     GEMMS,
-    OF_CANDIDATES,
+    OF_FLOWS,
     OF_INTEGERS,
     POISON,
     Gemm,
@@ -47,12 +47,14 @@ from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
 FOLDER = Path(__file__).parents[2] / "golden" / "kernels"
 FILE, GROUPED_FILE = FOLDER / "gemms.json", FOLDER / "grouped.json"
 INTEGERS_FILE = FOLDER / "integers.json"
-UNMEASURED: list[Gemm] = [*OF_CANDIDATES, *OF_EXPERTS, *OF_HALVES]
+WAYS_FILE = FOLDER / "ways.json"
+WAYS: list[Gemm] = [*OF_FLOWS, *OF_EXPERTS, *OF_HALVES]
+"""Both ways through the stages of 4-bit integers, their experts, and halves."""
 LISTS: dict[str, tuple[Path, Sequence[Gemm]]] = {
     "gemms": (FILE, GEMMS),
     "grouped": (GROUPED_FILE, GROUPED),
     "integers": (INTEGERS_FILE, OF_INTEGERS),
-    "candidates": (FOLDER / "candidates.json", UNMEASURED),
+    "ways": (WAYS_FILE, WAYS),
 }
 """What is recorded together, and where it is kept."""
 REPEAT = 20
