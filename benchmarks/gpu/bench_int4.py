@@ -13,18 +13,15 @@ Weights rotate through more memory than the L2 holds, all calls are replayed fro
 graphs in turn, and times are medians of one run.
 
     python benchmarks/gpu/bench_int4.py [--out FOLDER] [--tiles 8] [--batches 1,16]
-    python benchmarks/gpu/bench_int4.py --ways [--out FOLDER] [--batches 1,16]
 
 With ``--tiles N``, the N tiles of each case with the least expected time are measured.
-With ``--ways``, four tiles of each case are measured in both ways: products run on from
-one stage to the next, or all end first.  Bits that must be the same are compared.
-Writes int4.json (ways.json) and int4.md into the folder.
+Writes int4.json and int4.md into the folder.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -74,8 +71,6 @@ class Case:
     us: dict[str, float] = field(default_factory=dict)
     tile: dict[str, str] = field(default_factory=dict)
     tiles: dict[str, dict[str, float]] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)
-    """Ways that did not have the bits of others."""
 
     @property
     def limit_us(self) -> float:
@@ -94,29 +89,6 @@ def base(name: str) -> Kernel:
 def tried(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
     """The chosen kernel first, then those that look best after it."""
     return likely(base(name), m, n, k, most)
-
-
-def ways(name: str, m: int, n: int, k: int) -> list[Kernel]:
-    """The chosen kernel, those that look best after it, and each in the other way."""
-    found = tried(name, m, n, k, 4)
-    return [*found, *(replace(each, flow=not each.flows) for each in found)]
-
-
-def same_bits(kernels: list[Kernel], a: Tensor, x: Tensor, m: int) -> dict[str, bool]:
-    """Whether kernels that add in the same order have the bits of the first of them."""
-    found: dict[str, bool] = {}
-    first: dict[object, Tensor] = {}
-    for kernel in kernels:
-        y = run(kernel, a, x, m)
-        key = tuple(kernel.parts(x.shape[1]))
-        found[label(kernel)] = torch.equal(first.setdefault(key, y), y)
-    return found
-
-
-def label(kernel: Kernel) -> str:
-    """The tile, and how the kernel goes through stages if that is not by rule."""
-    other = {None: "", True: " flow", False: " no flow"}
-    return f"{kernel.tile}{other[kernel.flow]}"
 
 
 def tinygemm(m: int, k: int) -> tuple[Tensor, Tensor]:
@@ -163,27 +135,21 @@ class Layer:
 
 
 def listed(name: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
-    """What is measured of one of this project's kernels; most=0: all ways."""
-    if name not in OURS:
-        return tried(name, m, n, k, 1)
-    return tried(name, m, n, k, most) if most else ways(name, m, n, k)
+    """What is measured of one of this project's kernels."""
+    return tried(name, m, n, k, most if name in OURS else 1)
 
 
 def measured(layer: Layer, n: int, most: int) -> Case:
     """One batch."""
     case = Case(layer.m, layer.k, n)
     rivals: dict[tuple[str, str], list[Call]] = {
-        (name, ""): calls for name, calls in layer.rivals(n, slow=most > 0).items()
+        (name, ""): calls for name, calls in layer.rivals(n, slow=most < 2).items()
     }
     for name in ("2:4 fp8", *OURS):
         kernels = listed(name, layer.m, n, layer.k, most)
         for kernel in kernels:
             calls = layer.sparse_calls(name, kernel, n)
-            rivals[name, label(kernel)] = calls
-        if name in OURS and not most:
-            x = dense(OURS[name], n, layer.k)
-            told = same_bits(kernels, layer.ours[OURS[name]][0], x, layer.m)
-            case.wrong += [f"{name} {way}" for way, same in told.items() if not same]
+            rivals[name, str(kernel.tile)] = calls
     took = medians_us(list(rivals.values()), WARM, BUSY, most=60)
     for (name, tile), us in zip(rivals, took, strict=True):
         if tile:
@@ -204,27 +170,6 @@ def table(cases: list[Case]) -> str:
         cells = " | ".join(f"{case.us[name]:.1f}" for name in names)
         size = f"{case.m} x {case.k}"
         lines.append(f"| {size} | {case.n} | {cells} | {case.limit_us:.1f} |")
-    return "\n".join(lines)
-
-
-def by_way(cases: list[Case]) -> str:
-    """How many times as fast as the chosen tile each way is, and how often the best."""
-    lines = ["| kernel | batch | way | cases | mean | least | best in |"]
-    lines.append("|---|---:|---|---:|---:|---:|---:|")
-    for name in OURS:
-        for n in dict.fromkeys(case.n for case in cases):
-            found: dict[str, list[float]] = {}
-            best: list[str] = []
-            for case in (each for each in cases if each.n == n):
-                took = case.tiles[name]
-                best.append(min(took, key=took.__getitem__))
-                for way, us in took.items():
-                    found.setdefault(way, []).append(case.us[name] / us)
-            for way, ratios in sorted(found.items(), key=lambda x: -mean(x[1])):
-                lines.append(
-                    f"| {name} | {n} | {way} | {len(ratios)} | {mean(ratios):.3f} | "
-                    f"{min(ratios):.3f} | {best.count(way)} |"
-                )
     return "\n".join(lines)
 
 
@@ -298,14 +243,13 @@ def main() -> int:
     """Measure, print and write."""
     parser = options_of(__doc__, BATCHES, "4096x4096,1024x4096")
     parser.add_argument("--judge", type=Path, help="the measurements of many tiles")
-    parser.add_argument("--ways", action="store_true", help="other ways to multiply")
     options = parser.parse_args()
     if options.judge:
         print(judge(options.judge))
         return 0
     layers, batches = sizes(options.layers, LAYERS), options.batches
-    most = 0 if options.ways else options.tiles
-    going = Run("ways" if options.ways else "int4", options)
+    most = options.tiles
+    going = Run("int4", options)
     going.compile(
         kernel
         for m, k in layers
@@ -320,9 +264,6 @@ def main() -> int:
             del layer
     cases = going.cases
     text = f"{summary(cases)}\n\n{ratios(cases)}\n{table(cases)}"
-    if options.ways:
-        wrong = [each for case in cases for each in case.wrong]
-        text = f"{by_way(cases)}\n\n{text}\n\nOther bits: {wrong or 'none'}"
     going.finish(text)
     return 0
 

@@ -155,7 +155,6 @@ def test_groups_are_quantised_by_their_own_scales():
         ({"a": "s4", "tile": Tile(256, 128)}, "too many sums"),
         ({"a": "s4", "tile": Tile(128, 64, turns=True)}, "or turns"),
         ({"a": "s4", "promote": True}, "promotion is only for"),
-        ({"a": "e4m3", "flow": True}, "products of s4 can flow; given e4m3"),
     ],
 )
 def test_kernels_that_are_not_there_are_refused(options, said):

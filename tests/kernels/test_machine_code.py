@@ -16,11 +16,11 @@ from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels import Kernel
 from fragmenta.kernels.source import TARGET, source
 from tests.disassembly import disassemble
-from tests.ptx.hopper.gemms import OF_FLOWS, OF_INTEGERS
+from tests.ptx.hopper.gemms import OF_INTEGERS, OF_MORE_INTEGERS
 from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
 from tests.thinning import some
 
-KERNELS = list({g.kernel: 0 for g in (*OF_INTEGERS, *OF_FLOWS, *OF_EXPERTS)})
+KERNELS = list({g.kernel: 0 for g in (*OF_INTEGERS, *OF_MORE_INTEGERS, *OF_EXPERTS)})
 PRODUCT = re.compile(
     r"[HQ]GMMA\S* R(\d+), R(\d+), gdesc\[\w+\], [^,]+,(?: !?UPT,)? R(\d+)"
 )

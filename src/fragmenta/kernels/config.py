@@ -163,8 +163,6 @@ class Kernel:
     """Columns of A that share a scale (s4 only); 0: none, scale_m can scale rows."""
     scales: str = "f16"
     """The type of these scales: f16 or bf16."""
-    flow: bool | None = None
-    """Products run on from stage to stage (s4 only); None: where that is faster."""
     activation: str = ""
     """D is the packed A of the next product: two of each four activations, in e4m3."""
 
@@ -222,8 +220,6 @@ class Kernel:
         if not self.four_bits:
             if self.group:
                 raise BadCall(f"groups with a scale are for s4; given {self.a}")
-            if self.flow is not None:
-                raise BadCall(f"products of s4 can flow; given {self.a}")
             return
         if self.b not in FOUR_BITS or not self.sparse:
             raise BadCall(
@@ -374,7 +370,7 @@ class Kernel:
         """
         tile = self.tile
         four, two = _SHARING[tile.m] if self.sparse or tile.m == 64 else (0, 0)
-        most = 4 if tile.n <= four else 2 if tile.n <= two else 1
+        most = 4 if tile.n <= four else 2 if tile.n <= two or self.four_bits else 1
         if tile.turns or self.promote:  # promotion adds after every slab
             most = 1
         fit = self._free(min(_STAGING)) // self._slab_bytes
@@ -517,7 +513,6 @@ class Kernel:
             "GROUPS": self.groups,
             "GROUP_SCALES": {"f16": 2, "bf16": 1}[self.scales] if self.group else 0,
             "SETS": self.sets,
-            "FLOW": int(self.flows),
         }
 
     @property
@@ -525,26 +520,6 @@ class Kernel:
         """Sums of a group that may be under way at the same time, if A has 4 bits."""
         tile = self.tile
         return 2 if (tile.blocks + 2) * tile.n // 2 <= _S4_TWO_SETS else 1
-
-    @property
-    def flows(self) -> bool:
-        """Whether products of 4-bit integers run on from one stage to the next.
-
-        Where this was faster (``benchmarks/gpu/bench_int4.py --ways``).  It has fewer
-        instructions, but waits at other places.
-
-        >>> tiles = Tile(64, 8), Tile(128, 8), Tile(128, 32), Tile(256, 64)
-        >>> [Kernel("s4", "e4m3", tile=tile).flows for tile in tiles]
-        [False, True, False, True]
-        """
-        tile, wide = self.tile, dtype(self.b).bits == 16
-        if self.flow is not None:
-            return self.flow
-        if tile.m == 64:
-            return tile.n >= 96
-        if tile.m == 128 and tile.n > 24:
-            return 48 <= tile.n < 96 if wide else tile.n >= 96
-        return True
 
     @property
     def _activation_macros(self) -> dict[str, object]:
@@ -623,8 +598,6 @@ class Kernel:
         for name in ("promote", "scaled", "transposed", "xor", "grouped"):
             words += [name] if getattr(self, name) else []
         words += [self.activation] if self.activation else []
-        if self.flow is not None:
-            words.append("flow" if self.flow else "no flow")
         return " ".join(words)
 
     def __str__(self) -> str:

@@ -126,149 +126,64 @@ __device__ __forceinline__ void release(
 }
 
 #if FOUR_BITS
-// The same two signals, or none.  No branch: the assembler would wait for all products.
-__device__ __forceinline__ void release_if(
-    bool wanted, const Room& room, const Place& place, int stage) {
-    u32 bar = room.empty + 8 * stage, lane = threadIdx.x % 32;
-    asm volatile(
-        "{\n"
-        ".reg .pred all, some;\n"
-        ".reg .b32 there;\n"
-        "setp.ne.u32 all, %2, 0;\n"
-        "setp.lt.and.u32 some, %3, %4, all;\n"
-        "@all mbarrier.arrive.shared::cta.b64 _, [%0];\n"
-        "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "@some mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-        "}\n" ::"r"(bar), "r"(CLUSTER * SPLIT > 1 ? place.part * CLUSTER + lane % CLUSTER : 0),
-        "r"((u32)wanted), "r"(lane), "n"(CLUSTER) : "memory");
-}
-
 // The stages of a tile, as one consumer goes through them.
 struct Stages {
     Grouped& all;
     const Room& room;
     const Place& place;
-    u32 first;  // this consumer's integers in the first stage
-    int last;   // with FLOW: the stage before, if there is one
+    Parts first;  // of this consumer, in the first stage
+    u32 b;        // and B
 
-    __device__ __forceinline__ u32 b_of(int stage) {
-        return room.stages + stage * STAGE + OFFSET_B;
-    }
+    __device__ __forceinline__ u32 b_of(int stage) { return b + stage * (STAGE / 16); }
 
-    // Load a part of some slabs.  (NVRTC before 13.1 refuses generic lambdas, so that
-    // `part` is a pointer.)
+    // Load a part of each block.  (NVRTC before 13.1 refuses generic lambdas.)
     __device__ __forceinline__ void load(
-        Stage& to, int stage, void (*part)(Stored&, u32), int from, int end) {
-        u32 a = first + stage * STAGE;
+        Stage& to, int stage, void (*part)(Stored&, const Parts&, u32)) {
 #pragma unroll
-        for (int s = from; s < end; s++)
+        for (int s = 0; s < SLABS; s++)
 #pragma unroll
             for (int i = 0; i < BLOCKS; i++)
-                part(to[s][i], a + (i * SLABS + s) * BLOCK_A);
+                part(to[s][i], first, stage * STAGE + (i * SLABS + s) * BLOCK_A);
     }
 
     __device__ __forceinline__ void enter(Stage& stored, const Position& at) {
         barrier_wait(room.full + 8 * at.stage, at.phase);
-        load(stored, at.stage, load_integers, 0, SLABS);
-#if FLOW
-        load(stored, at.stage, load_codes, 0, EARLY_SLABS);
-#endif
+        load(stored, at.stage, load_integers);
     }
 
     __device__ __forceinline__ void leave(int stage) {
         release_codes(room, stage);
         release(room, place, stage);
     }
-
-#if FLOW
-    // All products of the stage before have ended; its metadata are in `stored`.
-    __device__ __forceinline__ void leave_last(const Stage& stored) {
-        int from = ALTERNATING ? 0 : EARLY_SLABS;
-        if (SETS == 1) {
-            release_if(still_there(stored, from) && last >= 0, room, place, last);
-        } else if (last >= 0) {
-            if (!still_there(stored, from)) asm volatile("trap;");
-            leave(last);
-        }
-    }
-
-    // The units of a stage.  Before, the last unit of the stage before still runs, whose
-    // metadata are in `other`; afterwards, that of this stage.  `before` is the number of
-    // its first unit: an odd one has the other set of registers.
-    __device__ __forceinline__ void pass(
-        Stage& now, Stage& other, int stage, int before) {
-        u32 b = box_of(b_of(stage));
-#pragma unroll
-        for (int x = 0; x < UNITS; x++) {
-            int s = x / (GROUPS * BLOCKS), g = x / BLOCKS % GROUPS, i = x % BLOCKS;
-            u32 there = b + s * SLAB / 16;
-            all.prepare(before + x, now[s][i], g);
-            if (SETS == 2) all.start(before + x, now[s][i], g, there);
-            wgmma_wait<SETS - 1>();
-            if (x == 0) {
-                leave_last(other);
-                load(now, stage, load_codes, EARLY_SLABS, SLABS);
-            }
-            all.add(before + x + 2 * UNITS - 1);
-            if (SETS == 1) all.start(before + x, now[s][i], g, there);
-        }
-        last = stage;
-    }
-#endif
 };
 
-// The products of `count` stages: of an even number if registers alternate.
-#if FLOW
-__device__ __forceinline__ void sum_whole(Stages& stages, Position& at, int count) {
-    Stage even, odd;
-    stages.all.clear_units();
-    stages.enter(even, at);
-    for (int k = 0; k < count;) {
-        stages.pass(even, ALTERNATING ? odd : even, at.stage, 0);
-        at.next(), k++;
-        if constexpr (ALTERNATING) {
-            stages.enter(odd, at);
-            stages.pass(odd, even, at.stage, UNITS);
-            at.next(), k++;
-        }
-        if (k < count) stages.enter(even, at);
-    }
-    wgmma_wait<0>();
-    stages.leave_last(ALTERNATING ? odd : even);
-    stages.all.add(2 * UNITS - 1);
-}
-#else
-// The integers of a stage are loaded while the last products of the stage before run.
-__device__ __forceinline__ void sum_whole(Stages& stages, Position& at, int count) {
-    Stage stored;
-    stages.enter(stored, at);
-    for (int k = 0; k < count; k++) {
-        int stage = at.stage;
-        stages.load(stored, stage, load_codes, 0, SLABS);
-        start_slabs(stages.all, stored, stages.b_of(stage));
-        at.next();
-        if (k + 1 < count) stages.enter(stored, at);
-        end_slabs(stages.all, stored);
-        stages.leave(stage);
-    }
-}
-#endif
-
-// All products of a tile.
+// All products of a tile.  The integers of a stage are loaded while the last products of
+// the stage before run.
 __device__ __forceinline__ void sum_stages(
     Grouped& all, const Room& room, const Place& place, Position& at, int member,
     int slabs) {
-    Stages stages{all, room, place, room.stages + member * BLOCKS * SLABS * BLOCK_A, -1};
-    constexpr int PERIOD = FLOW && ALTERNATING ? 2 : 1;
-    int whole = slabs / (PERIOD * SLABS) * PERIOD, end = slabs - whole * SLABS;
+    u32 begin = room.stages;
+    Stages stages{all, room, place, Parts(begin + member * BLOCKS * SLABS * BLOCK_A),
+                  box_of(begin + OFFSET_B)};
+    Stage stored;
+    int whole = slabs / SLABS, end = slabs - whole * SLABS;
     all.clear();
-    if (whole) sum_whole(stages, at, whole);
-    if (PERIOD * SLABS > 1 && end) {  // the end of k
+    if (whole) stages.enter(stored, at);
+    for (int k = 0; k < whole; k++) {
+        int stage = at.stage;
+        stages.load(stored, stage, load_codes);
+        start_slabs(all, stored, stages.b_of(stage));
+        at.next();
+        if (k + 1 < whole) stages.enter(stored, at);
+        end_slabs(all, stored);
+        stages.leave(stage);
+    }
+    if (SLABS > 1 && end) {  // the end of k
         barrier_wait(room.full + 8 * at.stage, at.phase);
 #pragma unroll 1
         for (int s = 0; s < end; s++)
-            multiply_slab(all, stages.first + at.stage * STAGE + s * BLOCK_A,
-                          stages.b_of(at.stage) + s * SLAB);
+            multiply_slab(all, stages.first, at.stage * STAGE + s * BLOCK_A,
+                          stages.b_of(at.stage) + s * SLAB / 16);
         stages.leave(at.stage);
         at.next();
     }

@@ -9,16 +9,9 @@
 // next one is converted.  A running product still reads its registers of A and metadata,
 // and writes its sums.  So units take turns in two sets of registers; with SETS == 2, in
 // two sets of sums, too.
-//
-// With FLOW, the last unit of a stage still runs while the next stage is loaded and its
-// first unit is converted.  That is faster in some tiles, and slower in others.
 
 constexpr int GROUP_STEPS = STEPS / GROUPS;     // instructions of a unit
 constexpr int UNITS = SLABS * GROUPS * BLOCKS;  // of a stage
-// With FLOW, two stages have registers of their own if a stage is one slab.  If not, the
-// metadata of the last slab are loaded when the stage before has ended.
-constexpr bool ALTERNATING = SLABS == 1;
-constexpr int EARLY_SLABS = ALTERNATING ? SLABS : SLABS - 1;
 // e4m3 has the integers as multiples of 2^-9: these are its least bits.
 constexpr float UNIT_SCALE = FOUR_BITS == 8 ? 512.0f : 1.0f;
 
@@ -32,22 +25,39 @@ struct Stored {
     u32 integers[4], codes[2], scales[GROUPS];
 };
 
-__device__ __forceinline__ void load_codes(Stored& x, u32 block) {
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(x.codes[0]), "=r"(x.codes[1])
-                 : "r"(block + BLOCK_VALUES + threadIdx.x % 128 * 8));
+// The same value.  The assembler does not compute it again before each use.
+__device__ __forceinline__ u32 kept(u32 x) {
+    return __shfl_sync(~0u, x, threadIdx.x % 32);
 }
 
-__device__ __forceinline__ void load_integers(Stored& x, u32 block) {
-    int lane = threadIdx.x % 128;
+// Where a lane finds the parts of the first block.
+struct Parts {
+    u32 integers, codes, scales;
+
+    __device__ __forceinline__ explicit Parts(u32 block) {
+        u32 lane = threadIdx.x % 128;
+        integers = kept(block + lane * 16);
+        codes = kept(block + BLOCK_VALUES + lane * 8);
+        scales = kept(block + BLOCK_VALUES + 1024 + lane / 4 * (4 * GROUPS));
+    }
+};
+
+// Load the parts of a block that is so many bytes after the first one.
+__device__ __forceinline__ void load_codes(Stored& x, const Parts& first, u32 after) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(x.codes[0]), "=r"(x.codes[1]) : "r"(first.codes + after));
+}
+
+__device__ __forceinline__ void load_integers(
+    Stored& x, const Parts& first, u32 after) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x.integers[0]), "=r"(x.integers[1]), "=r"(x.integers[2]),
-                   "=r"(x.integers[3]) : "r"(block + lane * 16));
+                   "=r"(x.integers[3]) : "r"(first.integers + after));
 #if GROUP_SCALES
-    u32 from = block + BLOCK_VALUES + 1024 + lane / 4 * (4 * GROUPS);
 #pragma unroll
     for (int g = 0; g < GROUPS; g++)
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x.scales[g]) : "r"(from + 4 * g));
+        asm volatile("ld.shared.u32 %0, [%1];"
+                     : "=r"(x.scales[g]) : "r"(first.scales + after + 4 * g));
 #endif
 }
 
@@ -97,15 +107,14 @@ __device__ __forceinline__ void convert(
 
 // ── B ───────────────────────────────────────────────────────────────────────
 
-// Where a stage of B is.  With FLOW, the low word of its descriptor: then that of every
-// instruction is one addition away, the same for all lanes.
+// Where a stage of B is: the low word of its descriptor.  So that of every instruction is
+// one addition away, and the same for all lanes.
 __device__ __forceinline__ u32 box_of(u32 address) {
-    return FLOW ? __shfl_sync(~0u, (u32)descriptor<ROW_B>(address), 0) : address;
+    return __shfl_sync(~0u, (u32)descriptor<ROW_B>(address), 0);
 }
 
 // The descriptor of what is `offset` bytes after it.
 __device__ __forceinline__ u64 at_box(u32 b, int offset) {
-    if constexpr (!FLOW) return descriptor<ROW_B>(b + offset);
     constexpr u64 high = descriptor<ROW_B>(0) >> 32 << 32;
     return high | (b + (u32)offset / 16);
 }
@@ -125,15 +134,6 @@ struct Grouped {
         for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
             for (int x = 0; x < ACCUMULATORS; x++) total[i][x] = 0.0f;
-    }
-
-    // So that a unit before the first one adds nothing.
-    __device__ __forceinline__ void clear_units() {
-#pragma unroll
-        for (int x = 0; x < SETS * ACCUMULATORS; x++)
-            sums[x / ACCUMULATORS][x % ACCUMULATORS] = 0.0f;
-#pragma unroll
-        for (int x = 0; x < 4; x++) scales[x / 2][x % 2] = 0.0f;
     }
 
     // Add the sums of a unit whose products have ended.
@@ -182,10 +182,10 @@ typedef Stored Stage[SLABS][BLOCKS];  // what a lane holds of a stage
 
 // The assembler reuses a register of metadata although a running product still reads it,
 // unless something reads it afterwards.  No metadata are all ones, so this is true.
-__device__ __forceinline__ bool still_there(const Stage& stored, int first = 0) {
+__device__ __forceinline__ bool still_there(const Stage& stored) {
     u32 ones = ~0u;
 #pragma unroll
-    for (int s = first; s < SLABS; s++)
+    for (int s = 0; s < SLABS; s++)
 #pragma unroll
         for (int i = 0; i < BLOCKS; i++) ones &= stored[s][i].codes[0] & stored[s][i].codes[1];
     return ones != ~0u;
@@ -202,7 +202,7 @@ __device__ __forceinline__ void start_slabs(
             wgmma_wait<0>();
             all.add(x - 1);
         }
-        all.start(x, stored[s][i], g, b + s * SLAB);
+        all.start(x, stored[s][i], g, b + s * SLAB / 16);
         if (SETS == 2 && x) {
             wgmma_wait<1>();
             all.add(x - 1);
@@ -217,13 +217,13 @@ __device__ __forceinline__ void end_slabs(Grouped& all, const Stage& stored) {
 }
 
 // One slab, one unit after the other.
-__device__ __forceinline__ void multiply_slab(Grouped& all, u32 a, u32 address) {
-    u32 b = box_of(address);
+__device__ __forceinline__ void multiply_slab(
+    Grouped& all, const Parts& first, u32 after, u32 b) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
         Stored x;
-        load_integers(x, a + i * SLABS * BLOCK_A);
-        load_codes(x, a + i * SLABS * BLOCK_A);
+        load_integers(x, first, after + i * SLABS * BLOCK_A);
+        load_codes(x, first, after + i * SLABS * BLOCK_A);
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
             all.prepare(i, x, g);

@@ -103,11 +103,7 @@ struct Source {
 // Stages of A that are copied before the previous kernel ends, at most four: the wider B
 // is, the fewer, because the first B waits behind them.
 constexpr int EARLY_BYTES = TILE_N <= 32 ? 65536 : TILE_N <= 64 ? 32768 : 16384;
-#if FOUR_BITS && FLOW  // as many bytes as other types have, which are more stages
-constexpr int EARLY_FIT = 3 * EARLY_BYTES / 2 / (SLABS * BYTES_A), EARLY_MOST = STAGES;
-#else
 constexpr int EARLY_FIT = EARLY_BYTES / (SLABS * TILE_M * ROW_A), EARLY_MOST = 4;
-#endif
 constexpr int EARLY =
     EARLY_FIT < 1 ? 1 : EARLY_FIT > EARLY_MOST ? EARLY_MOST : EARLY_FIT;
 

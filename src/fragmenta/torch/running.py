@@ -347,28 +347,28 @@ def check_depth(b: Tensor) -> None:
 
 
 def check_tile(tile: Sequence[int]) -> None:
-    """Refuse a tile that does not have five sizes, or eight.
+    """Refuse a tile that does not have five sizes, or six.
 
     >>> check_tile([64, 64])
     Traceback (most recent call last):
     fragmenta.errors.ShapeError: a tile must be m, n, cluster, turns and split (and \
-flow, beside and halves), or empty; given [64, 64]
+halves), or empty; given [64, 64]
     """
-    if len(tile) not in (0, 5, 8):
+    if len(tile) not in (0, 5, 6):
         raise ShapeError(
-            "a tile must be m, n, cluster, turns and split (and flow, beside and "
-            f"halves), or empty; given {list(tile)}"
+            "a tile must be m, n, cluster, turns and split (and halves), or empty; "
+            f"given {list(tile)}"
         )
 
 
 def tile_of(sizes: Sequence[int]) -> Tile:
     """The tile with these sizes.
 
-    >>> str(tile_of([64, 8, 1, 0, 2])), str(tile_of([64, 8, 1, 0, 1, 1, 2, 0]))
-    ('64x8 k/2', '64x8 flow *2')
+    >>> str(tile_of([64, 8, 1, 0, 2])), str(tile_of([64, 16, 1, 0, 1, 1]))
+    ('64x8 k/2', '64x16 halves')
     """
-    m, n, cluster, turns, split, flow, beside, halves = (*sizes, 0, 1, 0)[:8]
-    return Tile(m, n, cluster, bool(turns), split, bool(flow), beside, bool(halves))
+    m, n, cluster, turns, split, halves = (*sizes, 0)[:6]
+    return Tile(m, n, cluster, bool(turns), split, bool(halves))
 
 
 def check_epilogue(

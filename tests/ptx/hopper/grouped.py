@@ -215,7 +215,6 @@ def _integers() -> Iterator[Grouped]:
             grouped=True,
             group=group,
             scales=("f16", "bf16")[number % 2],
-            flow=True if number == 6 else None,
         )
         parts = ("scale_m", "scale_n", "bias") if kernel.scaled else ()
         yield grouped(kernel, number, SHARES[number % len(SHARES)](tile.n), parts=parts)

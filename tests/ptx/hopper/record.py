@@ -34,8 +34,8 @@ from fragmenta.errors import Error
 from fragmenta.kernels.source import TARGET
 from tests.ptx.hopper.gemms import (
     GEMMS,
-    OF_FLOWS,
     OF_INTEGERS,
+    OF_MORE_INTEGERS,
     POISON,
     Gemm,
     Rows,
@@ -47,14 +47,14 @@ from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
 FOLDER = Path(__file__).parents[2] / "golden" / "kernels"
 FILE, GROUPED_FILE = FOLDER / "gemms.json", FOLDER / "grouped.json"
 INTEGERS_FILE = FOLDER / "integers.json"
-WAYS_FILE = FOLDER / "ways.json"
-WAYS: list[Gemm] = [*OF_FLOWS, *OF_EXPERTS, *OF_HALVES]
-"""Both ways through the stages of 4-bit integers, their experts, and halves."""
+MORE_FILE = FOLDER / "more_integers.json"
+MORE: list[Gemm] = [*OF_MORE_INTEGERS, *OF_EXPERTS, *OF_HALVES]
+"""4-bit integers in other tiles, their experts, and experts with halves."""
 LISTS: dict[str, tuple[Path, Sequence[Gemm]]] = {
     "gemms": (FILE, GEMMS),
     "grouped": (GROUPED_FILE, GROUPED),
     "integers": (INTEGERS_FILE, OF_INTEGERS),
-    "ways": (WAYS_FILE, WAYS),
+    "more": (MORE_FILE, MORE),
 }
 """What is recorded together, and where it is kept."""
 REPEAT = 20

@@ -11,14 +11,18 @@ import pytest
 
 from fragmenta.kernels import Kernel, Tile
 from tests.ptx.hopper import judging, launching, subjects
-from tests.ptx.hopper.gemms import OF_FLOWS, OF_INTEGERS, Gemm, short_hash
+from tests.ptx.hopper.gemms import OF_INTEGERS, OF_MORE_INTEGERS, Gemm, short_hash
 from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
 from tests.ptx.hopper.record import INTEGERS_FILE, recorded
 
 COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
 LAUNCHES = OF_INTEGERS if COMPLETE else OF_INTEGERS[3::9]
-UNMEASURED = [*OF_FLOWS, *OF_EXPERTS]
-NEW = UNMEASURED if COMPLETE else [OF_FLOWS[1], OF_FLOWS[7], OF_EXPERTS[1]]
+UNMEASURED = [*OF_MORE_INTEGERS, *OF_EXPERTS]
+NEW = (
+    UNMEASURED
+    if COMPLETE
+    else [OF_MORE_INTEGERS[1], OF_MORE_INTEGERS[7], OF_EXPERTS[1]]
+)
 """What no GPU has run yet: other ways to multiply, and experts."""
 SCHEDULES = ("eager", "lazy", 1) if COMPLETE else ("lazy",)
 
@@ -80,22 +84,8 @@ def test_a_launch_leaves_the_bits_of_the_emulation(gemm, schedule):
     assert not [str(each) for each in found.result.problems if each.severity == "error"]
 
 
-def test_every_kind_of_flow_is_there():
-    kernels = [each.kernel for each in OF_FLOWS]
-    assert len(set(names(UNMEASURED))) == len(UNMEASURED)
-    assert {each.flows for each in kernels} == {True, False}
-    flowing = [each for each in kernels if each.flows]
-    assert {each.slabs for each in flowing} == {1, 2, 4}
-    assert {each.sets for each in flowing} == {1, 2}
-    # The last product of a stage runs on into the next one in each of these ways.
-    units = {each.slabs * each.groups * each.tile.blocks % 2 for each in flowing}
-    assert units == {0, 1}
-
-
-@pytest.mark.parametrize("flow", [False, True] if COMPLETE else [False])
-def test_mistakes_are_seen(flow):
-    kernel = Kernel("s4", "e4m3", tile=Tile(64, 8), group=64, flow=flow)
-    subject = subjects.of_kernel(kernel)
+def test_mistakes_are_seen():
+    subject = subjects.of_kernel(Kernel("s4", "e4m3", tile=Tile(64, 8), group=64))
     subject = replace(subject, launches=subject.launches[:1])
     kinds = {each.change: each for each in judging.one_of_each(subject.mutants())}
     table = judging.run_mutants(subject, ("lazy",), [kinds[each] for each in MISTAKES])
