@@ -14,13 +14,12 @@ settled, and the product starts earlier.  Both are measured.
     python benchmarks/gpu/bench_experts.py [--out FOLDER] [--types bf16,e4m3]
     python benchmarks/gpu/bench_experts.py --types s4-128,s4-128-e4m3
     python benchmarks/gpu/bench_experts.py --tiles 12 --out FOLDER
-    python benchmarks/gpu/bench_experts.py --tiles 0 --out FOLDER
     python benchmarks/gpu/bench_experts.py --judge FOLDER/experts.json
     python benchmarks/gpu/bench_experts.py --page FOLDER/experts.json
 
 Types named s4 are 4-bit integers with a scale for 128 columns, and x of bf16 or e4m3.
 With ``--tiles N``, the N tiles of each case with the least expected time are measured,
-without the rivals; with ``--tiles 0``, the chosen one without and with halves.
+without the rivals.
 ``--judge`` says how much slower the chosen tile is than the fastest one that was
 measured; ``--page`` prints experts.md again.  Writes experts.json and experts.md.
 """
@@ -137,21 +136,13 @@ def base_kernel(of: str, grouped: bool = True) -> Kernel:
 
 
 def tried(of: str, layer: Layer, batch: int, most: int) -> list[Kernel]:
-    """The chosen kernel first, then those that look best after it.
-
-    With most=0, the same tile with halves, if it can have them.
-    """
+    """The chosen kernel first, then those that look best after it."""
 
     def took(kernel: Kernel) -> float:
         rows = batch * layer.rows
         return expected_time(kernel, layer.m, rows, layer.k, layer.experts)
 
-    known = sorted(candidates(base_kernel(of)), key=took)
-    if most:
-        return known[:most]
-    tile = known[0].tile
-    halved = replace(tile, halves=True)
-    return [known[0], replace(known[0], tile=halved)] if tile.n % 16 == 0 else known[:1]
+    return sorted(candidates(base_kernel(of)), key=took)[:most]
 
 
 def singles(of: str, layer: Layer, batch: int) -> set[Kernel]:

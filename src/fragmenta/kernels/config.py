@@ -93,8 +93,6 @@ class Tile:
     they read of B.  The warpgroups that multiply share a tile; with ``turns``, two
     of them take whole tiles alternately, and one stores while the other multiplies.
     With a ``split``, the blocks of a cluster share a tile: each sums a part of k.
-    In grouped products, tiles with ``halves`` have another instruction for the last
-    columns of an expert.  It changes no bit of a result.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
@@ -109,7 +107,6 @@ class Tile:
     cluster: int = 1
     turns: bool = False
     split: int = 1
-    halves: bool = False
 
     @property
     def consumers(self) -> int:
@@ -129,8 +126,7 @@ class Tile:
     def __str__(self) -> str:
         cluster = f"/{self.cluster}" if self.cluster > 1 else ""
         split = f" k/{self.split}" if self.split > 1 else ""
-        more = " halves" if self.halves else ""
-        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}{more}"
+        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}"
 
 
 @dataclass(frozen=True)
@@ -202,13 +198,6 @@ class Kernel:
             raise BadCall(
                 "a grouped product has sparse weights, and D is stored transposed; "
                 f"given sparse={self.sparse}, transposed={self.transposed}"
-            )
-        if self.tile.halves and (
-            not self.grouped or self.four_bits or self.promote or self.tile.n % 16
-        ):
-            raise ShapeError(
-                "tiles with halves are for grouped products without promotion, not of "
-                f"s4, with n a multiple of 16; given {self}"
             )
         if self.grouped and self.tile.turns:
             raise ShapeError(f"a grouped product takes no turns; given {self.tile}")
@@ -285,24 +274,10 @@ class Kernel:
     @cached_property
     def instruction(self) -> Instruction:
         """The wgmma instruction that the kernel repeats."""
-        return self._instruction(self.tile.n)
-
-    @property
-    def half_instruction(self) -> Instruction:
-        """The same instruction with half the columns.
-
-        >>> tile = Tile(64, 64, halves=True)
-        >>> kernel = Kernel("bf16", tile=tile, transposed=True, grouped=True)
-        >>> str(kernel.half_instruction)
-        'wgmma.mma_async.sp.sync.aligned.m64n32k32.f32.bf16.bf16'
-        """
-        return self._instruction(self.tile.n // 2)
-
-    def _instruction(self, n: int) -> Instruction:
         per = 2 if self.sparse else 1
         k = READ_BYTES * 8 * per // dtype(self.multiplied).bits
         kept = _KEPT.get(self.a, ("f32",))[0]
-        shape, sp = f"m64n{n}k{k}", {"sp": "sp"} if self.sparse else {}
+        shape, sp = f"m64n{self.tile.n}k{k}", {"sp": "sp"} if self.sparse else {}
         return wgmma(shape, a=self.multiplied, b=self.b, d=kept, **sp)
 
     @property
@@ -499,7 +474,6 @@ class Kernel:
             "XOR": int(self.xor),
             **(self._four_bit_macros if self.four_bits else {"FOUR_BITS": 0}),
             "GROUPED": int(self.grouped),
-            "HALVES": int(self.tile.halves),
             "MOST_EXPERTS": MOST_EXPERTS,
             "ACTIVATED": int(bool(self.activation)),
             **self._activation_macros,

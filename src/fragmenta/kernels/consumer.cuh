@@ -26,22 +26,9 @@ typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
 #include "four_bits.cuh"
 #else
 
-// half: only the first half of the columns.
 template <int STEP>
 __device__ __forceinline__ void step(
-    ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add,
-    bool half) {
-#if HALVES
-    if (half) {
-        auto& first = reinterpret_cast<ACCUMULATOR(&)[ACCUMULATORS / 2]>(acc);
-#if PAIRED
-        multiply_half<STEP % 2>(first, a, b, codes, add);
-#else
-        multiply_half(first, a, b, codes, add);
-#endif
-        return;
-    }
-#endif
+    ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add) {
 #if PAIRED
     multiply<STEP % 2>(acc, a, b, codes, add);
 #elif SPARSE
@@ -74,7 +61,7 @@ __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 // Start the products of COUNT slabs; they may still run when this returns.
 template <int COUNT>
 __device__ __forceinline__ void multiply_slabs(
-    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, bool half) {
+    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh) {
 #pragma unroll
     for (int s = 0; s < COUNT; s++) load_codes(codes[s], a + s * SLAB);
     wgmma_fence();
@@ -86,8 +73,8 @@ __device__ __forceinline__ void multiply_slabs(
             u64 da = descriptor<ROW_A>(a + s * SLAB + i * BLOCK_A + j * 32);
             u64 db = descriptor<ROW_B>(b + s * SLAB + j * (ROW_B / STEPS));
             u32 code = codes[s][SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
-            if (j % 2) step<1>(acc[i], da, db, code, true, half);
-            else step<0>(acc[i], da, db, code, !fresh || x > 0, half);
+            if (j % 2) step<1>(acc[i], da, db, code, true);
+            else step<0>(acc[i], da, db, code, !fresh || x > 0);
         }
     }
     wgmma_commit();
@@ -95,15 +82,13 @@ __device__ __forceinline__ void multiply_slabs(
 
 // Start the products of a stage.  At the end of k it may have fewer slabs: one by one.
 __device__ __forceinline__ void multiply_stage(
-    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, int left,
-    bool half) {
+    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, int left) {
     if (SLABS == 1 || left >= SLABS) {
-        multiply_slabs<SLABS>(acc, codes, a, b, fresh, half);
+        multiply_slabs<SLABS>(acc, codes, a, b, fresh);
     } else if constexpr (SLABS > 1) {
 #pragma unroll 1
         for (int s = 0; s < left; s++) {
-            multiply_slabs<1>(
-                acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0, half);
+            multiply_slabs<1>(acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0);
             wgmma_wait<0>();
         }
     }
@@ -132,9 +117,11 @@ struct Stages {
     const Room& room;
     const Place& place;
     Parts first;  // of this consumer, in the first stage
-    u32 b;        // and B
+    u32 b;        // and where B is
 
-    __device__ __forceinline__ u32 b_of(int stage) { return b + stage * (STAGE / 16); }
+    __device__ __forceinline__ u32 b_of(int stage) {
+        return box_of(b + stage * STAGE);
+    }
 
     // Load a part of each block.  (NVRTC before 13.1 refuses generic lambdas.)
     __device__ __forceinline__ void load(
@@ -164,7 +151,7 @@ __device__ __forceinline__ void sum_stages(
     int slabs) {
     u32 begin = room.stages;
     Stages stages{all, room, place, Parts(begin + member * BLOCKS * SLABS * BLOCK_A),
-                  box_of(begin + OFFSET_B)};
+                  kept(begin + OFFSET_B)};
     Stage stored;
     int whole = slabs / SLABS, end = slabs - whole * SLABS;
     all.clear();
@@ -280,7 +267,6 @@ __device__ __forceinline__ void consume(
     u32 staging = room.stages + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
 #if FOUR_BITS
     Grouped groups;
-    groups.mask = 0x000F000F + ((u32)m >> 31);  // m is not negative
     Sums& total = groups.total;
 #else
     Sums acc;
@@ -308,12 +294,11 @@ __device__ __forceinline__ void consume(
         sum_stages(groups, room, place, at, member, slabs);
 #else
         int last = 0;
-        auto one_stage = [&](bool half, u32 (&codes)[SLABS][CODES], int k) {
+        auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
             u32 b = room.stages + at.stage * STAGE + OFFSET_B;
-            multiply_stage(
-                acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS, half);
+            multiply_stage(acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS);
             release_codes(room, at.stage);
 #if PROMOTE
             wgmma_wait<0>();
@@ -338,17 +323,9 @@ __device__ __forceinline__ void consume(
         // A running wgmma still reads its metadata registers, so the next stage needs
         // other registers.
         u32 even[SLABS][CODES] = {}, odd[SLABS][CODES] = {};
-        bool half = HALVES && spot.end - spot.col <= TILE_N / 2;
-        if (half) {  // the end of an expert's columns
-            for (int k = 0; k < stages_k; k += 2) {
-                one_stage(true, even, k);
-                if (k + 1 < stages_k) one_stage(true, odd, k + 1);
-            }
-            wgmma_wait<0>();
-        }
-        for (int k = half ? stages_k : 0; k < stages_k; k += 2) {
-            one_stage(false, even, k);
-            if (k + 1 < stages_k) one_stage(false, odd, k + 1);
+        for (int k = 0; k < stages_k; k += 2) {
+            one_stage(even, k);
+            if (k + 1 < stages_k) one_stage(odd, k + 1);
         }
 #endif
         if constexpr (TURNS) {  // all products of this tile are started

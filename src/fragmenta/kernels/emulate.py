@@ -112,8 +112,7 @@ def emulate_grouped(
            [4],
            [0]], dtype=int32)
     """
-    b, tile = as_array(B), replace(kernel.tile, halves=False)
-    single = replace(kernel, grouped=False, tile=tile)
+    b, single = as_array(B), replace(kernel, grouped=False)
     given, first = epilogue or Epilogue(), 0
     found: Array | None = None
     for number, (a, end) in enumerate(zip(A, bounded(ends, len(b)), strict=True)):

@@ -9,9 +9,6 @@
 // If the launcher says that the previous kernel does not write `ends`, they are read
 // before it has ended, and so are the first stages of A.
 //
-// With HALVES, such a tile with at most half of its columns is computed by an instruction
-// of half the width.
-//
 // Numbers that do not ascend, or that are outside of B, are bounded: no address is wrong.
 
 #if GROUPED

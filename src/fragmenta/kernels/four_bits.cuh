@@ -127,7 +127,8 @@ struct Grouped {
     ACCUMULATOR sums[SETS][ACCUMULATORS];
     u32 a[2][GROUP_STEPS][4];
     float scales[2][2];
-    u32 mask;  // 0x000F000F: the assembler would load a constant before each use
+    // Of an integer in each half.  blockIdx.z is 0: a constant would be loaded each time.
+    u32 mask = kept(0x000F000F + blockIdx.z);
 
     __device__ __forceinline__ void clear() {
 #pragma unroll

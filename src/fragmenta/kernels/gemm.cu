@@ -24,7 +24,7 @@
 // The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER SPLIT CONSUMERS
 // TURNS BLOCKS; SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
 // instructions share a word); ACCUMULATOR OUTPUT, BOX_WIDE and BOX_HIGH (bytes and rows of
-// D that a copy stores); PROMOTE SCALED TRANSPOSED XOR; GROUPED HALVES and MOST_EXPERTS;
+// D that a copy stores); PROMOTE SCALED TRANSPOSED XOR; GROUPED and MOST_EXPERTS;
 // FOUR_BITS, and with it GROUPS GROUP_SCALES SETS (four_bits.cuh); and the function
 // `multiply` around one wgmma.
 

@@ -43,8 +43,6 @@ def source(kernel: Kernel) -> str:
         defined["PLACES"] = places_macro("e4m3")
     macros = "".join(f"#define {k} {v}\n" for k, v in defined.items())
     wrapper = Call(kernel.instruction, "multiply", kernel.four_bits).text()
-    if kernel.tile.halves:
-        wrapper += "\n" + Call(kernel.half_instruction, "multiply_half").text()
     return f"{macros}\n{wrapper}\n{text('gemm.cu')}"
 
 

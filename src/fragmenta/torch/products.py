@@ -525,8 +525,7 @@ def _sizes(tile: Tile | None) -> tuple[int, ...]:
     sizes = astuple(tile)
     if not all(isinstance(size, int) and 0 <= size < 1 << 16 for size in sizes):
         raise BadCall(f"the sizes of a tile must be whole numbers; given {tile!r}")
-    found = tuple(int(size) for size in sizes)
-    return found if astuple(tile)[5:] != astuple(Tile(64, 8))[5:] else found[:5]
+    return tuple(int(size) for size in sizes)
 
 
 def _default(element_type: str, parts: tuple[Tensor | None, ...]) -> torch.dtype:

@@ -347,16 +347,16 @@ def check_depth(b: Tensor) -> None:
 
 
 def check_tile(tile: Sequence[int]) -> None:
-    """Refuse a tile that does not have five sizes, or six.
+    """Refuse a tile that does not have five sizes.
 
     >>> check_tile([64, 64])
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: a tile must be m, n, cluster, turns and split (and \
-halves), or empty; given [64, 64]
+    fragmenta.errors.ShapeError: a tile must be m, n, cluster, turns and split, or \
+empty; given [64, 64]
     """
-    if len(tile) not in (0, 5, 6):
+    if len(tile) not in (0, 5):
         raise ShapeError(
-            "a tile must be m, n, cluster, turns and split (and halves), or empty; "
+            "a tile must be m, n, cluster, turns and split, or empty; "
             f"given {list(tile)}"
         )
 
@@ -364,11 +364,11 @@ halves), or empty; given [64, 64]
 def tile_of(sizes: Sequence[int]) -> Tile:
     """The tile with these sizes.
 
-    >>> str(tile_of([64, 8, 1, 0, 2])), str(tile_of([64, 16, 1, 0, 1, 1]))
-    ('64x8 k/2', '64x16 halves')
+    >>> str(tile_of([64, 8, 1, 0, 2]))
+    '64x8 k/2'
     """
-    m, n, cluster, turns, split, halves = (*sizes, 0)[:6]
-    return Tile(m, n, cluster, bool(turns), split, bool(halves))
+    m, n, cluster, turns, split = sizes
+    return Tile(m, n, cluster, bool(turns), split)
 
 
 def check_epilogue(

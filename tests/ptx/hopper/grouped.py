@@ -220,29 +220,9 @@ def _integers() -> Iterator[Grouped]:
         yield grouped(kernel, number, SHARES[number % len(SHARES)](tile.n), parts=parts)
 
 
-def _halves() -> Iterator[Grouped]:
-    """The last columns of an expert have an instruction of half the width."""
-    for number, (a, tile) in enumerate(
-        (
-            ("bf16", Tile(64, 16, halves=True)),
-            ("e4m3", Tile(128, 32, halves=True)),
-            ("f16", Tile(64, 64, split=2, halves=True)),
-            ("bf16", Tile(128, 128, 2, halves=True)),
-        )
-    ):
-        scaled = number % 2 == 1
-        kernel = Kernel(
-            a, out="bf16", tile=tile, scaled=scaled, transposed=True, grouped=True
-        )
-        shares = (tile.n + 3, 0, tile.n // 2, 1, tile.n // 2 + 1)
-        parts = ("scale_m", "scale_n") if scaled else ()
-        yield grouped(kernel, number, shares, parts=parts)
-
-
 GROUPED: list[Grouped] = list(_all())
-OF_HALVES: list[Grouped] = list(_halves())
 OF_INTEGERS: list[Grouped] = list(_integers())
-"""Weights of 4-bit integers; no GPU has run them yet."""
+"""Weights of 4-bit integers."""
 
 
 def subject(kernel: Kernel, ring: int = 3) -> Subject:

@@ -41,15 +41,15 @@ from tests.ptx.hopper.gemms import (
     Rows,
     short_hash,
 )
-from tests.ptx.hopper.grouped import GROUPED, OF_HALVES
+from tests.ptx.hopper.grouped import GROUPED
 from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
 
 FOLDER = Path(__file__).parents[2] / "golden" / "kernels"
 FILE, GROUPED_FILE = FOLDER / "gemms.json", FOLDER / "grouped.json"
 INTEGERS_FILE = FOLDER / "integers.json"
 MORE_FILE = FOLDER / "more_integers.json"
-MORE: list[Gemm] = [*OF_MORE_INTEGERS, *OF_EXPERTS, *OF_HALVES]
-"""4-bit integers in other tiles, their experts, and experts with halves."""
+MORE: list[Gemm] = [*OF_MORE_INTEGERS, *OF_EXPERTS]
+"""4-bit integers in other tiles, and experts of them."""
 LISTS: dict[str, tuple[Path, Sequence[Gemm]]] = {
     "gemms": (FILE, GEMMS),
     "grouped": (GROUPED_FILE, GROUPED),

@@ -19,7 +19,7 @@ from fragmenta.kernels.config import MOST_EXPERTS
 from fragmenta.kernels.source import TARGET
 from tests.ptx.hopper import judging, launching
 from tests.ptx.hopper.gemms import short_hash
-from tests.ptx.hopper.grouped import GROUPED, OF_HALVES, Grouped, grouped, subject
+from tests.ptx.hopper.grouped import GROUPED, Grouped, grouped, subject
 from tests.ptx.hopper.record import GROUPED_FILE, recorded
 from tests.thinning import some
 
@@ -47,16 +47,6 @@ SEEN = {"do not wait at try_wait": "rule", "remove bar.sync": "rule"}
 
 def names(launches: list[Grouped]) -> list[str]:
     return [each.name for each in launches]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("launch", OF_HALVES if COMPLETE else OF_HALVES[:1])
-def test_halves_leave_the_bits_of_the_emulation(launch, schedule):
-    wide = launch.kernel.tile.n
-    assert {0 < n % wide <= wide // 2 for n in launch.counts} == {True, False}
-    found = launching.launch(launch, schedule=schedule, watch="report")
-    assert found.right(launch)
-    assert not [str(each) for each in found.result.problems if each.severity == "error"]
 
 
 def test_every_kind_is_there():

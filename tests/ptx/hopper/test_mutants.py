@@ -137,8 +137,8 @@ def test_a_mutant_knows_who_calls_its_function():
     assert all(each[1] == "wgmma_fence();" for each in calls)
     assert all(each[-1].startswith("consume(") for each in calls)
     assert {each[-2] for each in calls} == {
-        "one_stage(Number<0>{}, even, k);",
-        "if (k + 1 < stages_k) one_stage(Number<0>{}, odd, k + 1);",
+        "one_stage(even, k);",
+        "if (k + 1 < stages_k) one_stage(odd, k + 1);",
     }
     assert max(each.copy for each in subject.mutants()) >= 1
 
