@@ -48,7 +48,8 @@ from measuring import (
 )
 from torch import Tensor
 
-from fragmenta.kernels.config import Kernel, Tile, candidates, choose
+from fragmenta.kernels.choosing import candidates, choose
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.grouping import expected_time
 from fragmenta.torch import run

@@ -27,7 +27,8 @@ from bench_gemm import dense, packed, packed_integers
 from bench_layers import FOUR_BITS, base_kernel, sets_for
 from measuring import Call, Run, mean, medians_us, options_of, read_cases, sizes
 
-from fragmenta.kernels.config import Kernel, Tile, choose
+from fragmenta.kernels.choosing import choose
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.packing import packed_shape
 from fragmenta.kernels.widening import FALLBACKS, narrow_limit
 from fragmenta.torch import run

@@ -38,7 +38,8 @@ from torch import Tensor
 
 import fragmenta.torch as ft
 from fragmenta.kernels.activate import emulate_activate
-from fragmenta.kernels.config import Kernel, Tile, choose
+from fragmenta.kernels.choosing import choose
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.torch.matrix import RESULTS, matrix_of
 from fragmenta.torch.weights import relative_error
 

@@ -27,7 +27,8 @@ import torch
 from measuring import Call, captured, compile_all, in_turn, replayed, versions
 from torch import Tensor
 
-from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
+from fragmenta.kernels.choosing import choose, expected_time, tiles_for
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.packing import VALUE_BYTES, packed_shape
 from fragmenta.registers.dtype import dtype

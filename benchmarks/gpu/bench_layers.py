@@ -42,7 +42,8 @@ from measuring import (
 )
 from torch import Tensor
 
-from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
+from fragmenta.kernels.choosing import candidates, expected_time
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.widening import narrow_limit
 from fragmenta.registers.dtype import dtype

@@ -28,7 +28,8 @@ from measuring import Call, compile_all, medians_us, versions
 from torch import Tensor, nn
 
 import fragmenta.torch as ft
-from fragmenta.kernels.config import Kernel, choose
+from fragmenta.kernels.choosing import choose
+from fragmenta.kernels.config import Kernel
 from fragmenta.torch.training import transposable_mask
 
 LAYERS = ((4096, 14336), (14336, 4096), (4096, 4096))

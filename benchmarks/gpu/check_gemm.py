@@ -29,7 +29,8 @@ from measuring import in_processes
 import fragmenta as fm
 from fragmenta.errors import CompileError
 from fragmenta.kernels.arguments import Matrix
-from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
+from fragmenta.kernels.choosing import tiles_for
+from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
 from fragmenta.kernels.four_bits import SCALE_TYPES, pack_integers
 from fragmenta.kernels.launch import launch, plan

@@ -8,7 +8,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.jit.cache import Cache
 from fragmenta.kernels import Kernel, Tile, choose
-from fragmenta.kernels.config import SPARSE_TILES, expected_time, tiles_for
+from fragmenta.kernels.choosing import SPARSE_TILES, expected_time, tiles_for
 from fragmenta.kernels.tuning import key, known, tune
 
 ALL = [

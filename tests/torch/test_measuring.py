@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from fragmenta.kernels.arguments import geometry
-from fragmenta.kernels.config import Kernel, Tile, choose
+from fragmenta.kernels.choosing import choose
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.source import source
 
 ROOT = Path(__file__).parents[2]
@@ -184,7 +185,7 @@ def test_where_wide_weights_are_faster():
     ]
     assert bench_fallback.crossing(cases, made=False) == 64
     assert bench_fallback.crossing(cases, made=True) == 96
-    assert "| int4 | 64 x 64 | 64 | 96 | 144, 1536 |" in bench_fallback.page(cases)
+    assert "| int4 | 64 x 64 | 64 | 96 | 144, 1280 |" in bench_fallback.page(cases)
     for of in bench_layers.FOUR_BITS:
         four, wide = bench_fallback.kernels(of, 4096, 64, 4096)
         assert four.four_bits

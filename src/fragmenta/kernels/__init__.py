@@ -18,7 +18,8 @@
 ``gemm.cu`` is the kernel itself; ``docs/kernels.md`` shows how to use it.
 """
 
-from fragmenta.kernels.config import Kernel, Tile, choose
+from fragmenta.kernels.choosing import choose
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.four_bits import (
     PackedIntegers,
     pack_integers,

@@ -2,7 +2,7 @@
 
 A :class:`Kernel` holds everything that is fixed when the source is compiled: the
 types, the tile, and what happens to the result before it is stored.
-:func:`choose` takes the tile with the least expected time for a shape.
+:func:`~fragmenta.kernels.choosing.choose` takes the tile for a shape.
 
 Counted in bytes, the kernel is the same for all types.  A slab is 128 bytes of every
 row of B and the part of A that they are multiplied with: 64 stored bytes of each row
@@ -16,14 +16,11 @@ else 128.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 from fragmenta.errors import BadCall, ShapeError, UnknownType, nearest, one_of
 from fragmenta.isa.building import wgmma
-from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.dtype import dtype
 
@@ -52,30 +49,28 @@ _ENOUGH = 4  # stages that hide the latency of memory
 _STAGES = {4: 6, 2: 8, 1: 12}  # slabs in a stage: most stages (more are slower)
 #: Rows of a tile: most columns for which four slabs in a stage are fast, and two.
 _SHARING = {64: (64, 120), 128: (24, 88), 256: (0, 0)}
-_PROCESSORS = 132
-_CLUSTERS = {
-    1: 132,
-    2: 66,
-    3: 39,
-    4: 30,
-    6: 17,
-    8: 15,
-}  # clusters that fit, by their blocks
+PROCESSORS = 132
+"""Multiprocessors of an H200."""
+CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 6: 17, 8: 15}
+"""Clusters that fit on it at a time, by their blocks."""
 _HEIGHTS = (64, 128, 256)
-_WIDTHS = (*range(8, 128, 8), *range(128, 257, 16))
+WIDTHS = (*range(8, 128, 8), *range(128, 257, 16))
+"""Columns that a tile can have."""
 _SPLITS = (2, 3, 4, 6, 8)
 _ACCUMULATORS = 192  # most registers for sums in a thread of a consumer
 
 OUTPUTS = {"f32": 0, "bf16": 1, "f16": 2, "s32": 3}
-_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "s32": 4}
+BYTES = {"f32": 4, "bf16": 2, "f16": 2, "s32": 4}
+"""Bytes of an element of D."""
 #: What 4-bit integers are multiplied with, and as which type.
 FOUR_BITS = {"bf16": "bf16", "f16": "f16", "e4m3": "e4m3"}
 GROUPS = (0, 32, 64, 128)
 """Columns that share a scale, if A has 4 bits; 0: a row has no scales in A."""
 GROUP_SCALES = ("f16", "bf16")
 """The types of these scales."""
-_S4_SUMS = 144  # most registers for all sums in a thread, if A has 4 bits
-_S4_TWO_SETS = 128  # and if two groups can be under way
+S4_SUMS = 144
+"""Most registers for all sums in a thread, if A has 4 bits."""
+_S4_TWO_SETS = 128  # the same, if two groups can be under way
 _KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
 ACTIVATIONS = {"none": 0, "relu": 1, "relu2": 2}
 """The activations, as ``chunk.cuh`` numbers them; relu2 is the square of relu."""
@@ -237,17 +232,17 @@ class Kernel:
 
     def _check_tile(self) -> None:
         tile = self.tile
-        known = tile.m in _HEIGHTS and tile.n in _WIDTHS and tile.cluster in (1, 2)
+        known = tile.m in _HEIGHTS and tile.n in WIDTHS and tile.cluster in (1, 2)
         shared = tile.cluster > 1 or tile.turns
         known = known and (tile.split == 1 or (tile.split in _SPLITS and not shared))
         if not known or tile.blocks not in (1, 2) or tile.n % (8 * tile.cluster):
             raise ShapeError(
                 f"no kernel for tiles of {tile}: m is {one_of(map(str, _HEIGHTS))}, "
-                f"n {one_of(map(str, _WIDTHS))}, in clusters of 1 or 2; a split along "
+                f"n {one_of(map(str, WIDTHS))}, in clusters of 1 or 2; a split along "
                 f"k is {one_of(map(str, _SPLITS))}, with neither a cluster nor turns"
             )
         least = (tile.blocks + 1) * tile.n // 2  # and more if two sums take turns
-        many = least > _S4_SUMS if self.four_bits else None
+        many = least > S4_SUMS if self.four_bits else None
         if (many or tile.turns) and self.four_bits:
             raise ShapeError(f"A of s4 has no tiles of {tile}: too many sums, or turns")
         if tile.blocks * tile.n // 2 > _ACCUMULATORS:
@@ -366,7 +361,7 @@ class Kernel:
         columns = self._columns
         if self.activation:  # copied without a tensor map
             return 128, 64
-        return (128, columns) if self.transposed else (columns * _BYTES[self.out], 64)
+        return (128, columns) if self.transposed else (columns * BYTES[self.out], 64)
 
     @property
     def _columns(self) -> int:
@@ -376,7 +371,7 @@ class Kernel:
         """
         if self.activation:
             return 128
-        tile, size = self.tile, _BYTES[self.out]
+        tile, size = self.tile, BYTES[self.out]
         allowed = range(8, 129, 8) if self.transposed else (16, 32, 64, 128)
         found = [x if self.transposed else x // size for x in allowed]
         found = [x for x in found if x >= 8 and tile.n % x == 0]
@@ -397,7 +392,7 @@ class Kernel:
         if self.activation:
             return _PACKED_BLOCK
         wide, high = self.box
-        return wide * high * (64 * _BYTES[self.out] // 128 if self.transposed else 1)
+        return wide * high * (64 * BYTES[self.out] // 128 if self.transposed else 1)
 
     def _staged(self, room: int) -> int:
         """Bytes of a consumer's buffer for results, if ``room`` bytes are set aside."""
@@ -537,7 +532,7 @@ class Kernel:
         return self.rows_of_tiles(m) * columns
 
     def grid(
-        self, m: int, n: int, processors: int = _PROCESSORS, experts: int = 0
+        self, m: int, n: int, processors: int = PROCESSORS, experts: int = 0
     ) -> int:
         """Blocks to launch; each computes one tile after the other.
 
@@ -557,7 +552,7 @@ class Kernel:
         >>> Kernel("bf16").at_once, Kernel("bf16", tile=Tile(64, 64, split=4)).at_once
         (132, 30)
         """
-        return _CLUSTERS[self.tile.cluster * self.tile.split]
+        return CLUSTERS[self.tile.cluster * self.tile.split]
 
     @property
     def kind(self) -> str:
@@ -606,273 +601,3 @@ def activation_macros(given: str, activation: str) -> dict[str, object]:
         raise UnknownType(f"activations must be {one_of(ACTIVATED)}; given {given}")
     number = ACTIVATIONS[check_activation(activation)]
     return {"FLOATS": ACTIVATED[given], "ACTIVATION": number}
-
-
-# ── which tile ──────────────────────────────────────────────────────────────
-
-#: Tiles of sparse kernels: rows, columns, and the splits along k beside no split.
-_SPARSE = """
-256 : 192 176 160 144                :
-256 : 128 120 112 104 96 88 80 72 64 : 2
-128 : 256 240 224 208 192 176 160    : 2
-128 : 144 128 120 112 104 96 88 80   : 2 3
-128 : 72 64                          : 2 3
-128 : 56 48 40 32 24 16 8            :
- 64 : 256 240 224 208 192 176 160    : 2
- 64 : 144 128 120 112 104 96 88 80   : 2 3 4
- 64 : 72 64 56 48 40 32 24 16 8      : 2 3 4 6 8
-"""
-
-
-def _sparse_tiles() -> Iterator[Tile]:
-    for line in _SPARSE.split("\n")[1:-1]:
-        m, widths, splits = line.split(":")
-        for n in map(int, widths.split()):
-            if int(m) > 64 and n >= 128 and n % 32 == 0:  # the multicast is worth it
-                yield Tile(int(m), n, 2)
-            yield Tile(int(m), n)
-            yield from (Tile(int(m), n, split=int(x)) for x in splits.split())
-
-
-#: Tiles that compile without a warning of the assembler, tallest first.
-SPARSE_TILES = tuple(_sparse_tiles())
-#: Tiles of kernels for 4-bit integers: as many sums as there are registers for.
-INTEGER_TILES = tuple(
-    Tile(m, n, split=split)
-    for m, splits in ((256, (1, 2)), (128, (1, 2, 3)), (64, (1, 2, 3, 4)))
-    for n in reversed(_WIDTHS)
-    for split in splits
-    if (Tile(m, n).blocks + 1) * n // 2 <= _S4_SUMS
-)
-DENSE_TILES = (
-    Tile(128, 256, 2),
-    Tile(128, 256),
-    Tile(128, 192, 2, turns=True),
-    Tile(128, 192, turns=True),
-    Tile(128, 128, 2, turns=True),
-    Tile(64, 256, 2, turns=True),
-    Tile(256, 128, 2),
-    Tile(256, 128),
-    Tile(128, 192, 2),
-    Tile(128, 192),
-    Tile(128, 128, 2),
-    Tile(128, 128),
-    Tile(128, 64),
-    Tile(64, 64, 2),
-    Tile(64, 64),
-    Tile(64, 32, 2),
-    Tile(64, 32),
-    Tile(64, 16),
-    Tile(64, 8),
-)
-
-
-def tiles_for(kernel: Kernel) -> Iterator[Tile]:
-    """The tiles that a kernel of these types can have.
-
-    >>> [str(t) for t in tiles_for(Kernel("e4m3", promote=True))][:3]
-    ['128x192/2', '128x192', '128x192 k/2']
-    """
-    if kernel.four_bits:
-        yield from INTEGER_TILES
-        return
-    widths = _widths(kernel.a, kernel.b, kernel.sparse)
-    for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
-        if kernel.activation and tile.n % 128:
-            continue
-        if tile.n in widths and (tile.promotes or not kernel.promote):
-            yield tile
-
-
-@lru_cache(maxsize=64)
-def _widths(a: str, b: str, sparse: bool) -> frozenset[int]:
-    """The widths that instructions for these types have: integers have fewer."""
-    return frozenset(
-        op.shape.n
-        for op in catalogue("wgmma.sp" if sparse else "wgmma")
-        if (op.types["a"].name, op.types["b"].name) == (a, b)
-    )
-
-
-def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
-    """Microseconds on an H200, roughly, if other kernels run before and after.
-
-    The time itself is less exact than the order of the tiles of a shape.
-
-    >>> round(expected_time(Kernel("bf16", tile=Tile(256, 192, 2)), 8192, 8192, 8192))
-    960
-    """
-    estimate = _sparse_time if kernel.sparse else _dense_time
-    if kernel.four_bits:
-        estimate = _integer_time
-    return estimate(kernel, max(m, 1), max(n, 1), k)  # an empty product has one tile
-
-
-#: Microseconds for the signals of a slab, by the slabs of a stage.
-_SIGNALS = {1: 0.127, 2: 0.116, 4: 0.102}
-
-
-def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
-    """The expected time, from three estimates of which the greatest counts most.
-
-    They are that of the waves of tiles, that of reading and writing memory, and that
-    of reading the L2.  In a wave, the lines of 128 bytes that shared memory takes and
-    gives limit the products.  The constants were fitted to 8,900 measurements of the
-    layers of ``benchmarks/gpu/bench_layers.py``: on average, the tile of the least
-    estimate is 0.6% slower than the fastest one.
-    """
-    tile, slabs = kernel.tile, -(-k // kernel.slab_k)
-    stages = -(-slabs // kernel.slabs)
-    if stages < tile.split or tile.n >= n + 8 > 16:  # k is too short, or n
-        return math.inf
-    tiles = kernel.tiles(m, n)
-    waves = -(-tiles // _CLUSTERS[tile.cluster * tile.split])
-    sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
-    exchange = 0.725 + 0.0963 * tile.split + 5.27e-5 * sent if sent else 0.0
-    count = -(-stages // tile.split) * kernel.slabs
-    slab, edge = _slab_times(kernel, n)
-    edges = -(-waves // -(-n // tile.n))
-    body = waves * (1.45 + count * slab + exchange) + edges * count * (edge - slab)
-    row = kernel.slab_bytes_b
-    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * row * slabs
-    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.65e6
-    each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * row
-    cache = tiles * each * slabs / 17.3e6
-    # Blocks of a cluster wait for each other; several waves even that out.
-    waiting = 1.14 if waves == 1 and tile.cluster > 1 else 1.0
-    power = 2.8
-    whole = math.pow(body**power + memory**power + cache**power, 1 / power)
-    return whole * waiting
-
-
-def _slab_times(kernel: Kernel, n: int) -> tuple[float, float]:
-    """Microseconds of a slab: of most tiles, and of the last tile of a row.
-
-    The last tile may reach beyond B, and a copy takes longer for rows that are not
-    there than for real rows; but not if none of them is there.
-    """
-    tile, blocks = kernel.tile, kernel.tile.m // 64
-    read = blocks * (tile.n + kernel.block_bytes / 128)
-    written = tile.n + blocks * kernel.block_bytes / 128
-    promotion = 0.09 if kernel.promote else 0.0
-    slab = 3.68e-4 * (read + written) + 0.034 * blocks
-    slab *= 1 + 0.0536 * max(0, 6 - kernel.stages * kernel.slabs)  # a short ring
-    slab = max(slab + promotion, _SIGNALS[kernel.slabs])
-    share = tile.n // tile.cluster  # rows of a copy
-    return slab, max(slab, 8.3e-3 * (-n % share))
-
-
-#: Rows of tiles that are computed in turn: how much longer activations took than here.
-_ACTIVATED_TURNS = {64: 1.0, 128: 1.06}
-
-
-#: Microseconds of a slab of 4-bit integers, and more for each column of a tile, by the
-#: bits of B and the rows of the tile.
-_INTEGER_SLABS = {
-    (16, 64): (0.0936, 1.53e-3),
-    (16, 128): (0.126, 2.95e-3),
-    (16, 256): (0.306, 3.56e-3),
-    (8, 64): (0.0550, 1.13e-3),
-    (8, 128): (0.102, 1.67e-3),
-    (8, 256): (0.247, 2.15e-3),
-}
-
-
-def integer_slab_time(kernel: Kernel) -> float:
-    """Microseconds of a slab of 4-bit integers: loaded, converted, multiplied, scaled.
-
-    >>> round(integer_slab_time(Kernel("s4", "e4m3", tile=Tile(64, 8))), 3)
-    0.064
-    """
-    each, column = _INTEGER_SLABS[dtype(kernel.b).bits, kernel.tile.m]
-    return each + column * kernel.tile.n
-
-
-def _integer_time(kernel: Kernel, m: int, n: int, k: int) -> float:
-    """The expected time of a product with 4-bit integers.
-
-    Converting them takes longer than multiplying them, so that the time of a slab
-    grows with the rows and columns of a tile.  The constants were fitted to 390
-    measurements: on average, the tile of the least estimate was 0.7% slower than the
-    fastest one.  Then small layers got two rules, for what ``bench_int4.py`` showed.
-    """
-    tile, slabs = kernel.tile, -(-k // kernel.slab_k)
-    stages = -(-slabs // kernel.slabs)
-    if stages < tile.split or tile.n >= n + 8 > 16:  # k is too short, or n
-        return math.inf
-    if tile.n < n <= 96:  # A would be read and converted twice
-        return math.inf
-    waves = -(-kernel.tiles(m, n) // _CLUSTERS[tile.cluster * tile.split])
-    sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
-    exchange = 0.283 * tile.split + 8.1e-5 * sent if sent else 0.0
-    if sent and tile.m == 64 and dtype(kernel.b).bits == 8:
-        exchange += 0.6  # parts are as short as their exchange
-    count = -(-stages // tile.split) * kernel.slabs
-    body = waves * (1.2 + count * integer_slab_time(kernel) + exchange)
-    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * kernel.slab_bytes_b * slabs
-    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.13e6
-    return 0.73 + math.pow(body**1.96 + memory**1.96, 1 / 1.96)
-
-
-def _dense_time(kernel: Kernel, m: int, n: int, k: int) -> float:
-    """The greater of two times: that of the waves of tiles, and that of memory.
-
-    The constants were fitted to 300 measurements.
-    """
-    tile, slabs = kernel.tile, -(-k // kernel.slab_k)
-    waves = -(-kernel.tiles(m, n) // (_PROCESSORS // tile.cluster))
-    multiplied = _dense_slab_time(kernel) * slabs
-    # Activations take longer than the transfer of their bytes.
-    size = 5 if kernel.activation else _BYTES[kernel.out]
-    stored = tile.m * tile.n * size / 49_000
-    if tile.turns:  # only the last store is not hidden
-        body = waves * max(1.04 * multiplied, stored) + stored
-    else:
-        body = waves * (multiplied + stored)
-    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
-    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.0e6
-    # Blocks of a cluster wait for each other; several waves even that out.
-    waiting = 1.2 if waves == 1 and tile.cluster > 1 else 1.0
-    exposed = 0.2 * min(body, memory)  # the part that does not overlap
-    if kernel.activation:
-        waiting *= 1.12 if not tile.turns else _ACTIVATED_TURNS[tile.m]
-    return (max(body, memory) + exposed) * waiting + 2.9
-
-
-def _dense_slab_time(kernel: Kernel) -> float:
-    """Microseconds of a slab: the greatest of arithmetic, copies and latency."""
-    tile = kernel.tile
-    each = (tile.n + 31) * 0.000299
-    arithmetic = kernel.steps * tile.m // 64 * max(each, 0.02)
-    promotion = 0.09 if kernel.promote else 0.0
-    # Bytes from the L2 (a cluster shares those of B), and bytes into shared memory.
-    a, b = tile.m // 64 * kernel.block_bytes, tile.n * SLAB_BYTES
-    copies = (a + b / tile.cluster) * 6.5e-6 + (a + b) * 5.8e-6
-    signals = 0.166 if kernel.slabs == 1 else 0.15
-    return max(arithmetic + promotion, copies, signals)
-
-
-@lru_cache(maxsize=4096)
-def choose(kernel: Kernel, m: int, n: int, k: int) -> Kernel:
-    """The same kernel with the tile of the least expected time.
-
-    >>> str(choose(Kernel("e4m3", out="bf16"), 8192, 8192, 8192).tile)
-    '256x192/2'
-    >>> str(choose(Kernel("e4m3", out="bf16"), 8192, 16, 8192).tile)
-    '64x16'
-    """
-    return min(candidates(kernel), key=lambda each: expected_time(each, m, n, k))
-
-
-def candidates(kernel: Kernel) -> tuple[Kernel, ...]:
-    """The same kernel with every tile that it can have.
-
-    >>> len(candidates(Kernel("b1", sparse=False)))
-    19
-    """
-    return _candidates(replace(kernel, tile=Tile(64, 128)))
-
-
-@lru_cache(maxsize=64)
-def _candidates(kernel: Kernel) -> tuple[Kernel, ...]:
-    return tuple(replace(kernel, tile=tile) for tile in tiles_for(kernel))

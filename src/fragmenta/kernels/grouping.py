@@ -10,12 +10,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from fragmenta.kernels.config import (
-    SLAB_BYTES,
-    Kernel,
-    candidates,
-    integer_slab_time,
-)
+from fragmenta.kernels.choosing import candidates, integer_slab_time
+from fragmenta.kernels.config import SLAB_BYTES, Kernel
 
 
 def expected_columns(tokens: int, experts: int, width: int) -> float:

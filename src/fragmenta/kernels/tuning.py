@@ -1,6 +1,6 @@
 """Remembers which tiles were measured to be the fastest on a GPU.
 
-:func:`~fragmenta.kernels.config.choose` estimates times for one GPU only.  Choices
+:func:`~fragmenta.kernels.choosing.choose` estimates times for one GPU only.  Choices
 that were measured are kept by kernel, shape and GPU, in memory and on disk beside the
 compiled kernels.  They are preferred to the estimates.
 """
@@ -15,8 +15,9 @@ from hashlib import sha256
 
 from fragmenta.errors import ShapeError
 from fragmenta.jit.cache import Cache
-from fragmenta.kernels import config, grouping
-from fragmenta.kernels.config import Kernel, Tile, candidates
+from fragmenta.kernels import choosing, grouping
+from fragmenta.kernels.choosing import candidates
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.source import text
 
 ProductShape = tuple[int, ...]
@@ -39,7 +40,7 @@ def known(kernel: Kernel, shape: ProductShape, gpu: str) -> Kernel:
         return replace(kernel, tile=tile)
     if kernel.grouped:
         return grouping.choose_grouped(kernel, *shape)
-    return config.choose(kernel, *shape)
+    return choosing.choose(kernel, *shape)
 
 
 def expected_time(kernel: Kernel, shape: ProductShape) -> float:
@@ -48,7 +49,7 @@ def expected_time(kernel: Kernel, shape: ProductShape) -> float:
     >>> round(expected_time(Kernel("bf16", tile=Tile(128, 64)), (4096, 64, 4096)))
     14
     """
-    estimate = grouping.expected_time if kernel.grouped else config.expected_time
+    estimate = grouping.expected_time if kernel.grouped else choosing.expected_time
     return estimate(kernel, *shape)
 
 

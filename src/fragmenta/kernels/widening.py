@@ -278,7 +278,7 @@ _LIMITS = {
     ("e4m3", "kept"): 96,
     ("bf16", "kept"): 144,
     ("e4m3", "made"): 1024,
-    ("bf16", "made"): 1536,
+    ("bf16", "made"): 1280,
 }
 FALLBACKS = ("made", "kept")
 """When the wide matrix is made: in each call that needs it, or once."""
@@ -287,11 +287,11 @@ FALLBACKS = ("made", "kept")
 def narrow_limit(integers: Integers, fallback: str) -> int:
     """The most columns of B for which 4-bit integers are multiplied as they are.
 
-    Of ``kept``, the limits are where the times of ``docs/benchmarks/h200-int4.md`` and
-    ``h200-layers.md`` cross: in eight layers, from 64 to 96 (fp8) and from 96 to 240
-    columns.  Of ``made``, the time of moving the bytes is added, at 2.5 TB/s.
+    About where the times of ``benchmarks/gpu/bench_fallback.py`` cross: in five layers
+    from 64 to 144 (fp8) and from 112 to 192 columns for ``kept``, from 512 to 1536 and
+    from 1024 to 2048 for ``made``.
 
     >>> narrow_limit(Integers("e4m3"), "kept"), narrow_limit(Integers("bf16"), "made")
-    (96, 1536)
+    (96, 1280)
     """
     return _LIMITS[integers.b, fallback]

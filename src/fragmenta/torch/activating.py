@@ -22,7 +22,8 @@ from fragmenta.kernels.activate import (
     emulate_activated,
 )
 from fragmenta.kernels.arguments import Matrix
-from fragmenta.kernels.config import Kernel, Tile, check_activation, choose
+from fragmenta.kernels.choosing import choose
+from fragmenta.kernels.config import Kernel, Tile, check_activation
 from fragmenta.kernels.emulate import Epilogue
 from fragmenta.kernels.launch import launch
 from fragmenta.kernels.packing import packed_shape

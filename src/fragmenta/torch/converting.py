@@ -84,7 +84,7 @@ def linears(
     whole row.  x stays bfloat16 or float16; ``"int4-fp8"`` quantises it to fp8.
 
     4-bit weights are the fastest for few rows of x.  For more, weights of the type of x
-    are made from them: with ``fallback="made"`` in each call with more than 1536 rows
+    are made from them: with ``fallback="made"`` in each call with more than 1280 rows
     (fp8: 1024), which takes 9 bits of memory for each weight of one layer (fp8: 5)
     while it runs; with ``"kept"`` once, for more than 144 rows (fp8: 96), and so many
     bits stay for each weight of the model.  ``None`` always multiplies the 4-bit

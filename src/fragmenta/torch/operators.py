@@ -19,7 +19,8 @@ from torch import Tensor
 
 from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, ShapeError
-from fragmenta.kernels.config import Kernel, choose
+from fragmenta.kernels.choosing import choose
+from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.kernels.packing import Packed, packed_shape

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, ShapeError, nearest
-from fragmenta.kernels.config import Tile, choose
+from fragmenta.kernels.choosing import choose
+from fragmenta.kernels.config import Tile
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.calibration import call_with, check_model, original
 from fragmenta.torch.feedforward import FUNCTIONS, Found, SparseFeedForward, block_of

@@ -23,14 +23,8 @@ import fragmenta as fm
 from fragmenta.cuda.tools.compiler import to_ptx
 from fragmenta.evidence import arguments as draw
 from fragmenta.kernels.arguments import Geometry, Matrix, geometry
-from fragmenta.kernels.config import (
-    ALIGNMENT,
-    DENSE_TILES,
-    SPARSE_TILES,
-    Kernel,
-    Tile,
-    tiles_for,
-)
+from fragmenta.kernels.choosing import DENSE_TILES, SPARSE_TILES, tiles_for
+from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import STORAGE, Epilogue, emulate
 from fragmenta.kernels.four_bits import SCALE_TYPES, pack_integers
 from fragmenta.kernels.packing import Packed, pack
