@@ -115,7 +115,7 @@ def page(cases: list[Case]) -> str:
 
 def main() -> int:
     """Measure, print and write."""
-    parser = options_of(__doc__, BATCHES, "8192x8192", 120.0)
+    parser = options_of(__doc__, BATCHES, "8192x8192", 120.0, tiles=False)
     parser.add_argument("--types", default=",".join(FOUR_BITS))
     parser.add_argument("--page", type=Path, help="print the page of a file")
     options = parser.parse_args()

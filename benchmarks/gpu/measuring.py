@@ -123,14 +123,19 @@ def versions() -> dict[str, str]:
 
 
 def options_of(
-    doc: str, batches: Sequence[int], layers: str, seconds: float = 500.0
+    doc: str,
+    batches: Sequence[int],
+    layers: str,
+    seconds: float = 500.0,
+    tiles: bool = True,
 ) -> argparse.ArgumentParser:
-    """The options that all benchmarks of layers have."""
+    """The options of benchmarks of layers; those with ``tiles`` can measure several."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path())
     parser.add_argument("--layers", default="", help=f"such as {layers}")
     parser.add_argument("--batches", type=numbers, default=list(batches))
-    parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
+    if tiles:
+        parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
     parser.add_argument("--seconds", type=float, default=seconds, help="stop after")
     return parser
 

@@ -19,7 +19,7 @@ LABELS = {
     "How do they get to the instruction?": "Into registers",
     "Write a kernel for Blackwell without one": "A kernel for Blackwell",
     "From a profiler to the fragment": "From a profiler",
-    "Ways that were not measured yet": "Not measured yet",
+    "What limits 4-bit weights": "4-bit weights",
     "From an instruction to the machine": "To the machine",
     "Which thread supplies the metadata?": "Who supplies metadata",
     "What does ordered_metadata promise?": "Ordered metadata",

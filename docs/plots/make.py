@@ -6,7 +6,7 @@
 Needs matplotlib.  Run it after the arithmetic or a benchmark has changed.  The plots
 about numerics and quantization are computed with ``fm.matmul``; the one about kernels
 shows docs/benchmarks/h200-gemm.json, the one about a model h200-model.json, the one
-about growth peers.json.
+about 4-bit weights h200-int4.json, the one about growth peers.json.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ LENGTHS = [2**n for n in range(5, 15)]
 
 MEASURED = HERE.parent / "benchmarks" / "h200-gemm.json"
 MODEL = HERE.parent / "benchmarks" / "h200-model.json"
+INTEGERS = HERE.parent / "benchmarks" / "h200-int4.json"
 PEERS = HERE.parent / "benchmarks" / "peers.json"
 CORES = HERE.parent / "benchmarks" / "cores.json"
 
@@ -225,6 +226,7 @@ LINEARS = {
     "cuSPARSELt 2:4 bf16": ("#56b4e9", "s"),
     "fragmenta 2:4 bf16": ("#009e73", "D"),
     "fragmenta 2:4 fp8": ("#d55e00", "P"),
+    "fragmenta 2:4 int4": ("#0072b2", "X"),
 }
 
 
@@ -252,7 +254,7 @@ def decoding(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_xlabel("batch")
     axes.set_ylabel("tokens/s, dense bf16 = 1")
     axes.set_title("decoding", loc="left", fontsize=10)
-    axes.legend(fontsize=6.5, frameon=False, loc=(0.02, 0.2))
+    axes.legend(fontsize=5.8, frameon=False, loc=(0.02, 0.185), labelspacing=0.3)
 
 
 def prefilling(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
@@ -274,6 +276,65 @@ def model(name: str) -> None:
     _, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.3), width_ratios=(5, 4))
     decoding(left, rows)
     prefilling(right, rows)
+    save(name)
+
+
+# Layers beside dense bf16, their colours and marks.
+LAYERS = {
+    "2:4 int4 x fp8": ("#d55e00", "D"),
+    "2:4 int4 x bf16": ("#0072b2", "o"),
+    "2:4 fp8": ("#009e73", "^"),
+    "fp8": ("#7f7f7f", "s"),
+    "int4": ("#cc79a7", "v"),
+}
+
+
+def gains(axes: plt.Axes, cases: list[dict[str, Any]]) -> None:
+    """How many times as fast as dense bf16: geometric means by batch."""
+    batches = sorted({case["n"] for case in cases if case["n"] <= 256})
+    for what, (colour, mark) in LAYERS.items():
+        ratios = [
+            [case["us"]["bf16"] / case["us"][what] for case in cases if case["n"] == n]
+            for n in batches
+        ]
+        means = [float(np.exp(np.mean(np.log(each)))) for each in ratios]
+        label = what if what.startswith("2:4") else f"dense {what}"
+        axes.plot(batches, means, color=colour, marker=mark, ms=4, label=label)
+    axes.axhline(1, color="#bbbbbb", lw=0.8)
+    axes.set_xscale("log", base=2)
+    named = [n for n in batches if n & (n - 1) == 0]  # the others are too close
+    axes.set_xticks(named, [f"{n}" for n in named], fontsize=7.5)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("batch")
+    axes.set_ylabel("dense bf16 = 1")
+    axes.set_title("eight layers of 8B and 70B models", loc="left", fontsize=10)
+    axes.legend(fontsize=6.5, frameon=False)
+
+
+def limits(axes: plt.Axes, cases: list[dict[str, Any]]) -> None:
+    """The time of a large layer by batch, beside that of moving its bytes."""
+    some = [case for case in cases if (case["m"], case["k"]) == (28672, 8192)]
+    some = [case for case in some if case["n"] <= 128]
+    batches = [case["n"] for case in some]
+    for what in ("2:4 int4 x fp8", "2:4 int4 x bf16", "2:4 fp8"):
+        colour, mark = LAYERS[what]
+        times = [case["us"][what] for case in some]
+        axes.plot(batches, times, color=colour, marker=mark, ms=4, label=what)
+    least = [28672 * 8192 * 3.125 / 8 / 4.8e6 for _ in batches]
+    axes.plot(batches, least, color="black", ls="--", lw=1, label="bytes at 4.8 TB/s")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("batch")
+    axes.set_ylabel("microseconds")
+    axes.set_title("28672 x 8192", loc="left", fontsize=10)
+    axes.legend(fontsize=6.5, frameon=False)
+
+
+def integers(name: str) -> None:
+    """Layers of 4-bit weights beside others."""
+    cases = json.loads(INTEGERS.read_text(encoding="utf-8"))["cases"]
+    _, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.3), width_ratios=(5, 4))
+    gains(left, cases)
+    limits(right, cases)
     save(name)
 
 
@@ -353,6 +414,7 @@ PLOTS = {
     "kernels": kernels,
     "quantization": quantization,
     "model": model,
+    "int4": integers,
 }
 
 

@@ -54,6 +54,12 @@ def test_no_warning_about_wgmma(kernel, tmp_path):
     assert " 0 bytes spill stores" in said, said
 
 
+@pytest.mark.parametrize("name", ["gemm.cu", "prepare.cu", "activate.cu", "widen.cu"])
+def test_no_lambda_is_generic(name):
+    """NVRTC before 13.1 refuses them, and the machine with the GPU may have one."""
+    assert not re.search(r"\[[&=]?\]\s*\([^)]*\bauto\b", source.text(name))
+
+
 @pytest.mark.parametrize("a", some(["s8", "e5m2", "bf16", "tf32"], 2))
 def test_compression_compiles(a, tmp_path):
     assert "registers" in compiled(prepare.prepare_source(a), tmp_path)

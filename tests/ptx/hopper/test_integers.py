@@ -11,19 +11,14 @@ import pytest
 
 from fragmenta.kernels import Kernel, Tile
 from tests.ptx.hopper import judging, launching, subjects
-from tests.ptx.hopper.gemms import OF_INTEGERS, OF_MORE_INTEGERS, Gemm, short_hash
-from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
-from tests.ptx.hopper.record import INTEGERS_FILE, recorded
+from tests.ptx.hopper.gemms import OF_INTEGERS, Gemm, short_hash
+from tests.ptx.hopper.record import INTEGERS_FILE, MORE, MORE_FILE, recorded
 
 COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
-LAUNCHES = OF_INTEGERS if COMPLETE else OF_INTEGERS[3::9]
-UNMEASURED = [*OF_MORE_INTEGERS, *OF_EXPERTS]
-NEW = (
-    UNMEASURED
-    if COMPLETE
-    else [OF_MORE_INTEGERS[1], OF_MORE_INTEGERS[7], OF_EXPERTS[1]]
-)
-"""What no GPU has run yet: other ways to multiply, and experts."""
+RECORDED = {INTEGERS_FILE: OF_INTEGERS, MORE_FILE: MORE}
+EVERY = [(file, each) for file, listed in RECORDED.items() for each in listed]
+LAUNCHES = EVERY if COMPLETE else EVERY[3::8]
+NAMES = [each.name for _, each in LAUNCHES]
 SCHEDULES = ("eager", "lazy", 1) if COMPLETE else ("lazy",)
 
 MISTAKES = {
@@ -55,32 +50,25 @@ def test_every_kind_of_kernel_is_there():
     assert {each.out for each in kernels} == {"f32", "bf16", "f16"}
 
 
-def test_the_recording_is_of_an_h200():
-    read = json.loads(INTEGERS_FILE.read_text())
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
+def test_the_recording_is_of_an_h200(file):
+    read = json.loads(file.read_text())
     assert "H200" in read["made"]["gpu"]
-    assert list(read["launches"]) == names(OF_INTEGERS)
+    assert list(read["launches"]) == names(RECORDED[file])
 
 
-@pytest.mark.parametrize("gemm", LAUNCHES, ids=names(LAUNCHES))
-def test_the_emulation_has_the_bits_of_the_gpu(gemm):
-    kept = recorded(INTEGERS_FILE)[gemm.name]
+@pytest.mark.parametrize("file, gemm", LAUNCHES, ids=NAMES)
+def test_the_emulation_has_the_bits_of_the_gpu(file, gemm):
+    kept = recorded(file)[gemm.name]
     assert (gemm.digest(), short_hash(gemm.expected)) == (kept.inputs, kept.rows)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("gemm", LAUNCHES, ids=names(LAUNCHES))
-def test_a_launch_leaves_the_bytes_of_the_gpu(gemm, schedule):
+@pytest.mark.parametrize("file, gemm", LAUNCHES, ids=NAMES)
+def test_a_launch_leaves_the_bytes_of_the_gpu(file, gemm, schedule):
     found = launching.launch(gemm, schedule=schedule, watch="report")
     assert found.right(gemm)
-    assert short_hash(found.d.buffer) == recorded(INTEGERS_FILE)[gemm.name].buffer
-    assert not [str(each) for each in found.result.problems if each.severity == "error"]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("gemm", NEW, ids=names(NEW))
-def test_a_launch_leaves_the_bits_of_the_emulation(gemm, schedule):
-    found = launching.launch(gemm, schedule=schedule, watch="report")
-    assert found.right(gemm)
+    assert short_hash(found.d.buffer) == recorded(file)[gemm.name].buffer
     assert not [str(each) for each in found.result.problems if each.severity == "error"]
 
 
