@@ -20,6 +20,7 @@ LABELS = {
     "Write a kernel for Blackwell without one": "A kernel for Blackwell",
     "From a profiler to the fragment": "From a profiler",
     "What limits 4-bit weights": "4-bit weights",
+    "Microseconds, settled, s4-128-e4m3": "Settled, s4-128-e4m3",
     "From an instruction to the machine": "To the machine",
     "Which thread supplies the metadata?": "Who supplies metadata",
     "What does ordered_metadata promise?": "Ordered metadata",

@@ -65,6 +65,59 @@ def test_experts_are_loaded_as_they_were_saved(tmp_path, quantize, sparse):
     )
 
 
+@pytest.mark.parametrize(
+    "quantize, group, kind",
+    [
+        ("int4", 128, torch.bfloat16),
+        ("int4", 0, torch.float16),
+        ("int4-fp8", 128, torch.bfloat16),
+    ],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_experts_of_4_bit_integers(tmp_path, quantize, group, kind, sparse):
+    def made():
+        found = Experts(hidden=384, wide=384, kind=kind)
+        return torch.nn.ModuleDict({"experts": found})
+
+    x = torch.randn(3, 384).to(kind)
+    saved = ft.experts(made(), prune=True, quantize=quantize, group=group)
+    if group == 0:  # marlin-24 has float16 scales of rows
+        for name in ("gate_up_scale", "down_scale"):
+            scale = getattr(saved.experts, name)
+            scale.copy_(scale.half().float())
+    ft.save_sparse(saved, tmp_path)
+    model = made()
+    if sparse:
+        model = ft.experts(model, prune=True, quantize="int4")
+        model.experts.down_packed.zero_()
+    found = ft.load_sparse(model, tmp_path)
+    assert found.experts.quantize == quantize
+    assert found.experts.weight_type == saved.experts.weight_type
+    ours, theirs = (each.experts(x, *ROUTED) for each in (found, saved))
+    assert torch.equal(ours, theirs)
+    with pytest.raises(BadFile, match="cannot leave it dense"):
+        ft.load_sparse(made(), tmp_path, skip="experts")
+
+
+def test_wrong_experts_of_4_bit_integers_are_refused(tmp_path):
+    def made(wide=384):
+        return torch.nn.ModuleDict({"experts": Experts(hidden=384, wide=wide)})
+
+    ft.save_sparse(ft.experts(made(), prune=True, quantize="int4"), tmp_path)
+    path = tmp_path / "model.safetensors"
+    good = {name: SafeTensors(path)[name] for name in SafeTensors(path)}
+    name = "experts.down_proj.meta"
+    cut = {x: y for x, y in good.items() if x != name}
+    few = {**good, name: good[name][:2].clone()}
+    for tensors, told in ((cut, "meta is missing"), (few, "as its first axis")):
+        write(path, tensors, overwrite=True)
+        with pytest.raises((BadFile, ShapeError), match=told):
+            ft.load_sparse(made(), tmp_path)
+    write(path, good, overwrite=True)
+    with pytest.raises(ShapeError, match="experts x hidden x intermediate"):
+        ft.load_sparse(made(wide=128), tmp_path)
+
+
 def test_experts_on_meta_and_skipped_ones(tmp_path):
     saved = ft.experts(Model(), prune=True)
     ft.save_sparse(saved, tmp_path)

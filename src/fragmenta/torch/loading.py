@@ -29,6 +29,7 @@ from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import Skip, without_skipped
 from fragmenta.torch.storing import (
     BLOCK,
+    EXPERTS_OF_INTEGERS,
     WEIGHTS,
     Form,
     read_block,
@@ -172,7 +173,10 @@ class _Whole(NamedTuple):
                 if form is BLOCK:
                     found: Module = read_block(module, parts)
                 else:
-                    found = read_experts(module, parts)
+                    experts = read_experts(module, parts, _multiplied(checkpoint))
+                    if form is EXPERTS_OF_INTEGERS and experts.gate_up_scale is None:
+                        checkpoint.check_groups()
+                    found = experts
                 if at not in self.dense:
                     made[module] = found
                     continue
@@ -307,8 +311,7 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Layer) -> Weigh
     }
     wide = _type(layer)
     if form == MARLIN:
-        b = "e4m3" if checkpoint.activations == "row" else "bf16"
-        found, groups = read_marlin(parts, wide, b)
+        found, groups = read_marlin(parts, wide, _multiplied(checkpoint))
         if groups > 1:
             checkpoint.check_groups()
     else:
@@ -337,6 +340,11 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Layer) -> Weigh
             f"the model has weights of {wide}, and the checkpoint of {kind}; {why}"
         )
     return found
+
+
+def _multiplied(checkpoint: Checkpoint) -> str:
+    """What 4-bit integers are multiplied with."""
+    return "e4m3" if checkpoint.activations == "row" else "bf16"
 
 
 def _type(layer: Layer) -> torch.dtype:

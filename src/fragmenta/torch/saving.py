@@ -56,7 +56,8 @@ def save_sparse(
 ) -> None:
     """Write a model as a checkpoint in which SparseLinear is sparse-24-bitmask.
 
-    Layers with 4-bit weights are marlin-24, which has groups of 128 columns, or rows.
+    Layers and experts with 4-bit weights are marlin-24, which has groups of 128
+    columns, or rows.
     The weights of SparseExperts are sparse-24-bitmask with one axis more, and
     SparseFeedForward has its own tensors; :func:`load_sparse` reads both.  Layers that
     are trained are stored as the forward pass reads them.

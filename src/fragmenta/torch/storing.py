@@ -8,24 +8,36 @@ Experts are stored as sparse-24-bitmask, all of them in one tensor::
     gate_up_proj.weight_scale  experts x outputs, if they are quantised
     down_proj. ...             the same
 
+or, if they are 4-bit integers, as marlin-24, with the tensors of all experts in turn::
+
+    gate_up_proj.weight_packed, gate_up_proj.scale_packed, gate_up_proj.meta
+    down_proj. ...             the same
+
 Feed-forward blocks have the tensors of their state dict, and ``activation``, the number
 of their activation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import BadCall, BadFile, ShapeError, one_of
+from fragmenta.errors import BadFile, ShapeError, one_of
 from fragmenta.kernels.config import ACTIVATIONS
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.checkpoint import dotted
 from fragmenta.torch.feedforward import SparseFeedForward
-from fragmenta.torch.formats import QUANTIZED, Weight, read_bitmask, to_bitmask
+from fragmenta.torch.formats import (
+    QUANTIZED,
+    Weight,
+    read_bitmask,
+    read_marlin,
+    to_bitmask,
+    to_marlin,
+)
 from fragmenta.torch.matrix import DTYPES
 from fragmenta.torch.mixture import SparseExperts, holds_experts
 from fragmenta.torch.stack import SparseStack, stacked
@@ -33,6 +45,7 @@ from fragmenta.torch.stack import SparseStack, stacked
 Parts = dict[str, Tensor]
 WEIGHTS = ("gate_up_proj", "down_proj")
 _BITMASK = ("compressed", "bitmask", "shape")
+_MARLIN = ("weight_packed", "scale_packed", "meta")
 _BLOCK = ("activation", "up_weight", "up_scale", "down_weight", "down_scale")
 _OPTIONAL = ("up_bias", "down_bias", "hidden_scale")
 
@@ -53,6 +66,9 @@ EXPERTS = Form(
     tuple(f"{weight}.{part}" for weight in WEIGHTS for part in _BITMASK),
     tuple(f"{weight}.weight_scale" for weight in WEIGHTS),
 )
+EXPERTS_OF_INTEGERS = Form(
+    tuple(f"{weight}.{part}" for weight in WEIGHTS for part in _MARLIN), ()
+)
 BLOCK = Form(_BLOCK, _OPTIONAL)
 
 
@@ -66,11 +82,6 @@ def stored_module(module: SparseExperts | SparseFeedForward) -> Parts:
     ['activation', 'down_scale', 'down_weight', 'up_scale', 'up_weight']
     """
     if isinstance(module, SparseExperts):
-        if Integers.named(module.weight_type):
-            raise BadCall(
-                "no format of checkpoints has experts of 4-bit integers "
-                f"({module.weight_type}); save their state_dict() with torch.save"
-            )
         return {
             f"{name}.{part}": tensor
             for name, stack, scale in zip(
@@ -86,16 +97,24 @@ def stored_module(module: SparseExperts | SparseFeedForward) -> Parts:
 
 
 def _stored_stack(stack: SparseStack, scale: Tensor | None) -> Parts:
-    each = [to_bitmask(stack[x]) for x in range(len(stack))]
-    parts = {
-        name: torch.stack([x[name] for x in each]) for name in ("compressed", "bitmask")
-    }
+    if Integers.named(stack.element_type):
+        rows = [None] * len(stack) if scale is None else list(scale)
+        return _together(to_marlin(stack[x], rows[x]) for x in range(len(stack)))
+    parts = _together(to_bitmask(stack[x]) for x in range(len(stack)))
     parts["shape"] = torch.tensor(stack.shape).reshape(-1, 1)
     return parts if scale is None else {**parts, "weight_scale": scale}
 
 
+def _together(experts: Iterable[Parts]) -> Parts:
+    """The tensors of all experts, each as one."""
+    each = list(experts)
+    return {name: torch.stack([x[name] for x in each]) for name in each[0]}
+
+
 def experts_scheme(module: SparseExperts) -> str:
     """The type of experts with scales, as for layers; empty if they have none."""
+    if Integers.named(module.weight_type):
+        return module.weight_type
     return "" if module.quantize is None else f"{module.weight_type} weight_scale"
 
 
@@ -109,8 +128,9 @@ def stored_modules(
     for at, module in model.named_modules():
         prefix = dotted(at)
         if holds_experts(module) or isinstance(module, SparseExperts):
-            if f"{prefix}{EXPERTS.needed[0]}" in names:
-                yield at, module, _complete(EXPERTS, prefix, names)
+            for form in (EXPERTS, EXPERTS_OF_INTEGERS):
+                if f"{prefix}{form.needed[0]}" in names:
+                    yield at, module, _complete(form, prefix, names)
         elif {f"{prefix}up_weight", f"{prefix}up_scale"} <= names:
             yield at, module, _complete(BLOCK, prefix, names)
 
@@ -123,34 +143,38 @@ def _complete(form: Form, prefix: str, names: set[str]) -> Form:
     return form
 
 
-def read_experts(module: Any, parts: Mapping[str, Tensor]) -> SparseExperts:
-    """Experts in the place of others, on their device."""
+def read_experts(
+    module: Any, parts: Mapping[str, Tensor], b: str = "bf16"
+) -> SparseExperts:
+    """Experts in the place of others, on their device.
+
+    ``b`` is what 4-bit integers are multiplied with: 16 bits, or e4m3.
+    """
     sparse = isinstance(module, SparseExperts)
-    if sparse and Integers.named(module.weight_type):
-        raise BadCall(
-            "no format of checkpoints has experts of 4-bit integers; load into the "
-            "model before experts(..., quantize='int4')"
-        )
+    integers = f"{WEIGHTS[0]}.{_MARLIN[0]}" in parts
     old: Tensor = module.gate_up_packed if sparse else module.gate_up_proj
-    kind = DTYPES[module.weight_type] if sparse else old.dtype
-    stacks, scales = zip(*(_read_stack(parts, name) for name in WEIGHTS), strict=True)
+    read = (
+        _read_integers(parts, name, _wide(module), b)
+        if integers
+        else _read_stack(parts, name)
+        for name in WEIGHTS
+    )
+    stacks, scales = zip(*read, strict=True)
     if (scales[0] is None) != (scales[1] is None):
         raise BadFile("only one of gate_up_proj and down_proj has a weight_scale")
-    stored = DTYPES[stacks[0].element_type]
     if stacks[0].element_type != stacks[1].element_type:
         raise BadFile("gate_up_proj and down_proj must have one type")
-    if scales[0] is None and stored != kind:
-        raise BadFile(
-            f"the experts of the model are {kind}, and those of the checkpoint "
-            f"{stored}; use model.to({stored})"
-        )
+    if integers:
+        quantize: str | None = "int4-fp8" if b == "e4m3" else "int4"
+    else:
+        quantize = _quantized(module, stacks[0], scales[0])
     target = torch.device("cpu") if old.is_meta else old.device
     made = SparseExperts(
         *(each.to(target) for each in stacks),
         act=module.act if sparse else module.act_fn,
         gate_up_scale=None if scales[0] is None else scales[0].to(target),
         down_scale=None if scales[1] is None else scales[1].to(target),
-        quantize=None if scales[0] is None else QUANTIZED[stored],
+        quantize=quantize,
         promote=bool(getattr(module, "promote", False)),
     )
     wanted = _sizes(module)
@@ -162,6 +186,55 @@ def read_experts(module: Any, parts: Mapping[str, Tensor]) -> SparseExperts:
         )
     made.train(module.training)
     return made
+
+
+def _quantized(module: Any, stack: SparseStack, scale: Tensor | None) -> str | None:
+    """How experts that are stored as bitmasks are quantised; None if they are not."""
+    stored = DTYPES[stack.element_type]
+    if scale is not None:
+        return QUANTIZED[stored]
+    four = isinstance(module, SparseExperts) and Integers.named(module.weight_type)
+    if not four and stored != (kind := _kind(module)):
+        raise BadFile(
+            f"the experts of the model are {kind}, and those of the checkpoint "
+            f"{stored}; use model.to({stored})"
+        )
+    return None
+
+
+def _kind(module: Any) -> torch.dtype:
+    """The type of the weights of experts that are not 4-bit integers."""
+    if isinstance(module, SparseExperts):
+        return DTYPES[module.weight_type]
+    kind: torch.dtype = module.gate_up_proj.dtype
+    return kind
+
+
+def _wide(module: Any) -> torch.dtype:
+    """The type of the activations of experts; bfloat16 if nothing says it."""
+    if isinstance(module, SparseExperts) and module.quantize is not None:
+        return torch.bfloat16
+    return _kind(module)
+
+
+def _read_integers(
+    parts: Mapping[str, Tensor], name: str, wide: torch.dtype, b: str
+) -> tuple[SparseStack, Tensor | None]:
+    """The 4-bit weights of all experts, and the scales of rows if they have any."""
+    given = {part: parts[f"{name}.{part}"] for part in _MARLIN}
+    counts = {len(tensor) if tensor.ndim == 3 else 0 for tensor in given.values()}
+    if len(counts) > 1 or 0 in counts:
+        shapes = {part: tuple(tensor.shape) for part, tensor in given.items()}
+        raise ShapeError(
+            f"{name} must be stored with the experts as its first axis; given {shapes}"
+        )
+    found = [
+        read_marlin({part: x[number] for part, x in given.items()}, wide, b)[0]
+        for number in range(counts.pop())
+    ]
+    if any(each.matrix.integers is None for each in found):
+        raise BadFile(f"{name} must have integers of 4 bits; given 8")
+    return _stack_of(found)
 
 
 def _sizes(module: Any) -> tuple[int, int, int]:
@@ -200,6 +273,10 @@ def _read_stack(
         if scale is not None:
             own["weight_scale"] = scale[number]
         found.append(read_bitmask(own, None))
+    return _stack_of(found)
+
+
+def _stack_of(found: list[Weight]) -> tuple[SparseStack, Tensor | None]:
     factors = [each.scale for each in found if each.scale is not None]
     stack = stacked([each.matrix for each in found])
     return stack, torch.stack(factors) if factors else None
