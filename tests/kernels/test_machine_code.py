@@ -82,7 +82,7 @@ def broken(text: str) -> list[str]:
     return [line for each in passes for line in overwritten(each)]
 
 
-@pytest.mark.parametrize("kernel", some(KERNELS, 4), ids=str)
+@pytest.mark.parametrize("kernel", some(KERNELS, 10), ids=str)
 def test_running_products_keep_their_registers(kernel: Kernel) -> None:
     text = source(kernel)
     lines, _ = code_of(text)
