@@ -40,8 +40,7 @@ _DESCRIBE = """
 import json, sys
 import fragmenta
 from fragmenta.kernels.arguments import geometry
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.choosing import choose
+from fragmenta.kernels import Kernel, Tile, choose
 from fragmenta.kernels.source import source
 print(fragmenta.__file__)
 for line in sys.stdin:

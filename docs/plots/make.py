@@ -239,6 +239,16 @@ def tokens(rows: list[dict[str, Any]], phase: str, what: str) -> dict[int, float
     }
 
 
+def by_batch(axes: plt.Axes, batches: list[int], shown: str, title: str) -> None:
+    """Batches as an axis of powers of two, and what is shown of them from 0 on."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(batches, [f"{n}" for n in batches], fontsize=7.5)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("batch")
+    axes.set_ylabel(shown)
+    axes.set_title(title, loc="left", fontsize=10)
+
+
 def decoding(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
     """How many times as many tokens as with dense bf16, by batch."""
     base = tokens(rows, "decode", "dense bf16")
@@ -248,12 +258,7 @@ def decoding(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
         ratios = [found[batch] / base[batch] for batch in batches]
         if batches:
             axes.plot(batches, ratios, color=colour, marker=mark, ms=4, label=what)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sorted(base), [f"{n}" for n in sorted(base)], fontsize=7.5)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("batch")
-    axes.set_ylabel("tokens/s, dense bf16 = 1")
-    axes.set_title("decoding", loc="left", fontsize=10)
+    by_batch(axes, sorted(base), "tokens/s, dense bf16 = 1", "decoding")
     axes.legend(fontsize=5.8, frameon=False, loc=(0.02, 0.185), labelspacing=0.3)
 
 
@@ -301,13 +306,8 @@ def gains(axes: plt.Axes, cases: list[dict[str, Any]]) -> None:
         label = what if what.startswith("2:4") else f"dense {what}"
         axes.plot(batches, means, color=colour, marker=mark, ms=4, label=label)
     axes.axhline(1, color="#bbbbbb", lw=0.8)
-    axes.set_xscale("log", base=2)
     named = [n for n in batches if n & (n - 1) == 0]  # the others are too close
-    axes.set_xticks(named, [f"{n}" for n in named], fontsize=7.5)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("batch")
-    axes.set_ylabel("dense bf16 = 1")
-    axes.set_title("eight layers of 8B and 70B models", loc="left", fontsize=10)
+    by_batch(axes, named, "dense bf16 = 1", "eight layers of 8B and 70B models")
     axes.legend(fontsize=6.5, frameon=False)
 
 

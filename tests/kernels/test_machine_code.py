@@ -20,9 +20,10 @@ from tests.ptx.hopper.gemms import OF_INTEGERS, OF_MORE_INTEGERS
 from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS
 from tests.thinning import some
 
-KERNELS = list({g.kernel: 0 for g in (*OF_INTEGERS, *OF_MORE_INTEGERS, *OF_EXPERTS)})
+LAUNCHES = (*OF_INTEGERS, *OF_MORE_INTEGERS, *OF_EXPERTS)
+KERNELS = list(dict.fromkeys(each.kernel for each in LAUNCHES))
 PRODUCT = re.compile(
-    r"[HQ]GMMA\S* R(\d+), R(\d+), gdesc\[\w+\], [^,]+,(?: !?UPT,)? R(\d+)"
+    r"[HQ]GMMA\S* R\d+, R(\d+), gdesc\[\w+\], [^,]+,(?: !?UPT,)? R(\d+)"
 )
 WIDTHS = {"128": 4, "64": 2}
 NO_RESULT = re.compile(
@@ -65,7 +66,7 @@ def overwritten(lines: list[str]) -> Iterator[str]:
     groups: list[set[int]] = [set()]  # the last one is not committed yet
     for line in lines:
         if found := PRODUCT.match(line):
-            _, a, codes = map(int, found.groups())
+            a, codes = map(int, found.groups())
             groups[-1] |= {*range(a, a + 4), codes}
             if "gsb0" in line:
                 groups.append(set())

@@ -22,7 +22,6 @@ const LAST = data.site.length - 1;
 
 const show = (browser, hash = "", settings = DESK, page = PAGE) => open(browser, hash, settings, page);
 const text = async (page, selector) => (await page.locator(selector).innerText()).replace(/\s+/g, " ").trim();
-/** Two frames later, everything is drawn. */
 const stepOf = async (page) => {
   await drawn(page);
   return Number(await page.inputValue("#step"));

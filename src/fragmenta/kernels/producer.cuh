@@ -103,9 +103,8 @@ struct Source {
 // Stages of A that are copied before the previous kernel ends, at most four: the wider B
 // is, the fewer, because the first B waits behind them.
 constexpr int EARLY_BYTES = TILE_N <= 32 ? 65536 : TILE_N <= 64 ? 32768 : 16384;
-constexpr int EARLY_FIT = EARLY_BYTES / (SLABS * TILE_M * ROW_A), EARLY_MOST = 4;
-constexpr int EARLY =
-    EARLY_FIT < 1 ? 1 : EARLY_FIT > EARLY_MOST ? EARLY_MOST : EARLY_FIT;
+constexpr int EARLY_FIT = EARLY_BYTES / (SLABS * TILE_M * ROW_A);
+constexpr int EARLY = EARLY_FIT < 1 ? 1 : EARLY_FIT > 4 ? 4 : EARLY_FIT;
 
 __device__ __forceinline__ void produce(
     const Room& room, const Tiles& tiles, const Place& place, const TensorMap* map_a,
