@@ -33,7 +33,7 @@ from fragmenta.execution.samples import Samples
 from fragmenta.execution.summing import summing
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.searching import find, instruction
+from fragmenta.isa.searching import find
 from fragmenta.isa.synonyms import named_targets
 from fragmenta.isa.target import number
 from fragmenta.progress import Progress, bar
@@ -62,6 +62,7 @@ class ErrorRow:
     mean_total: float | None
     not_finite: int  #: elements of D that are infinite or NaN
     elements: int
+    rule: str = ""  #: how the target sums, as ``show`` prints it
 
     @property
     def numbers(self) -> tuple[object, ...]:
@@ -119,7 +120,7 @@ class Compared(Record):
             lines += ["", name]
             if name in self.rounding:
                 lines += _wrapped(self.rounding[name])
-            lines += _table(name, folded.get(name, []))
+            lines += _table(folded.get(name, []))
             without: dict[str, list[str]] = {}
             for (op, target), why in self.missing.items():
                 if op == name:
@@ -201,7 +202,8 @@ def compare(
             share = partial(_part, progress or shown, place, len(pairs))
             if key not in known:
                 known[key] = list(_errors(op, target, samples, share))
-            rows += [replace(row, target=target) for row in known[key]]
+            rule = summing(op, target).how
+            rows += [replace(row, target=target, rule=rule) for row in known[key]]
     return Compared(tuple(rows), missing, samples.description, samples.shape, rounding)
 
 
@@ -298,12 +300,11 @@ def _ends(errors: Wide) -> tuple[float | None, float | None]:
 _HEADS = ("max relative", "mean relative", "max ulp", "mean ulp", "mean in all")
 
 
-def _table(name: str, groups: list[tuple[list[str], list[ErrorRow]]]) -> Iterator[str]:
+def _table(groups: list[tuple[list[str], list[ErrorRow]]]) -> Iterator[str]:
     if groups:
         yield f"  {'k':>8}" + "".join(f"{head:>14}" for head in _HEADS)
     for targets, rows in groups:
-        how = summing(instruction(name), targets[0]).how
-        yield from _wrapped(f"{' '.join(targets)}: {how}")
+        yield from _wrapped(f"{' '.join(targets)}: {rows[0].rule}")
         for row in rows:
             errors = (row.max_relative, row.mean_relative, row.max_ulp, row.mean_ulp)
             shown = (*errors, row.mean_total)

@@ -52,7 +52,7 @@ ld         | spcompress | manual  | as spcompress of f32; no sm_107 has run it, 
 ld         | red     | assumed    | as max and redux: NaN counts only with .NaN; results that depend on more are refused
 ld         |         | agreed     | the manual and all 74 of CuTe's copies
 st         |         | agreed     | the manual and all 74 of CuTe's copies
-reach      |         | one source | DeepGEMM: ld and st ignore the bits of the lane that are the warp's, so lane 0 is its own quarter's
+reach      |         | one source | DeepGEMM: ld and st ignore the bits of the lane that are the warp's, so lane 0 is its own quarter's; learn-cuda: those from 128 on, too
 cp         | 2       | one source | each CTA copies from its own shared memory, as DeepGEMM needs it; no text says so
 cp         |         | agreed     | CUTLASS, TVM (run on a B200) and a simulator
 shift      |         | open       | the manual does not pin down the direction

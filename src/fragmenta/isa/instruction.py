@@ -357,7 +357,14 @@ class Instruction(Record):
     @cached_property
     def granularity(self) -> Granularity | None:
         """Which elements of A may be stored; None for a dense instruction."""
-        return granularity(self.types["a"], self.kind) if self.sparse else None
+        if not self.sparse:
+            return None
+        if "a" not in self.types:
+            raise UnknownOperand(
+                f"{self} alone has no type of A, which says what may be stored: give "
+                "idesc=, or build it with fm.tcgen05"
+            )
+        return granularity(self.types["a"], self.kind)
 
     @cached_property
     def requires(self) -> Requirement:

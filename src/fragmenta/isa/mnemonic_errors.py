@@ -272,21 +272,29 @@ def _number(digits: str) -> int:
 
 
 def nearest_shape(word: str, known: Iterable[str]) -> str:
-    """The shape whose n is nearest, if all but n is that of another.
+    """The shape whose numbers are nearest: of equally near ones, the smallest.
 
     >>> nearest_shape("m64n7k16", ["m64n8k16", "m64n16k16", "m64n8k32"])
     ' (did you mean m64n8k16?)'
+    >>> nearest_shape("m16n8k13", ["m16n8k32", "m16n8k16", "m8n8k16"])
+    ' (did you mean m16n8k16?)'
     """
-    given = re.fullmatch(r"(m\d+n)(\d+)(k\d+)", word)
-    if given is None:
+    if not _SHAPE.fullmatch(word):
         return ""
-    before, n, after = given.groups()
-    sizes = [
-        int(each.removeprefix(before).removesuffix(after))
+    letters = re.sub(r"\d+", "", word)
+    alike = [
+        each
         for each in known
-        if each.startswith(before) and each.endswith(after)
+        if _SHAPE.fullmatch(each) and re.sub(r"\d+", "", each) == letters
     ]
-    if not sizes:
-        return ""
-    near = min(sizes, key=lambda size: (abs(size - _number(n)), size))
-    return f" (did you mean {before}{near}{after}?)"
+    near = min(
+        alike, key=lambda each: (difference(word, each), _sizes(each)), default=""
+    )
+    return f" (did you mean {near}?)" if near else ""
+
+
+def _sizes(shape: str) -> list[int]:
+    return [_number(each) for each in re.findall(r"\d+", shape)]
+
+
+_SHAPE = re.compile(r"m\d+n\d+(k\d+)?", re.ASCII)

@@ -133,7 +133,8 @@ def _machine(text: str, wanted: list[str], every: bool) -> list[Instruction]:
     The first word of a name alone, such as HMMA, is a word like others.
     """
     first = meaning(text.strip().lower().partition(".")[0])
-    if first is None or not first.families or len(wanted) < 2:
+    alone = len(wanted) < 2 and "." not in text.strip().rstrip(".")
+    if first is None or not first.families or alone:
         return []
     found = written_as(text)
     return found if every else narrowed(found, wanted)

@@ -7,7 +7,7 @@ A target is the name in a ``.target`` directive, such as ``sm_90``, ``sm_90a`` o
     the targets with this number or a higher one, with any suffix;
 ``sm_90..110``
     the targets with numbers from 90 to 110, with any suffix;
-``120a/f``, or ``sm_120a/f`` as it is shown
+``120a/f``, which is shown as ``sm_120a/f sm_121a/f``
     the targets of architecture family 12.x with suffix ``a`` or ``f``;
 ``sm_90a``, ``sm_121a``
     only this target.
@@ -224,12 +224,20 @@ def number(target: str) -> int:
 
 @cache
 def shown(text: str) -> str:
-    """The short form of a table, with the prefix that every target has.
+    """The short form of a table as people read it: a family with all its members.
 
-    >>> shown("sm_90a 100a/f")
-    'sm_90a sm_100a/f'
+    >>> shown("sm_90a 120a/f"), shown("sm_80+")
+    ('sm_90a sm_120a/f sm_121a/f', 'sm_80+')
     """
-    return re.sub(r"(?<!\S)(?=\d)", "sm_", text)
+    return " ".join(_members(word) for word in text.split())
+
+
+def _members(word: str) -> str:
+    """A word of a table; of a family, each member with both suffixes."""
+    if not word.endswith("a/f"):
+        return word
+    numbers = dict.fromkeys(_number_suffix(name)[0] for name in _word(word))
+    return " ".join(f"sm_{each}a/f" for each in numbers)
 
 
 @cache

@@ -239,6 +239,11 @@ class Traced:
         code.close(self._trace(code, *given))
         return str(module)
 
+    def optimised(self) -> str:
+        """The function in LLVM's intermediate language, after its passes."""
+        with _optimized(self.text()) as (_, module):
+            return str(module)
+
     def assembly(self) -> str:
         """The machine code as assembly text, for tuning."""
         with _optimized(self.text()) as (machine, module):

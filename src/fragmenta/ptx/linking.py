@@ -97,7 +97,8 @@ def link(texts: Sequence[str]) -> str:
 def _items(number: int, text: str) -> Iterator[_Item]:
     """The items of a text, in their order."""
     words: list[str] = []
-    depth, started, ends_with_line = 0, False, False
+    # A closing brace ends an item that has a body: a function, a section.
+    depth, started, ends_with_line, has_body = 0, False, False, False
     for found in _TOKEN.finditer(text):
         word, kind = found[0], found.lastgroup
         if kind == "comment":
@@ -106,25 +107,21 @@ def _items(number: int, text: str) -> Iterator[_Item]:
             continue
         if ends_with_line and kind in ("line", "directive"):
             yield _item(number, words)
-            words, started, ends_with_line = [], False, False
+            words, started, ends_with_line, has_body = [], False, False, False
         if not started:
             if word.isspace():
                 continue
             started, ends_with_line = True, word in _LINES
         words.append(word)
+        has_body = has_body or word in (".func", ".entry", ".section")
         depth += (word == "{") - (word == "}")
         if depth < 0:
             raise PtxSyntaxError(f"text {number + 1} has a brace too many")
-        if depth == 0 and (word == ";" or (word == "}" and _has_body(words))):
+        if depth == 0 and (word == ";" or (word == "}" and has_body)):
             yield _item(number, words)
-            words, started, ends_with_line = [], False, False
+            words, started, ends_with_line, has_body = [], False, False, False
     if started:
         yield _item(number, words)
-
-
-def _has_body(words: list[str]) -> bool:
-    """Whether a closing brace ends an item: that of a function or of a section."""
-    return any(each in (".func", ".entry", ".section") for each in words)
 
 
 def _item(number: int, words: list[str]) -> _Item:

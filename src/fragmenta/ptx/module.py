@@ -15,6 +15,9 @@ from typing import TypeAlias
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 
+INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")
+"""Files of installed packages and of the toolkit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -36,6 +39,18 @@ class Source:
         while found[-1].caller is not None:
             found.append(found[-1].caller)
         return tuple(reversed(found))
+
+    @property
+    def own(self) -> Source:
+        """The innermost line that no installed library has; else the kernel's.
+
+        >>> kernel = Source("gemm.cu", 205, 9)
+        >>> str(Source("/usr/local/cuda/include/cuda_bf16.h", 59, 1, kernel).own)
+        'gemm.cu:205'
+        """
+        frames = self.frames
+        mine = (each for each in reversed(frames) if not INSTALLED.search(each.file))
+        return next(mine, frames[0])
 
     @property
     def words(self) -> str:

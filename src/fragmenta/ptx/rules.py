@@ -166,6 +166,9 @@ STATE_SPACE = Rule(
     "state-space",
     ERROR,
     "A variable is in another state space than the instruction says.",
+    launch=True,
+    documented=False,
+    exception="warning in a launch: shared memory, named in the other form",
 )
 UNDECLARED = Rule(
     "undeclared",
@@ -323,11 +326,49 @@ DEADLOCK = Rule(
     stops=True,
     consequence=True,
 )
+# What ends a deadlock, if more is known about it.
+UNBALANCED = (
+    "Check that the arrivals and bytes that are expected are those that come, and that "
+    "every thread waits for the phase that it means."
+)
+FRESH = (
+    "These wait for each other, and each mbarrier is new. A new mbarrier passes a wait "
+    "for parity 1: who waits for an empty stage begins with that parity."
+)
+OTHER_PARITY = (
+    "Did you mean parity {}? A wait for parity {} passes while the phase after that is "
+    "under way."
+)
+OVERTAKEN = (
+    "Let the warps meet once per phase (bar.sync), or let only the warp wait that "
+    "issues the work."
+)
+"""About waits by parity that come after a second phase."""
+NOBODY_WRITES = (
+    "Let the thread that is to write it do so before it ends or waits itself, and let "
+    "nobody overwrite the value before all who wait for it have seen it."
+)
+"""About a word that threads spin on, and that nobody changes any more."""
+NO_END = (
+    "Nobody waits for another: the loop has no end, as nothing that decides whether it "
+    "goes on changes."
+)
+"""About loops that ask for no word of memory."""
+DOES_NOT_FIT = (
+    "Blocks that wait for others have to be on the GPU at the same time as these. "
+    "Launch no more blocks than fit, as a cooperative launch does, or let no block "
+    "wait for a later one."
+)
+ONE_ORDER = (
+    "Let everybody who takes several locks take them in the same order, and give all "
+    "of them back."
+)
 BARRIER_COLLISION = Rule(
     "barrier-collision",
     ERROR,
     "Two groups of warps use one barrier at the same time.",
     launch=True,
+    exception="warning for warps that meet at different `__syncthreads()`",
     other="the other arrival",
     repair="Give each group of warps a barrier of its own, or let the groups meet in "
     "between.",
@@ -340,6 +381,16 @@ DIVERGENT_ALIGNED = Rule(
     exception="information for threads that returned",
     repair=_TOGETHER,
     fatal=_TOGETHER,
+)
+MEMBERMASK = Rule(
+    "membermask",
+    ERROR,
+    "A membermask does not name the lanes that exchange values.",
+    launch=True,
+    exception="fault if a lane does not name itself; warning for the value of a lane "
+    "that takes no part",
+    repair="Name every lane that executes it, and only those.",
+    fatal="Name every lane that executes it, and only those.",
 )
 BAD_DESCRIPTOR = Rule(
     "bad-descriptor",
@@ -388,7 +439,7 @@ MISSING_TENSOR_FENCE = Rule(
     WARNING,
     "A barrier orders tcgen05 only with its own fences.",
     launch=True,
-    exception="only with `strict`",
+    exception="in a kernel without any, only with `strict`",
     other="the other access",
     repair="Execute tcgen05.fence::before_thread_sync before the barrier, and "
     "tcgen05.fence::after_thread_sync after it.",
@@ -430,6 +481,22 @@ UNWATCHED = Rule(
     launch=True,
     documented=False,
 )
+FREED = Rule(
+    "freed",
+    ERROR,
+    "A program frees memory twice, or copies memory that it has freed.",
+    launch=True,
+    documented=False,
+    repair="Free it once, and after its last use.",
+)
+REFUSED_LAUNCH = Rule(
+    "refused-launch",
+    ERROR,
+    "CUDA refuses a launch, and the program does not ask for the error.",
+    launch=True,
+    documented=False,
+    repair="Look at cudaGetLastError() after the launch.",
+)
 FAULT = Rule(
     "fault",
     ERROR,
@@ -467,6 +534,14 @@ INFINITY = Rule(
     documented=False,
     exception="info if it reaches no array",
 )
+OUTPUT_ERROR = Rule(
+    "output-error",
+    WARNING,
+    "An output is further from the exact result than its type explains.",
+    launch=True,
+    documented=False,
+    exception="error if a tenth or more is wrong",
+)
 CANCELLATION = Rule(
     "cancellation",
     WARNING,
@@ -480,6 +555,7 @@ ABSORPTION = Rule(
     "Addends are so small that a sum does not change.",
     launch=True,
     documented=False,
+    exception="warning if most of the error of an output comes from it",
 )
 SATURATION = Rule(
     "saturation",
@@ -499,6 +575,13 @@ OTHER_BRANCH = Rule(
     "other-branch",
     WARNING,
     "A comparison, a choice or a conversion to an integer depends on rounding.",
+    launch=True,
+    documented=False,
+)
+UNROUNDED = Rule(
+    "unrounded",
+    WARNING,
+    "Numbers that are quantised are cut toward zero, and not rounded.",
     launch=True,
     documented=False,
 )

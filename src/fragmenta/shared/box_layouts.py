@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.forking import Lock
-from fragmenta.shared.swizzles import moved
+from fragmenta.shared.swizzles import WGMMA_SWIZZLES, Swizzle, map_span, moved
 from fragmenta.shared.tensor_map import TensorMap, element_type
 
 Numbers = tuple[int, ...]
@@ -33,7 +33,7 @@ class BoxLayout(NamedTuple):
     """Elements along each dimension, the innermost first."""
     steps: Numbers
     """How far apart they are in the tensor; nothing if its rows are in any order."""
-    swizzle: int
+    swizzle: Swizzle
 
     @classmethod
     def of(cls, map: TensorMap, rows: int = 1) -> BoxLayout | None:
@@ -45,8 +45,11 @@ class BoxLayout(NamedTuple):
         >>> BoxLayout.of(map)
         BoxLayout(dtype='f16', counts=(64, 8), steps=(1, 1), swizzle=128)
         """
-        if map.interleave or map.rank < 2:
+        if map.interleave or map.rank < 2 or map.element.padded:
             return None
+        if map.swizzle not in WGMMA_SWIZZLES:
+            return None
+        map = map.flat
         if map.im2col is not None:
             counts = map.im2col.channels, map.im2col.pixels
             return cls(map.dtype, counts, (), map.swizzle)
@@ -68,7 +71,7 @@ class BoxLayout(NamedTuple):
     @property
     def pitch(self) -> int:
         """Bytes from one line to the next."""
-        return max(self.line, self.swizzle)
+        return max(self.line, map_span(self.swizzle))
 
     @property
     def lines(self) -> int:

@@ -22,10 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, check_numbers, is_whole
 from fragmenta.errors import AddressError, OutOfBounds, ShapeError
-from fragmenta.shared.descriptor import UNIT, Addresses, swizzled
+from fragmenta.shared.descriptor import UNIT, Addresses
 from fragmenta.shared.reductions import reduced
+from fragmenta.shared.swizzles import moved_in_box
 from fragmenta.shared.tensor_map import Im2col, TensorMap
-from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE
+from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE, PADDED_BOX
 from fragmenta.shared.tiles import Image, as_image
 
 ALIGNMENT = 128
@@ -66,6 +67,8 @@ def plan(
     [True, True, True, True, False, False, False, False]
     """
     check_copy(map, coordinates, offsets, at=at, store=store)
+    data = map.element.data
+    map, coordinates = flattened(map, coordinates)
     column = map.im2col
     places = (
         _tile(map, coordinates)
@@ -82,12 +85,27 @@ def plan(
     memory = map.address + places[0] * wide
     for place, stride in zip(places[1:], map.strides, strict=True):
         memory = memory + place * stride
-    memory, linear = memory.astype(np.int64), at + _lines(map, places[0].shape, wide)
+    lines = _lines(map, places[0].shape, wide, data)
+    memory, linear = memory.astype(np.int64), at + lines
     if map.interleave:  # the elements of each slice
         each = np.arange(0, wide, size)
         memory, linear = memory[..., None] + each, linear[..., None] + each
         inside = np.broadcast_to(inside[..., None], linear.shape)
-    return Plan(memory, swizzled(linear, map.swizzle), inside)
+    return Plan(memory, moved_in_box(linear, map.swizzle), inside)
+
+
+def flattened(
+    map: TensorMap, coordinates: Sequence[int]
+) -> tuple[TensorMap, Sequence[int]]:
+    """A map and coordinates in whole bytes, if elements have less.
+
+    >>> map, place = flattened(TensorMap("b4x16", (64,), box=(32,)), (32,))
+    >>> map.box, place
+    ((16,), (16,))
+    """
+    if map.element.bytes:
+        return map, coordinates
+    return map.flat, (map.flat_count(coordinates[0]), *coordinates[1:])
 
 
 def slice_bytes(map: TensorMap) -> int:
@@ -99,12 +117,19 @@ def slice_bytes(map: TensorMap) -> int:
     return map.interleave or map.element.bytes
 
 
-def _lines(map: TensorMap, shape: tuple[int, ...], wide: int) -> Addresses:
-    """The addresses in shared memory before the swizzle, from 0."""
+def _lines(
+    map: TensorMap, shape: tuple[int, ...], wide: int, data: int = UNIT
+) -> Addresses:
+    """The addresses in shared memory before the swizzle, from 0.
+
+    ``data`` bytes of each 16 are data.
+    """
     *lines, inner = shape
-    pitch = inner * wide if map.interleave else max(inner * wide, map.swizzle)
+    row = inner * wide * UNIT // data
+    pitch = row if map.interleave else max(row, map.span)
     first = np.arange(int(np.prod(lines))).reshape(*lines, 1) * pitch
-    return np.asarray(first + np.arange(inner) * wide, np.int64)
+    unit, byte = np.divmod(np.arange(inner) * wide, data)
+    return np.asarray(first + unit * UNIT + byte, np.int64)
 
 
 def _tile(map: TensorMap, coordinates: Sequence[int]) -> list[Addresses]:
@@ -196,10 +221,14 @@ elements of f16; given coordinate 4 in dimension 0, nearest 0
             f"a box in shared memory must begin at a multiple of {ALIGNMENT} bytes; "
             f"given {at}, nearest {round(at / ALIGNMENT) * ALIGNMENT}"
         )
-    unit = UNIT // map.element.bytes
+    element = map.element
+    if element.padded and store and element.bits == 4:
+        raise AddressError(f"a map of {map.dtype} can be loaded by, not stored by")
+    unit = PADDED_BOX if element.padded else 8 * UNIT // element.bits
     if not map.interleave and coordinates[0] % unit:
+        size = unit * element.bits // 8
         raise AddressError(
-            f"a box must begin at a multiple of {UNIT} bytes, {unit} elements of "
+            f"a box must begin at a multiple of {size} bytes, {unit} elements of "
             f"{map.dtype}; given coordinate {coordinates[0]} in dimension 0, nearest "
             f"{coordinates[0] // unit * unit}"
         )
@@ -266,9 +295,24 @@ def load_box(
     array([16, 17, 18, 19,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0],
           dtype=uint8)
     """
-    found, source = plan(map, coordinates, offsets, at=at), _bytes(memory)
     after = np.array(as_image(image))
-    size = map.element.bytes
+    fill_box(map, _bytes(memory), after, coordinates, offsets, at=at, origin=origin)
+    return after
+
+
+def fill_box(
+    map: TensorMap,
+    memory: Image,
+    image: Image,
+    coordinates: Sequence[int],
+    offsets: Sequence[int] = (),
+    *,
+    at: int = 0,
+    origin: int = 0,
+) -> None:
+    """Load a box into an image of shared memory itself, as :func:`load_box` does."""
+    found, source, after = plan(map, coordinates, offsets, at=at), memory, image
+    size = map.element.bytes or 1
     each = np.arange(size)
     values = np.empty((*found.inside.shape, size), np.uint8)
     values[...] = np.resize(_fill(map), size)
@@ -277,7 +321,6 @@ def load_box(
     values[found.inside] = _rounded(moved) if map.element.tf32 else moved
     goal = _indices(found.shared.reshape(-1), after, "shared", size)
     after[goal[:, None] + each] = values.reshape(-1, size)
-    return after
 
 
 def store_box(
@@ -299,20 +342,58 @@ def store_box(
     >>> store_box(map, memory, memory, (0,), operation="add").view(np.uint32)
     array([0, 2, 4, 6], dtype=uint32)
     """
+    after = np.array(_bytes(memory))
+    put_box(
+        map,
+        after,
+        as_image(image),
+        coordinates,
+        at=at,
+        origin=origin,
+        operation=operation,
+    )
+    return after
+
+
+def put_box(
+    map: TensorMap,
+    memory: Image,
+    image: Image,
+    coordinates: Sequence[int],
+    *,
+    at: int = 0,
+    origin: int = 0,
+    operation: str | None = None,
+) -> None:
+    """Store a box to global memory itself, as :func:`store_box` does."""
     found = plan(map, coordinates, at=at, store=True)
-    source, after = as_image(image), np.array(_bytes(memory))
-    size = map.element.bytes
+    source, after = image, memory
+    size = map.element.bytes or 1
     each = np.arange(size)
     taken = _indices(found.shared[found.inside], source, "shared", size)
     goal = _indices(found.memory[found.inside] - origin, after, "global", size)
     values = source[taken[:, None] + each]
+    if map.element.padded:
+        values = _six_bits(map, found, source)
     if operation is not None:
         kind = np.dtype(f"u{size}")
         old = np.ascontiguousarray(after[goal[:, None] + each]).view(kind)
         new = np.ascontiguousarray(values).view(kind)
         values = reduced(operation, map.dtype, old, new).view(np.uint8)
     after[goal[:, None] + each] = values
-    return after
+
+
+def _six_bits(map: TensorMap, found: Plan, source: Image) -> Image:
+    """The bytes that a store makes of elements that have 6 bits of a byte each.
+
+    The low 6 bits of 16 adjacent bytes of shared memory are 12 bytes of the tensor.
+    """
+    data = map.element.data
+    first = found.shared.reshape(-1, data)[:, 0]
+    units = source[_indices(first, source, "shared", UNIT)[:, None] + np.arange(UNIT)]
+    bits = np.unpackbits(units[..., None], axis=-1, bitorder="little")[..., :6]
+    packed = np.packbits(bits.reshape(-1, 6 * UNIT), axis=-1, bitorder="little")
+    return packed.reshape(found.inside.shape)[found.inside][:, None]
 
 
 def _bytes(memory: ArrayLike) -> Image:

@@ -133,6 +133,11 @@ WGMMA_SWIZZLES = (0, 32, 64, 128)
 """Those that ``wgmma`` has, and tensor maps of sm_90."""
 
 
+FLIP_8, ATOM_64 = "128/32/8", "128/64"
+"""Swizzles that only tensor maps have: atoms of 32 bytes in which the halves of each 16
+bytes change places in every other line, and atoms of 64 bytes."""
+
+
 def pattern(swizzle: Swizzle) -> Pattern:
     """The pattern of a swizzle.
 
@@ -365,6 +370,33 @@ def moved(address: Any, swizzle: AnySwizzle, base_offset: int = 0) -> Any:
     of = xor_swizzle(swizzle)
     place = address - (base_offset << of.source) if base_offset else address
     return address ^ _terms(of).flips({"A": place})
+
+
+_OF_MAPS: dict[Swizzle, tuple[AnySwizzle, ...]] = {
+    FLIP_8: (ATOM_32, XorSwizzle(1, 3, 4)),
+    ATOM_64: (XorSwizzle(1, 6, 1),),
+}
+"""What swizzles do that only tensor maps have, one XOR after the other."""
+
+
+def moved_in_box(address: Any, swizzle: Swizzle) -> Any:
+    """Addresses to which the swizzle of a tensor map moves bytes.
+
+    >>> [moved_in_box(128, each) for each in (128, "128/32", "128/32/8", "128/64")]
+    [144, 160, 168, 192]
+    """
+    for each in _OF_MAPS.get(swizzle, (swizzle,)):
+        address = moved(address, each)
+    return address
+
+
+def map_span(swizzle: Swizzle) -> int:
+    """Bytes in which the swizzle of a tensor map exchanges; 0 without one.
+
+    >>> map_span(64), map_span("128/32/8")
+    (64, 128)
+    """
+    return swizzle if isinstance(swizzle, int) else LINE
 
 
 @lru_cache

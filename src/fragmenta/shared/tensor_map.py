@@ -32,7 +32,7 @@ from fragmenta.errors import (
 )
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import nearest_type
-from fragmenta.shared.swizzles import pattern
+from fragmenta.shared.swizzles import WGMMA_SWIZZLES, Swizzle, map_span, pattern
 from fragmenta.shared.tensor_map_rules import (
     CORNER_BITS,
     FILLS,
@@ -63,6 +63,7 @@ rank            | 68  | 3    | 1     | 0    | less 1
 code            | 71  | 4    | 1     | 0    | as is
 interleave      | 75  | 2    | 1     | 0    | as is
 swizzle         | 77  | 2    | 1     | 0    | as is
+atom            | 83  | 2    | 1     | 0    | as is
 fill            | 79  | 1    | 1     | 0    | as is
 tf32            | 80  | 1    | 1     | 0    | as is
 l2              | 81  | 2    | 1     | 0    | as is
@@ -96,6 +97,14 @@ f32.ftz  | 4     | 10     | 8    | 0    | FLOAT32_FTZ
 tf32     | 4     | 11     | 7    | 1    | TFLOAT32
 tf32.ftz | 4     | 12     | 8    | 1    | TFLOAT32_FTZ
 """
+#: Types with elements of 4 or 6 bits: their bits, the driver's number, the code in the
+#: map, and how many of each 16 bytes in shared memory are data; the others are a gap.
+PACKED_TYPES = """
+type      | bits | driver | code | data | constant
+b4x16     | 4    | 13     | 11   | 16   | 16U4_ALIGN8B
+b4x16_p64 | 4    | 14     | 12   | 8    | 16U4_ALIGN16B
+b6x16_p32 | 6    | 15     | 13   | 12   | 16U6_ALIGN16B
+"""
 CONSTANT = "CU_TENSOR_MAP_"
 """How the names of all constants of the driver's interface begin."""
 
@@ -112,6 +121,24 @@ class ElementType(NamedTuple):
     tf32: int
     constant: str
     """Its name in the driver's interface, after ``CU_TENSOR_MAP_DATA_TYPE_``."""
+    small: int = 0
+    """Bits of an element, if it has less than a byte."""
+    data: int = 16
+    """Bytes of each 16 in shared memory that are data."""
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element.
+
+        >>> element_type("b6x16_p32").bits, element_type("f16").bits
+        (6, 16)
+        """
+        return self.small or 8 * self.bytes
+
+    @property
+    def padded(self) -> bool:
+        """Whether there are gaps between the elements in shared memory."""
+        return self.data < 16
 
     @property
     def is_float(self) -> bool:
@@ -153,8 +180,10 @@ def _field(line: dict[str, str]) -> Field:
 
 FIELD = {line["field"]: _field(line) for line in read(FIELDS)}
 
-PATTERNS = tuple(pattern(swizzle).repeat for swizzle in SWIZZLES)
+PATTERNS = (*(pattern(swizzle).repeat for swizzle in WGMMA_SWIZZLES), 512, 512, 256)
 """For each swizzle, the bytes after which its pattern repeats."""
+_SPANS = len(WGMMA_SWIZZLES) - 1
+"""The number of the span of 128 bytes; the swizzles after it differ in their atom."""
 
 
 def _put(name: str, *numbers: int) -> int:
@@ -171,24 +200,37 @@ _TYPES = {
         line["constant"],
     )
     for line in read(TYPES)
+} | {
+    line["type"]: ElementType(
+        line["type"],
+        0,
+        int(line["driver"]),
+        int(line["code"]),
+        0,
+        line["constant"],
+        int(line["bits"]),
+        int(line["data"]),
+    )
+    for line in read(PACKED_TYPES)
 }
 _BY_CODE = {(of.code, of.tf32): of for of in _TYPES.values()}
 
 
-def element_types() -> tuple[ElementType, ...]:
-    """All types that a tensor map can have.
+def element_types(*, packed: bool = False) -> tuple[ElementType, ...]:
+    """All types of whole bytes that a tensor map can have; ``packed``: all types.
 
-    >>> len(element_types())
-    13
+    >>> len(element_types()), len(element_types(packed=True))
+    (13, 16)
     """
-    return tuple(_TYPES.values())
+    return tuple(each for each in _TYPES.values() if packed or each.bytes)
 
 
 def element_type(name: str) -> ElementType:
     """A type by its name.
 
     >>> element_type("bf16")
-    ElementType(name='bf16', bytes=2, driver=9, code=10, tf32=0, constant='BFLOAT16')
+    ElementType(name='bf16', bytes=2, driver=9, code=10, tf32=0, \
+constant='BFLOAT16', small=0, data=16)
     """
     if not isinstance(name, str) or name not in _TYPES:
         raise UnknownType(
@@ -237,8 +279,9 @@ class TensorMap:
     address: int = 0
     interleave: int = 0
     """Bytes of the slices of channels: 0, 16 or 32."""
-    swizzle: int = 0
-    """Bytes of a span: 0, 32, 64 or 128."""
+    swizzle: Swizzle = 0
+    """Bytes of a span: 0, 32, 64 or 128; from sm_100 on also ``"128/32"``, which has
+    atoms of 32 bytes, ``"128/32/8"`` and ``"128/64"``."""
     l2: int | str = "none"
     """How much the L2 cache fetches at once: ``"none"``, 64, 128 or 256 bytes."""
     fill: Fill = "zeros"
@@ -259,7 +302,7 @@ class TensorMap:
         array: object,
         box: Sequence[int] = (),
         strides: Sequence[int] | None = None,
-        swizzle: int = 0,
+        swizzle: Swizzle = 0,
         interleave: int = 0,
         fill: Fill = "zeros",
         element_strides: Sequence[int] | None = None,
@@ -315,6 +358,41 @@ class TensorMap:
         return _TYPES[self.dtype]
 
     @property
+    def span(self) -> int:
+        """Bytes of shared memory that the swizzle exchanges; 0 without one."""
+        return map_span(self.swizzle)
+
+    @property
+    def flat(self) -> TensorMap:
+        """The same map, of bytes if its elements have less.
+
+        >>> TensorMap("b4x16", (256, 8), (128,), box=(64, 8)).flat
+        TensorMap(dtype='u8', sizes=(128, 8), strides=(128,), box=(32, 8), \
+element_strides=(1, 1), address=0, interleave=0, swizzle=0, l2='none', fill='zeros', \
+im2col=None)
+        """
+        if self.element.bytes:
+            return self
+        if self.interleave:  # dimension 0 counts slices
+            return replace(self, dtype="u8")
+        column = self.im2col
+        if column is not None:
+            column = column._replace(channels=self.flat_count(column.channels))
+        return replace(
+            self,
+            dtype="u8",
+            sizes=(self.flat_count(self.sizes[0]), *self.sizes[1:]),
+            box=tuple(self.flat_count(n) for n in self.box[:1]) + self.box[1:],
+            im2col=column,
+        )
+
+    def flat_count(self, count: int) -> int:
+        """How many elements of :attr:`flat` some elements are."""
+        if self.element.bytes or self.interleave:
+            return count
+        return count * self.element.bits // 8
+
+    @property
     def first_pixel(self) -> int:
         """The first dimension that counts pixels in the im2col mode: that of W.
 
@@ -346,6 +424,8 @@ class TensorMap:
         >>> TensorMap("u8", (64, 64), (64,), (32, 9), element_strides=(1, 2)).box_bytes
         160
         """
+        if not self.element.bytes:
+            return self.flat.box_bytes
         column = self.im2col
         if column is None:
             return prod(self.counts) * (self.interleave or self.element.bytes)
@@ -370,13 +450,15 @@ class TensorMap:
         """
         of = self.element
         units = [stride // 16 for stride in self.strides]
+        swizzle = SWIZZLES.index(self.swizzle)
         word = (
             _put("address", self.address)
             | _put("im2col", self.im2col is not None)
             | _put("rank", self.rank)
             | _put("code", of.code)
             | _put("interleave", INTERLEAVES.index(self.interleave))
-            | _put("swizzle", SWIZZLES.index(self.swizzle))
+            | _put("swizzle", min(swizzle, _SPANS))
+            | _put("atom", max(0, swizzle - _SPANS))
             | _put("fill", FILLS.index(self.fill))
             | _put("tf32", of.tf32)
             | _put("l2", PROMOTIONS.index(self.l2))
@@ -385,7 +467,7 @@ class TensorMap:
             | _put("sizes", *self.sizes)
             | _put("element_strides", *self.element_strides)
             | _put("bytes", driver_bytes(self))
-            | _put("pattern", PATTERNS[SWIZZLES.index(self.swizzle)])
+            | _put("pattern", PATTERNS[swizzle])
             | self._box_bits()
         )
         return word.to_bytes(BYTES, "little")
@@ -430,8 +512,8 @@ class TensorMap:
         of = _BY_CODE.get((code, tf32))
         if of is None:
             raise UnknownType(
-                f"these bytes are not a tensor map of sm_90: element type {code} with "
-                f"tf32 {tf32}; allowed are the codes 0 to 10, and tf32 with 7 and 8"
+                f"these bytes are not a tensor map: element type {code} with tf32 "
+                f"{tf32}; allowed are the codes 0 to 13, and tf32 with 7 and 8"
             )
         strides = zip(got["stride_low"], got["stride_high"], strict=True)
         tiled = not got["im2col"][0]
@@ -443,11 +525,21 @@ class TensorMap:
             element_strides=got["element_strides"][:rank],
             address=got["address"][0],
             interleave=_choice("interleave", INTERLEAVES, got["interleave"][0]),
-            swizzle=SWIZZLES[got["swizzle"][0]],
+            swizzle=_swizzle(got["swizzle"][0], got["atom"][0]),
             l2=PROMOTIONS[got["l2"][0]],
             fill="nan" if got["fill"][0] else "zeros",
             im2col=None if tiled else _column(got, rank),
         )
+
+
+def _swizzle(span: int, atom: int) -> Swizzle:
+    """The swizzle of the numbers of its span and its atom."""
+    if atom and span != _SPANS:
+        raise AddressError(
+            f"these bytes are not a tensor map: only a swizzle of 128 bytes has atoms "
+            f"of more than 16 bytes; given the atom {atom} with the swizzle {span}"
+        )
+    return SWIZZLES[span + atom]
 
 
 def _choice(name: str, allowed: Sequence[_Value], number: int) -> _Value:
@@ -510,6 +602,11 @@ def _type_of(given: NDArray[np.generic], dtype: str | None, interleave: int) -> 
             f"size as dtype: {one_of(_TYPES)}"
         )
     of = element_type(name)
+    if not of.bytes:
+        raise ShapeError(
+            f"an array has no elements of {of.bits} bits; give sizes and box of {name} "
+            f"in elements: TensorMap({name!r}, sizes, strides, box)"
+        )
     if of.bytes != given.dtype.itemsize and not interleave:
         raise ShapeError(
             f"dtype {name} has {of.bytes} bytes, but an element of the array has "

@@ -12,11 +12,24 @@ from typing import TYPE_CHECKING
 
 from fragmenta.arrays.checks import is_among, is_whole
 from fragmenta.errors import AddressError, BadCall, ShapeError, one_of
+from fragmenta.shared.swizzles import (
+    ATOM_32,
+    ATOM_64,
+    FLIP_8,
+    WGMMA_SWIZZLES,
+    Swizzle,
+    map_span,
+)
 
 if TYPE_CHECKING:
     from fragmenta.shared.tensor_map import Im2col, TensorMap
 
-SWIZZLES = (0, 32, 64, 128)
+SWIZZLES: tuple[Swizzle, ...] = (*WGMMA_SWIZZLES, ATOM_32, FLIP_8, ATOM_64)
+"""By their numbers in the driver's interface; those from 4 on are of sm_100."""
+PADDED_SWIZZLES = {8: (0, 128, ATOM_32), 12: (0, 128, ATOM_32, ATOM_64)}
+"""Those of padded types, by the bytes of data in each 16 of shared memory."""
+PADDED_BOX = 128
+"""Elements of padded types that dimension 0 of a box has."""
 INTERLEAVES = (0, 16, 32)
 PROMOTIONS = ("none", 64, 128, 256)
 FILLS = ("zeros", "nan")
@@ -59,9 +72,9 @@ def driver_bytes(map: TensorMap) -> int:
     interleaved box in elements.  A copy moves :attr:`TensorMap.box_bytes`.
     """
     if map.im2col is not None:
-        return map.im2col.channels * map.im2col.pixels * map.element.bytes
+        return map.im2col.channels * map.im2col.pixels * map.element.bits // 8
     counts = zip(map.box, map.element_strides, strict=True)
-    return prod(n // step for n, step in counts) * map.element.bytes
+    return prod(n // step for n, step in counts) * map.element.bits // 8
 
 
 def _choices(map: TensorMap) -> None:
@@ -74,8 +87,22 @@ def _choices(map: TensorMap) -> None:
         value = getattr(map, name)
         if not is_among(value, allowed):
             raise BadCall(f"{name} must be {one_of(allowed)}; given {value!r}")
+    if map.element.padded:
+        _padded(map)
     if map.fill == "nan" and not map.element.is_float:
         raise BadCall(f"only floats can be filled with NaN; given {map.dtype}")
+
+
+def _padded(map: TensorMap) -> None:
+    """What the header of the driver says of 4 and 6 bits that fill 16 bytes."""
+    allowed = PADDED_SWIZZLES[map.element.data]
+    if map.swizzle not in allowed:
+        raise BadCall(
+            f"a map of {map.dtype} has the swizzle {one_of(allowed)}; given "
+            f"{map.swizzle!r}"
+        )
+    if map.interleave:
+        raise BadCall(f"a map of {map.dtype} has no interleave; given {map.interleave}")
 
 
 def _rank(map: TensorMap) -> None:
@@ -100,13 +127,14 @@ def _rank(map: TensorMap) -> None:
 
 def _memory(map: TensorMap) -> None:
     """The address, the sizes and the strides of the tensor."""
-    unit = 32 if map.interleave == 32 else UNIT
+    unit = 32 if map.interleave == 32 or map.element.padded else UNIT
     _aligned("the address", map.address, unit)
     if not 0 <= map.address < 1 << ADDRESS_BITS:
         raise AddressError(
             f"an address has {ADDRESS_BITS} bits; given {map.address:#x}"
         )
     _sizes("size", map.sizes, 1 << 32)
+    _whole_bytes(map)
     for place, stride in enumerate(map.strides):
         name = f"the stride of dimension {place + 1}"
         _aligned(name, stride, unit)
@@ -114,6 +142,17 @@ def _memory(map: TensorMap) -> None:
             raise AddressError(
                 f"{name} must be 0 to {(1 << 40) - unit} bytes; given {stride}"
             )
+
+
+def _whole_bytes(map: TensorMap) -> None:
+    """Small elements fill bytes, or the boxes of padded types."""
+    step = PADDED_BOX if map.element.padded else 2
+    if map.element.bits < 8 and map.sizes[0] % step:
+        raise ShapeError(
+            f"the size of dimension 0 must be a multiple of {step} elements of "
+            f"{map.dtype}; given {map.sizes[0]}, nearest "
+            f"{max(1, round(map.sizes[0] / step)) * step}"
+        )
 
 
 def _aligned(name: str, value: int, unit: int) -> None:
@@ -136,18 +175,22 @@ def _sizes(name: str, values: Sequence[int], most: int) -> None:
 
 def _inner(map: TensorMap, count: int, name: str) -> None:
     """The bytes that a box has along the innermost dimension."""
-    size = map.element.bytes
-    row = count * size
-    if row % UNIT:
-        step = UNIT // size
+    bits = map.element.bits
+    if map.element.padded and count != PADDED_BOX:
+        raise ShapeError(
+            f"{name} must be {PADDED_BOX} elements of {map.dtype}; given {count}"
+        )
+    row, span = count * bits // 8, map_span(map.swizzle)
+    if count * bits % (8 * UNIT):
+        step = 8 * UNIT // bits
         raise ShapeError(
             f"{name} must be a multiple of {UNIT} bytes, {step} elements of "
             f"{map.dtype}; given {count}, nearest {max(1, round(count / step)) * step}"
         )
-    if map.swizzle and row > map.swizzle and not map.interleave:
+    if span and row > span and not map.interleave:
         raise ShapeError(
             f"with a swizzle of {map.swizzle} bytes, {name} must be at most "
-            f"{map.swizzle // size} elements of {map.dtype}; given {count}"
+            f"{8 * span // bits} elements of {map.dtype}; given {count}"
         )
 
 

@@ -10,6 +10,9 @@ Two kinds of lanes are accepted in the address:
 - the lane counted from the quarter.  The manual does not say so; DeepGEMM gives lanes 0
   and 16 from all four warps, and says that the hardware ignores the bits of the warp.
 
+Bits 7 and up of the lane are ignored: there are 128 lanes.  learn-cuda's kernels for
+two CTAs add 128 in the second one, and are right on a B200.  A launch warns of it.
+
 Other lanes are refused.  Whether a GPU then ignores bits 5 and 6 of the lane, or does
 something else, is not known.
 """
@@ -69,6 +72,8 @@ def first_lane(op: Instruction, address: TensorAddress, warp: int) -> int:
     >>> op = fm.instruction("tcgen05.ld.sync.aligned.32x32b.x1.b32")
     >>> first_lane(op, TensorAddress(64, 0), warp=2), first_lane(op, TensorAddress(0, 0), warp=2)
     (64, 64)
+    >>> first_lane(op, TensorAddress(128, 0), warp=2)
+    64
     >>> first_lane(op, TensorAddress(32, 0), warp=2)
     Traceback (most recent call last):
     fragmenta.errors.AddressError: tcgen05.ld.sync.aligned.32x32b.x1.b32: warp 2 reaches \
@@ -77,10 +82,11 @@ the warp's quarter is not known
     """  # noqa: E501 - two calls on a line
     allowed = base_lanes(op, warp)
     quarter = reach(warp)
-    for lane in (address.lane, address.lane + quarter.start):
+    given = address.lane % LANES
+    for lane in (given, given + quarter.start):
         if lane in allowed:
             return lane
-    inside = address.lane in quarter or address.lane < QUARTER
+    inside = given in quarter or given < QUARTER
     unknown = (
         ""
         if inside

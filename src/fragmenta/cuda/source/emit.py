@@ -411,6 +411,7 @@ def guard(targets: str) -> str:
     """
     tests = ["!defined(__CUDA_ARCH__)"]
     tests += [test for word in targets.split() for test in _tests(word)]
+    tests = [*dict.fromkeys(tests)]
     return (" || " if len(tests) == 2 else " \\\n    || ").join(tests)
 
 

@@ -72,7 +72,8 @@ def _instead(every: list[Image]) -> str:
     has = (
         f"only machine code for {one_of(targets, 'and')}" if targets else "it is empty"
     )
-    return f"{has}; compile with nvcc -arch=compute_90a or -lineinfo, which keep it"
+    keeps = "nvcc -gencode arch=compute_90a,code=compute_90a, or with -lineinfo"
+    return f"{has}; compile with {keeps}, which keep it"
 
 
 def images(data: bytes, what: str = "the file") -> list[Image]:

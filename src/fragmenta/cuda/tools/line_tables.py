@@ -1,10 +1,12 @@
-"""Gives the PTX in a cubin the lines of the source back.
+"""Gives the PTX in a cubin the lines of the source back, and machine code its own.
 
 A cubin keeps the PTX that it was made from without its ``.loc`` and ``.file``
 directives: an empty line stands in the place of each.  Two tables of the cubin, in the
 format of DWARF, tell where each machine instruction comes from: ``.debug_line`` has the
 line of the source, ``.nv_debug_line_sass`` the line of the PTX.  Together they say
 which line of the source each part of the PTX is of.
+
+A program for the host has a ``.debug_line``, too, if it was compiled with ``-g``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ from typing import NamedTuple, TypeAlias
 _SOURCE, _PTX = ".debug_line", ".nv_debug_line_sass"
 _RELOCATIONS = {".rel": 16, ".rela": 24}
 """Where it is written which function a part of a table is about; bytes of an entry."""
+_FORMS = {0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0E: 4, 0x1F: 4, 0x1E: 16}
+"""The bytes of values in lists of files, by the numbers of their forms."""
+_STRINGS = {0x0E: ".debug_str", 0x1F: ".debug_line_str"}
+"""Where the names are of which only the place is written."""
 _MOST_CALLS = 100
 """The most calls that a row is inlined in."""
 _MOST_BITS = 64
@@ -107,7 +113,24 @@ def _parts(lines: list[str]) -> Iterator[tuple[int, int]]:
         begin, inside = number + 1, depth > 0
 
 
-# ── the format of DWARF, version 2 ──────────────────────────────────────────
+# ── programs of the host ────────────────────────────────────────────────────
+
+
+class Lines:
+    """The lines of a program, by the addresses of its machine code."""
+
+    def __init__(self, sections: Mapping[str, bytes]) -> None:
+        self._rows = _rows(sections, _SOURCE)
+        self._addresses = [row.address for row in self._rows]
+
+    def at(self, address: int) -> tuple[str, int] | None:
+        """The file and the line of an address; None if they are not known."""
+        found = bisect_right(self._addresses, address) - 1
+        row = self._rows[found] if found >= 0 else None
+        return None if row is None or not row.line else (row.file, row.line)
+
+
+# ── the format of DWARF, versions 2 to 5 ────────────────────────────────────
 
 
 def _rows(sections: Mapping[str, bytes], name: str) -> list[Row]:
@@ -123,11 +146,12 @@ def _rows(sections: Mapping[str, bytes], name: str) -> list[Row]:
     try:
         while at < len(data):
             end = at + 4 + int.from_bytes(data[at : at + 4], "little")
-            found += _Program(data[at:end], at, functions).rows()
+            found += _Program(data[at:end], at, functions, sections).rows()
             at = end
-    except (IndexError, struct.error, ValueError, ZeroDivisionError):
+    except (IndexError, KeyError, struct.error, ValueError, ZeroDivisionError):
         return []
-    return sorted(found, key=lambda row: (row.function, row.address))
+    # Where one part ends, the next may begin: the end, of line 0, comes first.
+    return sorted(found, key=lambda row: (row.function, row.address, row.line > 0))
 
 
 def _entries(data: bytes, size: int) -> Iterator[tuple[int, int]]:
@@ -140,21 +164,33 @@ def _entries(data: bytes, size: int) -> Iterator[tuple[int, int]]:
 class _Program:
     """The instructions that make the rows of one part of a table."""
 
-    def __init__(self, data: bytes, offset: int, functions: dict[int, int]) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        offset: int,
+        functions: dict[int, int],
+        sections: Mapping[str, bytes],
+    ) -> None:
         self.data, self.offset, self.functions = data, offset, functions
         """The part, where it begins in the table, and functions by places there."""
-        self.at = 0
+        self.at, self.sections = 0, sections
 
     def rows(self) -> Iterator[Row]:
         """All rows."""
-        version, length = struct.unpack_from("<HI", self.data, 4)
-        if version != 2:
+        (version,) = struct.unpack_from("<H", self.data, 4)
+        if not 2 <= version <= 5:
             return
-        step, _, base, wide, first = struct.unpack_from("<BBbBB", self.data, 10)
-        self.at = 15
+        self.at = 8 if version == 5 else 6  # 5: sizes of addresses come first
+        (length,) = struct.unpack_from("<I", self.data, self.at)
+        self.at += 4
+        begin, step = self.at + length, self._byte()
+        if version >= 4:
+            self._byte()  # operations in one instruction
+        _, base, wide, first = struct.unpack_from("<BbBB", self.data, self.at)
+        self.at += 4
         counts = [self._byte() for _ in range(first - 1)]
-        self.files = self._files()
-        self.at = 10 + length
+        self.files = self._described_files() if version == 5 else self._files()
+        self.at = begin
         self._reset()
         while self.at < len(self.data):
             code = self._byte()
@@ -207,6 +243,8 @@ class _Program:
         begin = self.at
         code = self._byte()
         if code == 1:
+            self.line = 0
+            self._row()
             yield from self.made
             self._reset()
         elif code == 0x90:
@@ -231,6 +269,42 @@ class _Program:
             folder = folders[place] if place < len(folders) else ""
             found[len(found) + 1] = posixpath.normpath(posixpath.join(folder, name))
         return found
+
+    def _described_files(self) -> dict[int, str]:
+        """The names of the files, from 0; the first folder is that of the compiler."""
+        folders = [str(each.get(1, "")) for each in self._described()]
+        found: dict[int, str] = {}
+        for number, each in enumerate(self._described()):
+            place, name = int(each.get(2, 0)), str(each.get(1, ""))
+            folder = folders[place] if place < len(folders) else ""
+            path = posixpath.join(*folders[:1], folder, name)
+            found[number] = posixpath.normpath(path)
+        return found
+
+    def _described(self) -> list[dict[int, int | str]]:
+        """A list whose entries are described before it: 1 is a name, 2 a folder."""
+        count = self._byte()
+        kinds = [(self._unsigned(), self._unsigned()) for _ in range(count)]
+        entries = self._unsigned()
+        if entries > len(self.data):
+            raise ValueError("a list is longer than the table")
+        return [
+            {kind: self._value(form) for kind, form in kinds} for _ in range(entries)
+        ]
+
+    def _value(self, form: int) -> int | str:
+        """A value of one of the forms that such a list may have."""
+        if form == 0x08:
+            return self._text()
+        if form == 0x0F:
+            return self._unsigned()
+        size = _FORMS[form]
+        self.at += size
+        value = int.from_bytes(self.data[self.at - size : self.at], "little")
+        strings = self.sections.get(_STRINGS.get(form, ""), b"")
+        if form not in _STRINGS:
+            return value
+        return strings[value : strings.index(b"\0", value)].decode("utf-8", "replace")
 
     def _byte(self) -> int:
         self.at += 1

@@ -28,9 +28,9 @@ def wrapped(text: str, width: int, indent: str) -> str:
 
 
 def _place(source: Source | None) -> dict[str, Any]:
-    """A line of the source, and the calls that it is in, the kernel's own first."""
+    """The user's line of the source; all calls that it is in, the kernel's first."""
     frames = source.frames if source else ()
-    named = str(source) if source else None
+    named = str(source.own) if source else None
     return {"source": named, "frames": [str(each) for each in frames]}
 
 

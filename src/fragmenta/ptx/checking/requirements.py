@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from fragmenta.isa.table import read
-from fragmenta.isa.target import TARGETS, Version, expand
+from fragmenta.isa.target import TARGETS, Version, expand, shown
 from fragmenta.ptx.checking.operands import bits_at_once
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.opcodes.table import Match
@@ -90,18 +90,13 @@ def needs(of: Instruction, match: Match) -> Iterator[Need]:
 def listed(text: str) -> str:
     """The targets of a need as a message names them.
 
-    >>> listed("sm_90"), listed("sm_90a 100a/f")
-    ('sm_90 and later', 'sm_90a, sm_100a/f')
+    >>> listed("sm_90"), listed("sm_90a 120a/f")
+    ('sm_90 and later', 'sm_90a, sm_120a/f, sm_121a/f')
     """
-    words = []
-    for word in text.replace("+", "").split():
-        if not word.startswith("sm_"):
-            words.append(f"sm_{word}")
-        elif word[-1].isdecimal():
-            words.append(f"{word} and later")
-        else:
-            words.append(word)
-    return ", ".join(words)
+    words = shown(text.replace("+", "")).split()
+    return ", ".join(
+        f"{word} and later" if word[-1].isdecimal() else word for word in words
+    )
 
 
 def known(target: str) -> bool:

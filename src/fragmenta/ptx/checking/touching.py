@@ -19,15 +19,13 @@ from fragmenta.ptx.module import (
     Symbol,
     type_bits,
 )
+from fragmenta.ptx.opcodes.kinds import kind_of
 
 _NEAR = ("shared", "shared::cta", "shared::cluster", "local", "param", "const")
 _SHARED_ONLY = frozenset(
     {"mbarrier", "ldmatrix", "stmatrix", "wgmma", "bar", "barrier"}
 )
-_LOADS, _STORES = frozenset({"ld", "ldu"}), frozenset({"st"})
-_BOTH = frozenset({"atom", "red"})
 _MAP_BYTES = 128
-_HINTS = frozenset({"prefetch", "prefetchu", "applypriority", "discard"})
 
 
 class Touched(NamedTuple):
@@ -62,7 +60,8 @@ def touched(function: Function) -> Touched | None:
     stored: set[str] = set()
     for each in function.instructions:
         addresses = [o for o in each.operands if isinstance(o, Address)]
-        if not addresses or each.opcode in _SHARED_ONLY | _HINTS:
+        kind = kind_of(each.mnemonic).word
+        if not addresses or each.opcode in _SHARED_ONLY or kind == "hints":
             continue
         if each.opcode == "cp":
             copied = _copied(each, function, sources)
@@ -74,11 +73,11 @@ def touched(function: Function) -> Touched | None:
         if any(word in _NEAR for word in each.qualifiers):
             continue
         names = _names(addresses[0], sources)
-        if each.opcode not in _LOADS | _STORES | _BOTH or names is None:
+        if kind not in ("loads", "stores", "updates") or names is None:
             return None
-        if each.opcode not in _STORES:
+        if kind != "stores":
             loaded |= names
-        if each.opcode not in _LOADS:
+        if kind != "loads":
             stored |= names
     if any(each.opcode == "call" for each in function.instructions):
         return None

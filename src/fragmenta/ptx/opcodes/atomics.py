@@ -5,10 +5,10 @@ Their code is written by :mod:`fragmenta.simt.atomics`.
 
 from __future__ import annotations
 
-from fragmenta.ptx.opcodes.table import declare
+from fragmenta.ptx.opcodes.table import TABLE, declare
 
 _WORDS = """
-; scope = cta cluster gpu sys
+; scope = cta cluster gpu sys ; kind = updates
 """
 
 declare(
@@ -45,7 +45,7 @@ red{.sem}{.scope}{.space}.op.noftz{.L2::cache_hint}.vec.type    [a], b*vec, {pol
 )
 
 declare("""
-; space = shared::cluster ; ptx = 8.1 ; target = sm_90 ; name = async
+; space = shared::cluster ; ptx = 8.1 ; target = sm_90 ; name = async ; kind = updates
 red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = inc dec ; type = u32
 red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = min max ; type = u32 s32
 red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = and or xor ; type = b32
@@ -53,3 +53,11 @@ red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a],
 red.async.mmio.release.sys{.space}.op.type                                  [a], b          ; op = add ; space = global ; type = u32 s32 u64 s64 ; ptx = 8.7 ; target = sm_100
 red.async.release.scope{.space}.op.type                                     [a], b          ; op = add ; scope = gpu sys ; space = global ; type = u32 s32 u64 s64 ; ptx = 8.7 ; target = sm_100
 """)
+
+_AFTER_SPACE = 3
+OPERATIONS = tuple(
+    dict.fromkeys(
+        word for line in TABLE.lines["atom"] for word in line.pieces[_AFTER_SPACE].words
+    )
+)
+"""What is done with the value in memory: ``add``, ``exch`` and so on."""

@@ -114,8 +114,8 @@ _SETP_PACKED = """
 """
 
 
-@opcodes(_SETP, words=_WORDS)
-@opcodes(_with_predicate(_SETP), words=_WORDS)
+@opcodes(_SETP, words=_WORDS, kind="compares")
+@opcodes(_with_predicate(_SETP), words=_WORDS, kind="compares")
 def setp(
     q: Qualifiers, a: Value, b: Value, c: Value | None = None
 ) -> tuple[Value, Value]:
@@ -124,15 +124,15 @@ def setp(
     return _combined(q, found, c), _combined(q, ~found, c)
 
 
-@opcodes(_SETP_SMALL, words=_WORDS)
-@opcodes(_with_predicate(_SETP_SMALL), words=_WORDS)
+@opcodes(_SETP_SMALL, words=_WORDS, kind="compares")
+@opcodes(_with_predicate(_SETP_SMALL), words=_WORDS, kind="compares")
 def setp_small(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
     """Whether a comparison holds, combined with ``c``."""
     return _combined(q, _holds(q, type_in(q), a, b), c)
 
 
-@opcodes(_SETP_PACKED, words=_WORDS)
-@opcodes(_with_predicate(_SETP_PACKED), words=_WORDS)
+@opcodes(_SETP_PACKED, words=_WORDS, kind="compares")
+@opcodes(_with_predicate(_SETP_PACKED), words=_WORDS, kind="compares")
 def setp_packed(
     q: Qualifiers, a: Value, b: Value, c: Value | None = None
 ) -> tuple[Value, Value]:
@@ -174,16 +174,16 @@ _TRUE = {
 }
 
 
-@opcodes(_SET, words=_WORDS)
-@opcodes(_with_predicate(_SET), words=_WORDS)
+@opcodes(_SET, words=_WORDS, kind="compares")
+@opcodes(_with_predicate(_SET), words=_WORDS, kind="compares")
 def set_(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
     """What the type has for true, or zero."""
     found = _combined(q, _holds(q, q["stype"], a, b), c)
     return _as_number(found, q["dtype"], bits.type_named(q["dtype"]))
 
 
-@opcodes(_SET_PACKED, words=_WORDS)
-@opcodes(_with_predicate(_SET_PACKED), words=_WORDS)
+@opcodes(_SET_PACKED, words=_WORDS, kind="compares")
+@opcodes(_with_predicate(_SET_PACKED), words=_WORDS, kind="compares")
 def set_packed(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
     """What the type has for true, or zero, in each half."""
     low, high = setp_packed({**q, "type": q["stype"]}, a, b, c)
@@ -202,7 +202,7 @@ def _as_number(found: Value, kind: str, of: Type) -> Value:
 
 
 @opcodes("""
-    selp.type  d, a, b, c:pred  ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64
+    selp.type  d, a, b, c:pred  ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 ; kind = moves c
 """)
 def selp(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """``a`` where the predicate holds, else ``b``."""

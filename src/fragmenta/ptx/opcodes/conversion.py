@@ -80,6 +80,7 @@ _TO_INTEGRAL: dict[str, Callable[[Value], Value]] = {
 
 @opcodes(
     """
+    ; kind = converts
     cvt.irnd{.ftz}{.sat}.dtype.f32  d:dtype, a:f32 ; irnd = rni rzi rmi rpi ; dtype = u8 u16 u32 u64 s8 s16 s32 s64
     cvt.irnd{.sat}.dtype.f64        d:dtype, a:f64 ; irnd = rni rzi rmi rpi ; dtype = u8 u16 u32 u64 s8 s16 s32 s64
     cvt.irnd{.sat}.dtype.f16        d:dtype, a:f16 ; irnd = rni rzi rmi rpi ; dtype = u8 u16 u32 u64 s8 s16 s32 s64
@@ -105,6 +106,7 @@ def to_integers(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt.rn{.ftz}.f32.atype          d:f32, a:atype ; atype = u8 u16 u32 s8 s16 s32
     cvt.rn.f64.atype                d:f64, a:atype ; atype = u8 u16 u32 u64 s8 s16 s32 s64
 """)
@@ -115,6 +117,7 @@ def from_integers(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt.rn.f16.atype                d:f16, a:atype ; atype = u8 u16 s8 s16
     cvt.rn.bf16.atype               d:bf16, a:atype ; atype = u16 s16 ; ptx = 7.8 ; target = sm_90
 """)
@@ -126,6 +129,7 @@ def half_from_integers(q: Qualifiers, a: Value) -> Value:
 
 @opcodes(
     """
+    ; kind = converts
     cvt.rn{.ftz}.f32.atype          d:f32, a:atype ; atype = u64 s64
     cvt.rn{.ftz}.sat.f32.atype      d:f32, a:atype ; atype = u8 u16 u32 u64 s8 s16 s32 s64
     cvt.rnd{.ftz}{.sat}.f32.atype   d:f32, a:atype ; rnd = rz rm rp ; atype = u8 u16 u32 u64 s8 s16 s32 s64
@@ -156,6 +160,7 @@ def finished(bits: Value, of: str) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt.f32.f32                     d:f32, a:f32
     cvt.f64.f64                     d:f64, a:f64
 """)
@@ -165,6 +170,7 @@ def same(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt{.rnd}.f32.bf16              d:f32, a:bf16 ; rnd = rn rz rm rp ; ptx = 7.1 ; target = sm_80
 """)
 def single_from_bfloat(q: Qualifiers, a: Value) -> Value:
@@ -173,6 +179,7 @@ def single_from_bfloat(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt{.ftz}{.sat}.f32.f16         d:f32, a:f16
     cvt{.rnd}.ftz.f32.bf16          d:f32, a:bf16 ; rnd = rn rz rm rp ; ptx = 7.8 ; target = sm_90
     cvt{.sat}.f64.f16               d:f64, a:f16
@@ -216,6 +223,7 @@ def without_tiny(q: Qualifiers, x: Value, bits: Value, mode: str) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt.rn{.ftz}{.sat}.f32.f64      d:f32, a:f64
 """)
 def single(q: Qualifiers, a: Value) -> Value:
@@ -230,6 +238,7 @@ def single(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt.rn{.ftz}{.sat}.f16.f32      d:f16, a:f32
     cvt.rn{.ftz}.bf16.f32           d:bf16, a:f32 ; ptx = 7.0 ; target = sm_80
     cvt.rn.relu.dtype.f32           d:dtype, a:f32 ; dtype = f16 bf16 ; ptx = 7.0 ; target = sm_80
@@ -245,6 +254,7 @@ def narrow(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt.rn{.relu}.dtype.f32         d:dtype, a:f32, b:f32 ; dtype = f16x2 bf16x2 ; ptx = 7.0 ; target = sm_80
 """)
 def narrow_pair(q: Qualifiers, a: Value, b: Value) -> Value:
@@ -256,6 +266,7 @@ def narrow_pair(q: Qualifiers, a: Value, b: Value) -> Value:
 
 @opcodes(
     """
+    ; kind = converts
     cvt.rnd{.ftz}{.sat}.f16.f32     d:f16, a:f32 ; rnd = rz rm rp
     cvt.rnd{.ftz}.bf16.f32          d:bf16, a:f32 ; rnd = rz rm rp ; ptx = 7.0 ; target = sm_80
     cvt.rnd.relu.dtype.f32          d:dtype, a:f32 ; rnd = rz ; dtype = f16 bf16 ; ptx = 7.0 ; target = sm_80
@@ -289,6 +300,7 @@ def rounded_any(q: Qualifiers, a: Value) -> Value:
 
 @opcodes(
     """
+    ; kind = converts
     cvt.rnd{.relu}.dtype.f32        d:dtype, a:f32, b:f32 ; rnd = rz ; dtype = f16x2 bf16x2 ; ptx = 7.0 ; target = sm_80
     cvt.rnd{.relu}.satfinite.dtype.f32  d:dtype, a:f32, b:f32 ; rnd = rn rz ; dtype = f16x2 bf16x2 ; ptx = 8.1 ; target = sm_80
     cvt.rnd.satfinite.relu.dtype.f32  d:dtype, a:f32, b:f32 ; rnd = rn rz ; dtype = f16x2 bf16x2 ; ptx = 8.1 ; target = sm_80
@@ -306,6 +318,7 @@ def rounded_pair(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
+    ; kind = converts
     cvt.irnd{.ftz}{.sat}.f32.f32    d:f32, a:f32 ; irnd = rni rzi rmi rpi
     cvt.irnd{.sat}.f64.f64          d:f64, a:f64 ; irnd = rni rzi rmi rpi
     cvt.irnd{.sat}.f16.f16          d:f16, a:f16 ; irnd = rni rzi rmi rpi
@@ -328,6 +341,7 @@ def integral(q: Qualifiers, a: Value) -> Value:
 
 @opcodes(
     """
+    ; kind = converts
     cvt.rnd{.relu}.tf32.f32         d:b32, a:f32 ; rnd = rn rz ; ptx = 7.8 ; target = sm_90
     cvt.rnd.satfinite{.relu}.tf32.f32  d:b32, a:f32 ; rnd = rn rz ; ptx = 8.6 ; target = sm_100
     """,
@@ -343,6 +357,7 @@ def tensor_float(q: Qualifiers, a: Value) -> Value:
 
 @opcodes(
     """
+    ; kind = converts
     cvt.rna.tf32.f32                d:b32, a:f32 ; ptx = 7.0 ; target = sm_80
     cvt.rna.satfinite.tf32.f32      d:b32, a:f32 ; ptx = 8.1 ; target = sm_80
 """,

@@ -45,7 +45,7 @@ def bfind(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
-    brev.type  d, a  ; type = b32 b64
+    brev.type  d, a  ; type = b32 b64 ; kind = reverses
 """)
 def brev(q: Qualifiers, a: Value) -> Value:
     """The bits in reverse order."""
@@ -111,7 +111,7 @@ def _lowest(a: Value, count: Value) -> Value:
 
 @opcodes(
     """
-    bfe.type  d, a, b:u32, c:u32  ; type = u32 u64 s32 s64 ; b = 0..255 ; c = 0..255
+    bfe.type  d, a, b:u32, c:u32  ; type = u32 u64 s32 s64 ; b = 0..255 ; c = 0..255 ; kind = moves b c
     """,
     fidelity="h200",
 )
@@ -135,7 +135,7 @@ def bfe(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 @opcodes(
     """
-    bfi.type  d, a, b, place:u32, count:u32  ; type = b32 b64 ; place = 0..255 ; count = 0..255
+    bfi.type  d, a, b, place:u32, count:u32  ; type = b32 b64 ; place = 0..255 ; count = 0..255 ; kind = moves place count
     """,
     fidelity="h200",
 )
@@ -174,7 +174,7 @@ def bmsk(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    prmt.b32  d, a, b, c
+    prmt.b32  d, a, b, c  ; kind = moves c
 """)
 def prmt(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """Four bytes of ``b:a``, each chosen by four bits of ``c``.
@@ -218,7 +218,7 @@ _MODES = {
 
 
 @opcodes("""
-    prmt.b32.mode  d, a, b, c  ; mode = f4e b4e rc8 ecl ecr rc16
+    prmt.b32.mode  d, a, b, c  ; mode = f4e b4e rc8 ecl ecr rc16 ; kind = moves c
 """)
 def prmt_mode(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """Four bytes of ``b:a`` by a pattern that the lowest two bits of ``c`` choose."""

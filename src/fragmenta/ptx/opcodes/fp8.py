@@ -81,6 +81,7 @@ _BLACKWELL = (
 
 @opcodes(
     """
+    ; kind = converts
     cvt.rn.satfinite{.relu}.dtype.f32       d:dtype, a:f32, b:f32 ; dtype = e4m3x2 e5m2x2 ; ptx = 8.1 ; target = sm_89
     cvt.rn.relu.satfinite.dtype.f32         d:dtype, a:f32, b:f32 ; dtype = e4m3x2 e5m2x2 ; ptx = 8.1 ; target = sm_89
     """,
@@ -102,6 +103,7 @@ def small_from_single(q: Qualifiers, a: Value, b: Value) -> Value:
 
 @opcodes(
     """
+    ; kind = converts
     cvt.rn.satfinite{.relu}.dtype.f16x2     d:dtype, a:f16x2 ; dtype = e4m3x2 e5m2x2 ; ptx = 8.1 ; target = sm_89
     cvt.rn.relu.satfinite.dtype.f16x2       d:dtype, a:f16x2 ; dtype = e4m3x2 e5m2x2 ; ptx = 8.1 ; target = sm_89
     """,
@@ -128,6 +130,7 @@ def small_from_half(q: Qualifiers, a: Value) -> Value:
 
 @opcodes(
     """
+    ; kind = converts
     cvt.rn{.relu}.f16x2.atype               d:f16x2, a:atype ; atype = e4m3x2 e5m2x2 ; ptx = 8.1 ; target = sm_89
     """,
     large=True,

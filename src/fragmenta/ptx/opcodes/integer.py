@@ -25,8 +25,8 @@ def _lanes(kind: str, *operands: Value) -> tuple[Value, ...]:
 
 
 @opcodes("""
-    add.type        d, a, b  ; type = u16 u32 u64 s16 s64
-    add{.sat}.s32   d, a, b
+    add.type        d, a, b  ; type = u16 u32 u64 s16 s64 ; kind = carries
+    add{.sat}.s32   d, a, b  ; kind = carries -sat
     add.type        d, a, b  ; type = u16x2 s16x2 ; ptx = 8.0 ; target = sm_90
     add{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
     add.sat.type    d, a, b  ; type = u32 u16x2 s16x2 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
@@ -42,8 +42,8 @@ def add(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    sub.type        d, a, b  ; type = u16 u32 u64 s16 s64
-    sub{.sat}.s32   d, a, b
+    sub.type        d, a, b  ; type = u16 u32 u64 s16 s64 ; kind = carries
+    sub{.sat}.s32   d, a, b  ; kind = carries -sat
     sub{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def sub(q: Qualifiers, a: Value, b: Value) -> Value:
@@ -208,8 +208,8 @@ def _half(q: Qualifiers, a: Value, b: Value) -> Value:
 
 @opcodes("""
     ; name = lo hi
-    mul.half.type  d, a, b  ; half = lo hi ; type = u16 u32 s16 s32
-    mul.lo.type    d, a, b  ; type = u64 s64
+    mul.half.type  d, a, b  ; half = lo hi ; type = u16 u32 s16 s32 ; kind = carries -hi
+    mul.lo.type    d, a, b  ; type = u64 s64 ; kind = carries
 """)
 def mul(q: Qualifiers, a: Value, b: Value) -> Value:
     """One half of ``a * b``."""
@@ -242,8 +242,8 @@ def mul_wide(q: Qualifiers, a: Value, b: Value) -> Value:
 
 @opcodes("""
     ; name = lo hi
-    mad.half.type   d, a, b, c  ; half = lo hi ; type = u16 u32 s16 s32
-    mad.lo.type     d, a, b, c  ; type = u64 s64
+    mad.half.type   d, a, b, c  ; half = lo hi ; type = u16 u32 s16 s32 ; kind = carries -hi
+    mad.lo.type     d, a, b, c  ; type = u64 s64 ; kind = carries
     mad.hi.sat.s32  d, a, b, c
 """)
 def mad(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
@@ -395,7 +395,7 @@ def absolute(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
-    neg.type  d, a  ; type = s16 s32 s64
+    neg.type  d, a  ; type = s16 s32 s64 ; kind = carries
     neg.s8x4  d, a  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def neg(q: Qualifiers, a: Value) -> Value:

@@ -8,7 +8,7 @@ from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 
 
 @opcodes("""
-    and.type  d, a, b  ; type = pred b16 b32 b64
+    and.type  d, a, b  ; type = pred b16 b32 b64 ; kind = bitwise 0x88
 """)
 def and_(q: Qualifiers, a: Value, b: Value) -> Value:
     """The bits set in both."""
@@ -16,7 +16,7 @@ def and_(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    or.type  d, a, b  ; type = pred b16 b32 b64
+    or.type  d, a, b  ; type = pred b16 b32 b64 ; kind = bitwise 0xEE
 """)
 def or_(q: Qualifiers, a: Value, b: Value) -> Value:
     """The bits set in one or both."""
@@ -24,7 +24,7 @@ def or_(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    xor.type  d, a, b  ; type = pred b16 b32 b64
+    xor.type  d, a, b  ; type = pred b16 b32 b64 ; kind = bitwise 0x66
 """)
 def xor(q: Qualifiers, a: Value, b: Value) -> Value:
     """The bits set in exactly one."""
@@ -32,7 +32,7 @@ def xor(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    not.type  d, a  ; type = pred b16 b32 b64
+    not.type  d, a  ; type = pred b16 b32 b64 ; kind = bitwise 0x55
 """)
 def not_(q: Qualifiers, a: Value) -> Value:
     """Every bit inverted."""
@@ -51,7 +51,7 @@ def cnot(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
-    lop3.b32  d, a, b, c, immLut:imm
+    lop3.b32  d, a, b, c, immLut:imm  ; kind = bitwise immLut
 """)
 def lop3(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """The bits that a truth table of eight entries gives for each three bits."""
@@ -95,7 +95,7 @@ def _looked_up(table: int, x: Value, *rest: Value) -> Value:
 
 
 @opcodes("""
-    shl.type  d, a, b:u32  ; type = b16 b32 b64
+    shl.type  d, a, b:u32  ; type = b16 b32 b64 ; kind = moves b
 """)
 def shl(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a << b``; zero from the width on."""
@@ -103,7 +103,7 @@ def shl(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    shr.type  d, a, b:u32  ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64
+    shr.type  d, a, b:u32  ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 ; kind = moves b
 """)
 def shr(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a >> b``; signed types keep their sign."""
@@ -112,7 +112,7 @@ def shr(q: Qualifiers, a: Value, b: Value) -> Value:
 
 @opcodes("""
     ; name = l
-    shf.l.mode.b32  d, a, b, c:u32  ; mode = clamp wrap
+    shf.l.mode.b32  d, a, b, c:u32  ; mode = clamp wrap ; kind = moves c
 """)
 def shf_left(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """The upper half of ``b:a`` shifted left by up to 32 (clamp) or 31 (wrap)."""
@@ -121,7 +121,7 @@ def shf_left(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 @opcodes("""
     ; name = r
-    shf.r.mode.b32  d, a, b, c:u32  ; mode = clamp wrap
+    shf.r.mode.b32  d, a, b, c:u32  ; mode = clamp wrap ; kind = moves c
 """)
 def shf_right(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """The lower half of ``b:a`` shifted right by up to 32 (clamp) or 31 (wrap)."""

@@ -19,6 +19,7 @@ _WORDS = """
 declare(
     _WORDS
     + """
+; kind = loads
 ld{.weak}{.space}{.cop}{.L2::cache_hint}{.prefetch}{.vec}.type               d*vec, [a], {policy:b64} ; space = global ; cop = ca cg cs lu cv
 ld{.weak}.space{.cop}{.vec}.type                                         d*vec, [a]               ; space = const local param param::entry param::func shared shared::cta shared::cluster ; cop = ca cg cs lu cv
 ld{.weak}{.space}.L1{.L2::cache_hint}{.prefetch}{.vec}.type                d*vec, [a], {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
@@ -42,7 +43,7 @@ ldu{.space}{.vec}.type                                                   d*vec, 
 declare(
     _WORDS
     + """
-; name = async bulk
+; name = async bulk ; kind = stores
 st{.weak}{.space}{.cop}{.L2::cache_hint}{.vec}.type                      [a], b*vec, {policy:b64} ; space = global ; cop = wb cg cs wt
 st{.weak}.space{.cop}{.vec}.type                                         [a], b*vec               ; space = local param param::func shared shared::cta shared::cluster ; cop = wb cg cs wt
 st{.weak}{.space}.L1{.L2::cache_hint}{.vec}.type                       [a], b*vec, {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
@@ -64,7 +65,7 @@ st.bulk{.weak}{.space}                                                   [a], si
 # ── multimem ────────────────────────────────────────────────────────────────
 
 declare("""
-; scope = cta cluster gpu sys ; space = global ; acc = acc::f32 ; ptx = 8.1 ; target = sm_90 ; name = ld_reduce st red
+; scope = cta cluster gpu sys ; space = global ; acc = acc::f32 ; ptx = 8.1 ; target = sm_90 ; name = ld_reduce st red ; kind = loads
 multimem.ld_reduce{.weak}{.space}.op.type                       d, [a]        ; op = min max ; type = u32 s32 u64 s64
 multimem.ld_reduce.sem.scope{.space}.op.type                    d, [a]        ; op = min max ; type = u32 s32 u64 s64 ; sem = relaxed acquire
 multimem.ld_reduce{.weak}{.space}.add.type                      d, [a]        ; type = u32 s32 u64
@@ -83,30 +84,30 @@ multimem.ld_reduce{.weak}{.space}.add{.acc}.vec.type            d*vec, [a]    ; 
 multimem.ld_reduce.sem.scope{.space}.add{.acc}.vec.type         d*vec, [a]    ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed acquire
 multimem.ld_reduce{.weak}{.space}.op.vec.type                   d*vec, [a]    ; op = min max ; vec = v2 v4 v8 ; type = f16 bf16
 multimem.ld_reduce.sem.scope{.space}.op.vec.type                d*vec, [a]    ; op = min max ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed acquire
-multimem.st{.weak}{.space}.type                                 [a], b        ; type = b32 b64 u32 u64 s32 s64 f64
-multimem.st.sem.scope{.space}.type                              [a], b        ; type = b32 b64 u32 u64 s32 s64 f64 ; sem = relaxed release
-multimem.st{.weak}{.space}{.vec}.type                           [a], b*vec    ; vec = v2 v4 ; type = f32 f16x2 bf16x2
-multimem.st.sem.scope{.space}{.vec}.type                        [a], b*vec    ; vec = v2 v4 ; type = f32 f16x2 bf16x2 ; sem = relaxed release
-multimem.st{.weak}{.space}{.acc}.vec.type                             [a], b*vec    ; vec = v2 v4 v8 ; type = f16 bf16
-multimem.st.sem.scope{.space}{.acc}.vec.type                          [a], b*vec    ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed release
-multimem.red{.space}.op.type                                    [a], b        ; op = min max ; type = u32 s32 u64 s64
-multimem.red.sem.scope{.space}.op.type                          [a], b        ; op = min max ; type = u32 s32 u64 s64 ; sem = relaxed release
-multimem.red{.space}.op.type                                    [a], b        ; op = and or xor ; type = b32 b64
-multimem.red.sem.scope{.space}.op.type                          [a], b        ; op = and or xor ; type = b32 b64 ; sem = relaxed release
-multimem.red{.space}.add.type                                   [a], b        ; type = u32 s32 u64 f64
-multimem.red.sem.scope{.space}.add.type                         [a], b        ; type = u32 s32 u64 f64 ; sem = relaxed release
-multimem.red{.space}.add{.vec}.type                             [a], b*vec    ; vec = v2 v4 ; type = f32
-multimem.red.sem.scope{.space}.add{.vec}.type                   [a], b*vec    ; vec = v2 v4 ; type = f32 ; sem = relaxed release
-multimem.red{.space}.add.type                                   [a], b        ; type = f16x2 bf16x2
-multimem.red.sem.scope{.space}.add.type                         [a], b        ; type = f16x2 bf16x2 ; sem = relaxed release
-multimem.red{.space}.op{.acc}.vec.type                                [a], b*vec    ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2
-multimem.red.sem.scope{.space}.op{.acc}.vec.type                      [a], b*vec    ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2 ; sem = relaxed release
-multimem.red{.space}.op{.acc}.vec.type                                [a], b*vec    ; op = add min max ; vec = v2 v4 v8 ; type = f16 bf16
-multimem.red.sem.scope{.space}.op{.acc}.vec.type                      [a], b*vec    ; op = add min max ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed release
+multimem.st{.weak}{.space}.type                                 [a], b        ; type = b32 b64 u32 u64 s32 s64 f64 ; kind = stores
+multimem.st.sem.scope{.space}.type                              [a], b        ; type = b32 b64 u32 u64 s32 s64 f64 ; sem = relaxed release ; kind = stores
+multimem.st{.weak}{.space}{.vec}.type                           [a], b*vec    ; vec = v2 v4 ; type = f32 f16x2 bf16x2 ; kind = stores
+multimem.st.sem.scope{.space}{.vec}.type                        [a], b*vec    ; vec = v2 v4 ; type = f32 f16x2 bf16x2 ; sem = relaxed release ; kind = stores
+multimem.st{.weak}{.space}{.acc}.vec.type                             [a], b*vec    ; vec = v2 v4 v8 ; type = f16 bf16 ; kind = stores
+multimem.st.sem.scope{.space}{.acc}.vec.type                          [a], b*vec    ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed release ; kind = stores
+multimem.red{.space}.op.type                                    [a], b        ; op = min max ; type = u32 s32 u64 s64 ; kind = updates
+multimem.red.sem.scope{.space}.op.type                          [a], b        ; op = min max ; type = u32 s32 u64 s64 ; sem = relaxed release ; kind = updates
+multimem.red{.space}.op.type                                    [a], b        ; op = and or xor ; type = b32 b64 ; kind = updates
+multimem.red.sem.scope{.space}.op.type                          [a], b        ; op = and or xor ; type = b32 b64 ; sem = relaxed release ; kind = updates
+multimem.red{.space}.add.type                                   [a], b        ; type = u32 s32 u64 f64 ; kind = updates
+multimem.red.sem.scope{.space}.add.type                         [a], b        ; type = u32 s32 u64 f64 ; sem = relaxed release ; kind = updates
+multimem.red{.space}.add{.vec}.type                             [a], b*vec    ; vec = v2 v4 ; type = f32 ; kind = updates
+multimem.red.sem.scope{.space}.add{.vec}.type                   [a], b*vec    ; vec = v2 v4 ; type = f32 ; sem = relaxed release ; kind = updates
+multimem.red{.space}.add.type                                   [a], b        ; type = f16x2 bf16x2 ; kind = updates
+multimem.red.sem.scope{.space}.add.type                         [a], b        ; type = f16x2 bf16x2 ; sem = relaxed release ; kind = updates
+multimem.red{.space}.op{.acc}.vec.type                                [a], b*vec    ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2 ; kind = updates
+multimem.red.sem.scope{.space}.op{.acc}.vec.type                      [a], b*vec    ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2 ; sem = relaxed release ; kind = updates
+multimem.red{.space}.op{.acc}.vec.type                                [a], b*vec    ; op = add min max ; vec = v2 v4 v8 ; type = f16 bf16 ; kind = updates
+multimem.red.sem.scope{.space}.op{.acc}.vec.type                      [a], b*vec    ; op = add min max ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed release ; kind = updates
 """)
 
 declare("""
-; space = global ; ptx = 8.6 ; target = 100a/f 110a/f sm_120a sm_121a ; name = ld_reduce st
+; space = global ; ptx = 8.6 ; target = 100a/f 110a/f sm_120a sm_121a ; name = ld_reduce st ; kind = loads
 ; acc = acc::f16 ; scope = cta cluster gpu sys ; sem = relaxed acquire
 multimem.ld_reduce{.weak}{.space}.op{.vec}.type                 d*vec, [a]    ; op = min max ; vec = v2 v4 ; type = e5m2x4 e4m3x4
 multimem.ld_reduce{.weak}{.space}.add{.acc}{.vec}.type          d*vec, [a]    ; vec = v2 v4 ; type = e5m2x4 e4m3x4
@@ -116,54 +117,53 @@ multimem.ld_reduce.sem.scope{.space}.op{.vec}.type              d*vec, [a]    ; 
 multimem.ld_reduce.sem.scope{.space}.add{.acc}{.vec}.type       d*vec, [a]    ; vec = v2 v4 ; type = e5m2x4 e4m3x4
 multimem.ld_reduce.sem.scope{.space}.op.vec.type                d*vec, [a]    ; op = min max ; vec = v2 v4 v8 ; type = e5m2x2 e4m3x2
 multimem.ld_reduce.sem.scope{.space}.add{.acc}.vec.type         d*vec, [a]    ; vec = v2 v4 v8 ; type = e5m2x2 e4m3x2
-multimem.st{.weak}{.space}{.vec}.type                           [a], b*vec    ; vec = v2 v4 ; type = e5m2x4 e4m3x4
-multimem.st{.weak}{.space}.vec.type                             [a], b*vec    ; vec = v2 v4 v8 ; type = e5m2x2 e4m3x2
+multimem.st{.weak}{.space}{.vec}.type                           [a], b*vec    ; vec = v2 v4 ; type = e5m2x4 e4m3x4 ; kind = stores
+multimem.st{.weak}{.space}.vec.type                             [a], b*vec    ; vec = v2 v4 v8 ; type = e5m2x2 e4m3x2 ; kind = stores
 """)
 
 # ── caches ──────────────────────────────────────────────────────────────────
 
 declare("""
-; name = range
+; name = range ; kind = hints
 prefetch{.space}.level                                  [a]                             ; space = global local ; level = L1 L2
 prefetch{.space}.level                                  [a]                             ; space = global ; level = L2::evict_last L2::evict_normal ; ptx = 7.4 ; target = sm_80
 prefetch{.space}.tensormap                              [a]                             ; space = const param ; ptx = 8.0 ; target = sm_90
 prefetchu.L1                                            [a]
 applypriority{.space}.L2::evict_normal                  [a], size:imm                   ; space = global ; size = 128 ; ptx = 7.4 ; target = sm_80
 discard{.space}.L2                                      [a], size:imm                   ; space = global ; size = 128 ; ptx = 7.4 ; target = sm_80
-createpolicy.range{.space}.primary{.secondary}.b64      d, [a], first:u32, total:u32    ; space = global ; primary = L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged ; secondary = L2::evict_first L2::evict_unchanged ; ptx = 7.4 ; target = sm_80
+createpolicy.range{.space}.primary{.secondary}.b64      d, [a], first:u32, total:u32    ; space = global ; primary = L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged ; secondary = L2::evict_first L2::evict_unchanged ; ptx = 7.4 ; target = sm_80 ; kind = manages
 """)
 
 declare(
     """
-; name = fractional cvt
+; name = fractional cvt ; kind = computes
 createpolicy.fractional.primary{.secondary}.b64         d, {fraction:f32}               ; primary = L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged ; secondary = L2::evict_first L2::evict_unchanged ; ptx = 7.4 ; target = sm_80
 createpolicy.cvt.L2.b64                                 d, a                            ; ptx = 7.4 ; target = sm_80
-""",
-    computes=True,
+"""
 )
 
 # ── addresses ───────────────────────────────────────────────────────────────
 
 declare(
     """
-; space = const global local param param::entry shared shared::cta shared::cluster ; name = to
+; space = const global local param param::entry shared shared::cta shared::cluster ; name = to ; kind = computes
 cvta.space.type                     d, a                    ; type = u32 u64
 cvta.to.space.type                  d, a                    ; type = u32 u64
 isspacep.space                      p:pred, a:address
 mapa{.space}.type                   d, a, b:u32             ; space = shared::cluster ; type = u32 u64 s32 s64 ; ptx = 7.8 ; target = sm_90
 getctarank{.space}.type             d:u32, a                ; space = shared::cluster ; type = u32 u64 s32 s64 ; ptx = 7.8 ; target = sm_90
-""",
-    computes=True,
+"""
 )
 
 declare("""
+; kind = manages
 alloca.type                         d, a, {align:imm}       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 stacksave.type                      d                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 stackrestore.type                   a                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 """)
 
 declare("""
-; bits = h200 ; space = global shared::cta ; ptx = 8.3 ; target = sm_90a 100a/f 110a/f 120a/f ; name = replace cp_fenceproxy
+; bits = h200 ; space = global shared::cta ; ptx = 8.3 ; target = sm_90a 100a/f 110a/f 120a/f ; name = replace cp_fenceproxy ; kind = manages
 tensormap.replace.tile.global_address{.space}.b1024.b64     [a], b
 tensormap.replace.tile.rank{.space}.b1024.b32               [a], b
 tensormap.replace.tile.field{.space}.b1024.b32              [a], n:imm, b       ; field = box_dim global_dim element_stride ; n = 0..4

@@ -12,6 +12,7 @@ from fragmenta.ptx.opcodes.table import Qualifiers, declare, opcodes
 
 
 @opcodes("""
+    ; kind = moves
     mov.type  d, a  ; type = pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64
     mov.b128  d, a  ; ptx = 8.3
 """)
@@ -25,12 +26,13 @@ declare(
 mov.vec.type  d*vec, a*vec  ; vec = v2 ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64
 mov.vec.type  d*vec, a*vec  ; vec = v4 ; type = b16 b32 u16 u32 s16 s32 f32
 """,
-    computes=True,
+    kind="moves",
 )
 
 
 @opcodes("""
-    cvt.dtype.atype      d:dtype, a:atype  ; dtype = u8 u16 u32 u64 s8 s16 s32 s64 ; atype = u8 u16 u32 u64 s8 s16 s32 s64
+    ; kind = converts
+    cvt.dtype.atype      d:dtype, a:atype  ; dtype = u8 u16 u32 u64 s8 s16 s32 s64 ; atype = u8 u16 u32 u64 s8 s16 s32 s64 ; kind = moves
     cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = u8  ; atype = u16 u32 u64 s8 s16 s32 s64
     cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = u16 ; atype = u32 u64 s8 s16 s32 s64
     cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = u32 ; atype = u64 s8 s16 s32 s64
@@ -61,7 +63,7 @@ def _in_range(a: Value, signed: bool, width: int, to_signed: bool) -> Value:
 
 @opcodes("""
     ; name = pack
-    cvt.pack.sat.to.s32  d:b32, a, b  ; to = u16 s16 ; ptx = 6.5
+    cvt.pack.sat.to.s32  d:b32, a, b  ; to = u16 s16 ; ptx = 6.5 ; kind = converts
 """)
 def cvt_pack(q: Qualifiers, a: Value, b: Value) -> Value:
     """Two integers brought into 16 bits each; ``b`` is the lower half."""
@@ -72,7 +74,7 @@ def cvt_pack(q: Qualifiers, a: Value, b: Value) -> Value:
 
 @opcodes("""
     ; name = pack
-    cvt.pack.sat.to.s32.b32  d:b32, a:s32, b:s32, c:b32  ; to = u2 s2 u4 s4 u8 s8 ; ptx = 6.5
+    cvt.pack.sat.to.s32.b32  d:b32, a:s32, b:s32, c:b32  ; to = u2 s2 u4 s4 u8 s8 ; ptx = 6.5 ; kind = converts
 """)
 def cvt_pack_more(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """Two small integers, ``b`` the lower one, below the lower bits of ``c``."""

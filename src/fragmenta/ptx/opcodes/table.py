@@ -33,6 +33,11 @@ names the targets with a letter in an architecture family, as in :mod:`fragmenta
 ``bits = modelled`` says how sure the bits of one line are.  ``name = lo hi wide`` are
 words that belong to the name of an instruction: where they come first, they keep their
 place, while ptxas takes other words in any order.
+
+``kind = moves b c`` says what the instruction does to bits: a word of :data:`KINDS`, and
+the operands that control it.  ``-sat`` behind it: with ``.sat`` it computes instead.
+``bitwise 0x88`` has its truth table, as ``lop3`` has it; ``bitwise immLut`` the operand
+that is one.  All that follow bits read it here.
 """
 
 from __future__ import annotations
@@ -54,6 +59,42 @@ _TYPES = (
     "e3m2x2 ue8m0x2 s2f6x2 e4m3x4 e5m2x4 e2m1x4 e2m3x4 e3m2x4"
 )
 TYPES = frozenset(_TYPES.split())
+
+KINDS = {
+    "moves": "results are made of bits of the operands; some say which",
+    "reverses": "the bits of an operand in reverse order",
+    "bitwise": "each bit comes from the bits at its place, by a truth table",
+    "carries": "each bit comes from the bits at its place and to the right",
+    "computes": "each element comes from whole elements of the operands",
+    "converts": "numbers become numbers of another type",
+    "compares": "numbers become truth values, or zeros and ones",
+    "loads": "results come from memory",
+    "stores": "operands go to memory",
+    "updates": "operands are combined with what is in memory",
+    "copies": "memory goes to memory, later",
+    "multiplies": "a product of matrices",
+    "exchanges": "results come from operands of other lanes",
+    "synchronises": "threads or memory accesses are ordered",
+    "branches": "another instruction comes next",
+    "calls": "a function comes next",
+    "ends": "no instruction comes next",
+    "manages": "something else than registers and memory changes",
+    "hints": "nothing changes but time",
+}
+"""What instructions do to bits."""
+COMPUTING = frozenset([*KINDS][: [*KINDS].index("loads")])
+"""The kinds whose results come from the operands of their lane, and that do no more."""
+
+
+class Kind(NamedTuple):
+    """What an instruction does to bits."""
+
+    word: str
+    """One of :data:`KINDS`."""
+    controls: tuple[int, ...] = ()
+    """The numbers of the operands that say which bits go where; 0 is the first."""
+    table: int | None = None
+    """Of a bitwise one: its truth table, as ``lop3`` has it, unless an operand is it."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +153,26 @@ class Syntax:
     """The targets that have it, if not all have."""
     fixed: int = 0
     """How many words behind the opcode belong to the name, and keep their place."""
-    computes: bool = False
-    """Whether all it does is to compute results from the operands of its lane."""
+    does: tuple[str, ...] = ("computes",)
+    """Its kind as the line has it."""
+
+    @property
+    def computes(self) -> bool:
+        """Whether all it does is to compute results from the operands of its lane."""
+        return self.does[0] in COMPUTING
+
+    def kind(self, found: Qualifiers) -> Kind:
+        """What an instruction with some qualifiers does."""
+        if not self.does:
+            raise ValueError(f"a line of the table of opcodes has no kind: {self.text}")
+        word, *about = self.does
+        without = {each[1:] for each in about if each.startswith("-")}
+        if without & {*found.values()}:
+            return Kind("computes")
+        names = [each.name for each in self.operands if not each.hidden]
+        controls = tuple(names.index(each) for each in about if each in names)
+        tables = [int(each, 16) for each in about if each.startswith("0x")]
+        return Kind(word, controls, tables[0] if tables else None)
 
     def match(self, mnemonic: str) -> Match | None:
         """What an instruction of this line says, if its words stand in this order.
@@ -176,6 +235,11 @@ class Match:
     qualifiers: Qualifiers
     """Each named qualifier, ``""`` if it was left out."""
 
+    @property
+    def kind(self) -> Kind:
+        """What it does to bits."""
+        return self.syntax.kind(self.qualifiers)
+
 
 class Lines(Mapping[str, list["Syntax"]]):
     """The lines of each opcode, which are read when they are first asked for."""
@@ -231,16 +295,6 @@ class Table:
                 first = first or match
         return first
 
-    def computes(self, mnemonic: str) -> bool:
-        """Whether all that an instruction does is to compute in each lane.
-
-        If its words stand in another order than in the table, all lines of its opcode
-        have to say so.
-        """
-        found = self.find(mnemonic)
-        lines = [found.syntax] if found else self.lines.get(mnemonic.partition(".")[0])
-        return bool(lines) and all(each.computes for each in lines or ())
-
 
 TABLE = Table()
 """The table; the modules of this package fill it when they are imported."""
@@ -252,6 +306,7 @@ def opcodes(
     large: bool = False,
     fidelity: str = "ieee",
     words: Mapping[str, str] | None = None,
+    kind: str = "computes",
 ) -> Callable[[Emit], Emit]:
     """Add lines to the table, together with the function that computes them.
 
@@ -260,11 +315,12 @@ def opcodes(
     returns the result's bits, or a tuple if there are several results.  With ``large``
     it is compiled once as a function of its own instead of at every use.  ``fidelity``
     says how sure its bits are: ``ieee``, ``h200``, ``published`` or ``modelled``.
-    ``words`` explain names that several of the lines have.
+    ``words`` explain names that several of the lines have.  ``kind`` is that of lines
+    which do not say it themselves.
     """
 
     def add(emit: Emit) -> Emit:
-        declare(text, emit=emit, large=large, fidelity=fidelity, words=words)
+        declare(text, kind, emit=emit, large=large, fidelity=fidelity, words=words)
         return emit
 
     return add
@@ -272,18 +328,19 @@ def opcodes(
 
 def declare(
     text: str,
+    kind: str = "",
+    *,
     emit: Callable[..., Any] | None = None,
     large: bool = False,
     fidelity: str = "ieee",
     words: Mapping[str, str] | None = None,
-    computes: bool = False,
 ) -> None:
     """Add lines to the table; without ``emit`` a handler in ``simt`` writes their code.
 
-    ``computes``: it does nothing but compute in each lane, as all with ``emit`` do.
+    ``kind`` is that of lines which do not say it themselves.
     """
     below = {name: tuple(said.split()) for name, said in (words or {}).items()}
-    about = _About(emit, large, fidelity, computes or emit is not None)
+    about = _About(emit, large, fidelity, tuple(kind.split()))
     for line in filter(None, map(str.strip, text.splitlines())):
         if line.startswith(";"):
             below = _explained(line.split(";"), below)
@@ -298,7 +355,7 @@ class _About(NamedTuple):
     emit: Callable[..., Any] | None
     large: bool
     fidelity: str
-    computes: bool
+    kind: tuple[str, ...]
 
 
 class _Line(NamedTuple):
@@ -325,7 +382,7 @@ class _Line(NamedTuple):
             " ".join(names.get("ptx", ())),
             " ".join(names.get("target", ())),
             _fixed(pieces, names.get("name", ())),
-            self.about.computes,
+            names.get("kind", self.about.kind),
         )
 
 

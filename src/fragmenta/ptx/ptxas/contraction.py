@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import Function, Instruction, Operand, Register
-from fragmenta.ptx.ptxas.pieces import Pieces, Uses
+from fragmenta.ptx.ptxas.pieces import Pieces, Uses, is_calculation
 
 _TYPES = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
 _BITS = {"f32": "b32", "f64": "b64", "f16": "b16", "bf16": "b16"}
@@ -128,13 +128,13 @@ def _kind(instruction: Instruction, allowed: Sequence[str]) -> Kind | None:
 def _product(instruction: Instruction) -> Kind | None:
     if instruction.opcode != "mul" or instruction.guard is not None:
         return None
-    return _kind(instruction, ())
+    return _kind(instruction, ()) if is_calculation(instruction, 2) else None
 
 
 def _sum(instruction: Instruction) -> Kind | None:
-    return (
-        _kind(instruction, ("sat",)) if instruction.opcode in ("add", "sub") else None
-    )
+    if instruction.opcode not in ("add", "sub") or not is_calculation(instruction, 2):
+        return None
+    return _kind(instruction, ("sat",))
 
 
 class _Piece:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from fragmenta.ptx.module import Function, Immediate, Instruction, Operand, Register
-from fragmenta.ptx.ptxas.pieces import constants
+from fragmenta.ptx.ptxas.pieces import constants, is_calculation
 
 _ANSWERS: dict[str, Callable[[float], float]] = {
     "rcp": lambda x: 1 / x,
@@ -63,6 +63,8 @@ def fold(function: Function) -> Function:
 def _approximates(instruction: Instruction) -> bool:
     """Whether an instruction is one of those that ptxas may compute."""
     words = instruction.qualifiers
+    if not is_calculation(instruction, 2 if instruction.opcode == "div" else 1):
+        return False
     if words[-1:] != ("f32",) or not {*words[1:-1]} <= {"ftz"}:
         return False
     if instruction.opcode == "div":

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import NamedTuple
 
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.flow import destinations, falls_through, successors
 from fragmenta.ptx.module import Function, Immediate, Instruction, Part, Register
-from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.kinds import computes
 
 # ptxas leaves these out if their results are not used, and all that only computes.
 _WITHOUT_EFFECT = frozenset({"activemask", "ld", "ldmatrix", "mma", "shfl", "vote"})
@@ -54,6 +53,15 @@ def uses(instruction: Instruction) -> Uses:
     return Uses(reads, writes, not partial)
 
 
+def is_calculation(instruction: Instruction, values: int) -> bool:
+    """Whether an instruction makes a register of so many operands.
+
+    A kernel that was not checked may have others, which the engine refuses later.
+    """
+    operands = instruction.operands
+    return len(operands) == values + 1 and isinstance(operands[0], Register)
+
+
 def constants(
     code: Sequence[Instruction], known: Sequence[Uses] = ()
 ) -> dict[int, Immediate]:
@@ -76,15 +84,10 @@ def constants(
     return {number: value for number, value in found.items() if times[number] == 1}
 
 
-@cache
-def _only_computes(mnemonic: str) -> bool:
-    return TABLE.computes(mnemonic)
-
-
 def _without_effect(instruction: Instruction) -> bool:
     """Whether ptxas leaves an instruction out if its results are not used."""
     words = set(instruction.qualifiers)
-    if _only_computes(instruction.mnemonic):
+    if computes(instruction.mnemonic):
         return "cc" not in words
     return instruction.opcode in _WITHOUT_EFFECT and not words & _EFFECTS
 
@@ -94,7 +97,7 @@ def _computes(instruction: Instruction) -> bool:
     words = instruction.qualifiers
     if instruction.opcode == "lop3" and {"and", "or"} & {*words}:
         return False
-    return _only_computes(instruction.mnemonic) and "cc" not in words
+    return computes(instruction.mnemonic) and "cc" not in words
 
 
 # ── pieces ──────────────────────────────────────────────────────────────────
@@ -211,7 +214,7 @@ class Pieces:
             yield from (
                 place
                 for place in piece
-                if not self.needed[place] and _only_computes(self.code[place].mnemonic)
+                if not self.needed[place] and computes(self.code[place].mnemonic)
             )
 
     # ── what is needed later ────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from fragmenta.ptx.module import Function, Instruction, Register
 from fragmenta.ptx.ptxas.contraction import contract
+from fragmenta.ptx.ptxas.pieces import is_calculation
 
 
 def contract_all(function: Function) -> Function:
@@ -48,9 +49,10 @@ def _quotient(instruction: Instruction) -> bool:
     words = instruction.qualifiers
     return (
         instruction.opcode == "div"
-        and words[0] in ("approx", "full")
+        and words[:1] in (("approx",), ("full",))
         and words[-1] == "f32"
         and instruction.guard is None
+        and is_calculation(instruction, 2)
     )
 
 
