@@ -24,6 +24,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.ptx.effects import find
 from fragmenta.ptx.module import Address, Instruction, Operand, Sink, Vector, type_bits
+from fragmenta.ptx.opcodes.atomics import OPERATIONS
 from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.simt.accessing import element_type, space_of
 from fragmenta.simt.emitter import Writer, address_of, handles
@@ -47,7 +48,6 @@ from fragmenta.simt.memory import (
 )
 from fragmenta.simt.warps import P, routine
 
-_OPERATIONS = ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
 _HOST = ("add", "and", "or", "xor")
 _WHOLE = frozenset({"u32", "s32", "b32", "u64", "s64", "b64"})
 
@@ -75,7 +75,7 @@ def atom(writer: Writer, instruction: Instruction) -> None:
     if find(instruction.mnemonic) is not None:  # red.async
         event(writer, instruction)
         return
-    operation = next((w for w in words if w in _OPERATIONS), "")
+    operation = next((w for w in words if w in OPERATIONS), "")
     if not operation:
         raise Error(f"{instruction.mnemonic} is not supported")
     kind = element_type(instruction)

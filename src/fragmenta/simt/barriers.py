@@ -2,6 +2,12 @@
 
 Threads arrive at a barrier one by one or by whole warps.  A lane that has arrived waits
 in the code block of its barrier, and polls it in every turn of its warp.
+
+A warp can signal with ``bar.arrive``, go on, and come to the same barrier again before
+all others have come to it once.  It would then be counted twice in one phase, and a
+warp that is late would be left out.  By the letter, that can happen on a GPU, too.  But
+the work in between takes long there, and here it may take no time.  So such a warp lets
+the others have a turn first, unless turns end at every event: these show what happens.
 """
 
 from __future__ import annotations
@@ -27,9 +33,12 @@ from fragmenta.simt.events import event, go_on
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import field
 from fragmenta.simt.memory import fault, has, lane_of
+from fragmenta.simt.synchronising import outsiders
 from fragmenta.simt.warps import P, routine
 
 _VOTES = ("popc", "and", "or")
+PATIENCE = 64
+"""For how many turns a warp lets others come to a barrier first."""
 
 
 @handles("bar", "barrier")
@@ -40,6 +49,7 @@ def bar(writer: Writer, instruction: Instruction) -> None:
         event(writer, instruction)
         return
     if "warp" in words:
+        outsiders(writer, instruction.operands[0])
         members = writer.pointer(instruction.operands[0], "b32")
         lanes = f"i32 {writer.lanes()}"
         given = "ptr %warp", f"ptr {members}", lanes
@@ -53,8 +63,13 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     votes = _word(writer, operands.pop()) if mode == "red" else "0"
     number = writer.pointer(operands[0], "b32")
     count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
+    if len(operands) > 1 and not writer.mode.stepped:
+        here = "ptr %warp", "ptr %block", f"ptr {number}", f"i32 {writer.lanes()}"
+        go_on(writer, writer.call(GIVE_WAY, *here, returns="i32"))
     if len(operands) > 1:
         writer.probes.named_barrier(writer, number, writer.pointer(count, "b32"))
+    else:
+        writer.probes.whole_barrier(writer, number)
     writer.probes.barrier_arrives(writer, number, mode)
     passed = writer.call(
         BARRIER[mode],
@@ -170,7 +185,11 @@ def _arrive(
         ticket = before.lift(state[PHASE])
         warps.put_lanes(code, tickets, select(warps.to_lanes(new), ticket, before))
         flags[0] = flags[0] | new
+        signalled = field(code, warp, layout.SIGNALLED, I32)
+        signals = mode == "arrive"
+        signalled[0] = signalled[0] | new if signals else signalled[0] & ~new
         progress[0] = lanes.lift(1)
+        field(code, warp, layout.HELD, I32)[0] = lanes.lift(0)
     live = field(code, block, layout.BLOCK_LIVE, I32)[0]
     full = select(expected == 0, state[EXACT] >= live, state[ROUNDED] >= expected)
     mine = warps.all_lanes(code, tickets)
@@ -213,6 +232,38 @@ def _add(
     state[EXACT] = state[EXACT] + _count(new)
     state[YES] = state[YES] + _count(votes & new)
     state[VOTERS] = state[VOTERS] + _count(new)
+
+
+def _give_way(code: Code, warp: Raw, block: Raw, numbers: Raw, lanes: Value) -> Value:
+    """The lanes, or 0 if they would be counted twice and let others come first."""
+    passed = code.variable(lanes)
+    arrived = field(code, warp, layout.ARRIVED, I32)[0]
+    new = lanes & ~arrived & field(code, warp, layout.SIGNALLED, I32)[0]
+    with code.when(new != 0):
+        first = convert(warps.first_lane(new), I64) & (LANES - 1)
+        number = lane_of(code, warps.words(code, numbers), first) & 15
+        phase = _State(code, block, number)[PHASE]
+        at, tickets = (
+            warps.all_lanes(code, warps.place(code, warp, each))
+            for each in (layout.BARRIER, layout.TICKETS)
+        )
+        twice = warps.to_word(at == number) & warps.to_word(tickets == phase) & new
+        with code.when(twice != 0):
+            own = field(code, warp, layout.WARP_NUMBER, I32)[0]
+            held = field(code, warp, layout.HELD, I32)
+            never = code.constant(0, I32) != 0
+            late = warps.others(code, block, own, never) != 0
+            budget = field(code, warp, layout.BUDGET, I32)
+            asked = (held[0] != 0) & (budget[0] == 0)  # in this turn
+            waits = asked | (held[0] == 0) | ((held[0] < PATIENCE) & late)
+            held[0] = select(waits & ~asked, held[0] + 1, held[0])
+            with code.when(waits):
+                budget[0] = lanes.lift(0)
+                waiting = field(code, warp, layout.WAITING, I32)
+                waiting[0] = waiting[0] | lanes
+                field(code, block, layout.BLOCK_PROGRESS, I32)[0] = lanes.lift(1)
+                passed.value = lanes.lift(0)
+    return passed.value
 
 
 def _voted(kind: str) -> Trace:
@@ -275,6 +326,7 @@ BARRIER = {
     mode: routine(f"bar.{mode}", _barrier(mode), [P, P, P, P, I32, I32, I32], I32)
     for mode in ("sync", "arrive", "red")
 }
+GIVE_WAY = routine("bar.give_way", _give_way, [P, P, P, I32], I32)
 VOTED = {
     kind: routine(f"voted.{kind}", _voted(kind), [P, P, P, I32, I32], None)
     for kind in ("u32", "pred")

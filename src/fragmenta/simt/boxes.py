@@ -39,9 +39,9 @@ from fragmenta.jit.trace import (
 from fragmenta.shared.boxes import ALIGNMENT, OUTSIDE
 from fragmenta.shared.descriptor import UNIT, exchanged
 from fragmenta.shared.reductions import TYPES_OF
-from fragmenta.shared.swizzles import pattern
+from fragmenta.shared.swizzles import WGMMA_SWIZZLES, pattern
 from fragmenta.shared.tensor_map import FIELD, ElementType, element_type, element_types
-from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE, SWIZZLES
+from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE
 from fragmenta.simt.atomics import Atomic, noted, update
 from fragmenta.simt.layout import PLAIN
 from fragmenta.simt.memory import Where, inside, note
@@ -294,7 +294,8 @@ class _Row:
     def __init__(self, box: _Box, interleaved: bool, count: Value) -> None:
         self.box, self.interleaved = box, interleaved
         step = box.get("element_strides", 0)
-        changed = box.code.table([pattern(each).changed for each in SWIZZLES], I64)
+        all_changed = [pattern(each).changed for each in WGMMA_SWIZZLES]
+        changed = box.code.table(all_changed, I64)
         self.changed = changed[box.get("swizzle")]
         if interleaved:
             self.wide = step.lift(8) << box.get("interleave")
@@ -304,7 +305,7 @@ class _Row:
         else:
             self.wide = box.size
             self.units = (count * self.wide) >> 4
-            spans = box.code.table(SWIZZLES, I64)
+            spans = box.code.table(WGMMA_SWIZZLES, I64)
             self.pitch = larger(self.units << 4, spans[box.get("swizzle")])
         end = box.get("sizes", 0) * self.wide
         if not box.copy.loads:  # a store moves whole units

@@ -35,7 +35,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
     if made.dtype.hasobject:
         raise ShapeError("an empty array holds numbers, not Python objects")
     memory = made.reshape(-1).view(np.uint8)
-    memory[:] = _poison(memory.size)
+    memory[:] = poison(memory.size)
     count_as_empty(made)
     return made
 
@@ -63,30 +63,45 @@ def empty_parts(data: NDArray[np.uint8]) -> list[tuple[int, int]]:
     return [(at, end) for at, end in made if at >= 0 and end <= data.size and at < end]
 
 
-def _poison(size: int) -> NDArray[np.uint8]:
+def poison(size: int) -> NDArray[np.uint8]:
+    """Bytes that count as unwritten in an array of :func:`empty`."""
     words = np.full(-(-size // 4), POISON, np.uint32)
     return words.view(np.uint8)[:size]
+
+
+CHUNK = 1 << 18
+"""Bytes that are compared at a time; whole words."""
 
 
 def marks(data: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
     """A byte for each byte of memory, 1 if it is unwritten; None if all are written."""
     start, found = int(data.ctypes.data), None
     for address, (size, _) in list(_MADE.items()):
-        first, last = max(address, start), min(address + size, start + data.size)
-        if first < last:
-            if found is None:
-                found = np.zeros(data.size, np.uint8)
-            begin = address - start  # words count from the start of the array
-            first, last = first - start, last - start
-            same = data[first:last] == _poison(size)[first - begin : last - begin]
-            found[first:last] = same & _whole(same, (begin - first) % 4)
+        begin = address - start  # words count from the start of the array
+        end = min(begin + size, data.size)
+        from_chunk = begin + max(-begin, 0) // CHUNK * CHUNK
+        for at in range(from_chunk, end, CHUNK) if end > 0 else ():
+            first, last = max(at, 0), min(at + CHUNK, end)
+            same = _unwritten(data[first:last], (first - at) % 4)
+            if same.any():
+                if found is None:
+                    found = np.zeros(data.size, np.uint8)
+                found[first:last] = same
     return found if found is not None and found.any() else None
 
 
-def _whole(same: NDArray[np.bool_], skip: int) -> NDArray[np.bool_]:
-    """Whether all bytes of its word are the same; words begin after ``skip`` bytes."""
-    padded = np.ones(-(-(same.size + 4) // 4) * 4 + 4, np.bool_)
-    front = -skip % 4
-    padded[front : front + same.size] = same
-    words = padded.reshape(-1, 4).all(axis=1).repeat(4)
-    return words[front : front + same.size]
+def any_unwritten(words: NDArray[np.uint8]) -> bool:
+    """Whether one of the words that were filled still has its value."""
+    parts = range(0, words.size, CHUNK)
+    return any((words[at : at + CHUNK].view(np.uint32) == POISON).any() for at in parts)
+
+
+def _unwritten(part: NDArray[np.uint8], skip: int) -> NDArray[np.uint8]:
+    """A byte for each byte of a part that begins after ``skip`` bytes of a word.
+
+    Words that the part has only some bytes of are judged by these.
+    """
+    padded = poison(skip + part.size + (-skip - part.size) % 4)
+    padded[skip : skip + part.size] = part
+    same: NDArray[np.bool_] = padded.view(np.uint32) == POISON
+    return same.repeat(4).view(np.uint8)[skip : skip + part.size]

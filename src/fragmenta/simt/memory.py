@@ -128,7 +128,8 @@ def shared(code: Code, block: Raw) -> Where:
 def peer(code: Code, block: Raw, address: Value, window: int = 0) -> Where:
     """The shared memory of the block of the cluster that an address names.
 
-    It has no bytes if the cluster has no such block, or if the block has ended.
+    It has no bytes if the cluster has no such block, or if the block has ended.  In the
+    first case it has no base either.
     ``window`` is that of generic addresses.
     """
     b = code.builder
@@ -139,7 +140,8 @@ def peer(code: Code, block: Raw, address: Value, window: int = 0) -> Where:
     base, size = (field(code, entry, 8 * i, I64)[0] for i in range(2))
     nothing = size.lift(0)
     first = (rank << layout.RANK_BITS) + (window + layout.SHARED_START)
-    return Where(base, select(known, size, 0), first, nothing, nothing)
+    base, size = select(known, base, 0), select(known, size, 0)
+    return Where(base, size, first, nothing, nothing)
 
 
 def local(code: Code, warp: Raw, block: Raw, lane: Value) -> Where:
@@ -182,12 +184,19 @@ def fault(
 
 
 def addresses(code: Code, register: Raw, bits: int, offset: Value) -> Value:
-    """The lanes' addresses as 64-bit numbers."""
+    """The lanes' addresses as 64-bit numbers.
+
+    A register of 32 bits and what is added to it wrap around, as in the units: ptxas
+    adds a constant to a shared address that is below zero.
+    """
     b = code.builder
     of = ir.VectorType(INTEGERS[bits], LANES)
     loaded = b.load(b.bitcast(register, of.as_pointer()))
     loaded.align = 16
-    return convert(Value(b, loaded), I64, signed=False) + offset
+    found = Value(b, loaded)
+    if bits == 32:
+        return convert(found + convert(offset, I32), I64, signed=False)
+    return convert(found, I64, signed=False) + offset
 
 
 def spill(code: Code, vector: Value) -> Raw:
@@ -452,7 +461,8 @@ def _ended(move: Move, block: Raw, address: Value) -> Value:
     code, access = move.code, move.access
     window = 0 if access.space == "cluster" else layout.SHARED_WINDOW
     other, own = peer(code, block, address, window), shared(code, block)
-    goes_on = field(code, block, layout.BLOCK_GRANULE, I64)[0] > 1
+    unwatched = field(code, block, layout.BLOCK_WATCH, I64)[0] == 0
+    goes_on = (field(code, block, layout.BLOCK_GRANULE, I64)[0] > 1) | unwatched
     there = inside(other._replace(size=own.size), address, access.bytes)
     gone: Value = goes_on & (other.base != 0) & (other.size == 0) & there
     return gone

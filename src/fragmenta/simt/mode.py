@@ -27,6 +27,8 @@ class Mode(NamedTuple):
     """Whether memory traffic, lanes and branches are counted."""
     traced: bool = False
     """Whether every step is recorded, with the registers and memory that it writes."""
+    valued: bool = False
+    """Whether it is counted, too, how results of instructions differ."""
     planes: int = 0
     """How many planes of second values go beside registers and memory."""
 

@@ -32,6 +32,17 @@ MOST_LETTERS = 24
 """Of the name of a variable."""
 
 
+COMPARED = {
+    "eq": "equal to",
+    "ne": "other than",
+    "lt": "less than",
+    "le": "at most",
+    "gt": "more than",
+    "ge": "at least",
+}
+"""What a value has to be, by the word of a comparison."""
+
+
 class _Variable(NamedTuple):
     start: int
     end: int
@@ -207,9 +218,10 @@ def short(mnemonic: str) -> str:
         return ".".join([first, *spaces[:1]])
     # The table takes a while to import, and only reports need it.
     from fragmenta.ptx.opcodes import TABLE
+    from fragmenta.ptx.opcodes.kinds import computes
     from fragmenta.ptx.opcodes.tensor import TENSOR
 
-    if TABLE.computes(mnemonic) or first not in (*TABLE.lines, *TENSOR):
+    if computes(mnemonic) or first not in (*TABLE.lines, *TENSOR):
         return mnemonic
     taken: list[str] = []
     for each in words:

@@ -86,6 +86,9 @@ class Probes:
     def named_barrier(self, writer: Writer, number: str, count: str) -> None:
         """Before lanes arrive at a barrier that waits for a number of threads."""
 
+    def whole_barrier(self, writer: Writer, number: str) -> None:
+        """Before lanes arrive at a barrier that waits for all threads of the block."""
+
     def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
         """Before lanes arrive at a barrier of the block."""
 

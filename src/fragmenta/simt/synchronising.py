@@ -6,6 +6,9 @@ to it.  An ``.aligned`` instruction names all lanes.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
 from llvmlite import ir
 
 from fragmenta.errors import Error
@@ -19,28 +22,26 @@ from fragmenta.jit.trace import (
     convert,
     select,
 )
+from fragmenta.ptx.checking.divergence import is_aligned
 from fragmenta.ptx.module import Immediate, Instruction, Operand, Pair, Sink
 from fragmenta.simt import layout, warps
 from fragmenta.simt.emitter import Writer, handles
-from fragmenta.simt.events import tell
+from fragmenta.simt.events import described, if_some, notify, tell
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine, field
 from fragmenta.simt.memory import has, lane_of
+from fragmenta.simt.program import Program
 from fragmenta.simt.warps import P, routine
 
 _NAMED = ("shfl", "vote", "match", "redux", "elect")
-
-
-def aligned(instruction: Instruction) -> bool:
-    """Whether all lanes of the warp have to execute it together."""
-    if instruction.opcode == "bar":
-        return "warp" not in instruction.qualifiers
-    return "aligned" in instruction.qualifiers
+_ALL = (1 << LANES) - 1
+_TOLD: WeakKeyDictionary[Program, dict[tuple[str, int, str], int]] = WeakKeyDictionary()
+"""Where a warp notes what lanes were reported for: function, instruction, mistake."""
 
 
 def meet(writer: Writer, instruction: Instruction) -> None:
     """Let the lanes of a block go on only together with those they wait for."""
-    if instruction.opcode in ("bar", "barrier") and not aligned(instruction):
+    if instruction.opcode in ("bar", "barrier") and not is_aligned(instruction):
         return  # lanes wait there by other means
     here = writer.active()
     if instruction.guard is not None:  # the others go on
@@ -55,7 +56,7 @@ def meet(writer: Writer, instruction: Instruction) -> None:
     free = writer.call(
         MEET, "ptr %warp", f"ptr {members}", f"i32 {here}", returns="i32"
     )
-    if writer.mode.watch and aligned(instruction):
+    if writer.mode.watch and is_aligned(instruction):
         _apart(writer, instruction, here, free)
     _only(writer, free)
 
@@ -85,41 +86,138 @@ def _pair(operand: Operand) -> tuple[Operand, Operand]:
     return operand, Sink()
 
 
+def _named(instruction: Instruction) -> Operand:
+    """The membermask of an instruction; all lanes, if it has none."""
+    if "sync" in instruction.qualifiers:
+        return instruction.operands[-1]
+    return Immediate(-1, "int", (1 << 64) - 1)
+
+
+class Members(NamedTuple):
+    """Who exchanges values with whom."""
+
+    named: str
+    """A pointer to the lanes that each lane names and that have the same membermask."""
+    apart: str
+    """The lanes that name lanes with another membermask, as a word."""
+
+
+def members(writer: Writer, instruction: Instruction) -> Members:
+    """Who takes part."""
+    named, lanes = _named(instruction), writer.lanes()
+    pointer = writer.pointer(named, "b32")
+    if isinstance(named, Immediate):
+        return Members(pointer, "0")
+    same = writer.address(writer.temporary(32))
+    given = f"ptr {same}", f"ptr {pointer}", f"i32 {lanes}"
+    return Members(same, writer.call(SAME_MASK, *given, returns="i32"))
+
+
+def _members(writer: Writer, instruction: Instruction) -> Members:
+    """Who takes part.  A lane that does not name itself ends the launch."""
+    named, lanes = _named(instruction), writer.lanes()
+    pointer = writer.pointer(named, "b32")
+    if not (isinstance(named, Immediate) and int(named.value) & _ALL == _ALL):
+        out = writer.call(OUTSIDE, f"ptr {pointer}", f"i32 {lanes}", returns="i32")
+        with if_some(writer, out):
+            notify(writer, ["membermask", "own"], [described(writer, named)], out)
+    found = members(writer, instruction)
+    if _reports(writer) and not isinstance(named, Immediate):
+        new = _untold(writer, "mask", found.apart)
+        with if_some(writer, new):
+            notify(writer, ["membermask", "mask"], [described(writer, named)], new)
+    return found
+
+
+def outsiders(writer: Writer, named: Operand) -> None:
+    """Report lanes that come to a barrier of lanes which does not name them."""
+    if not writer.mode.watch or not _reports(writer):
+        return
+    if isinstance(named, Immediate) and int(named.value) & _ALL == _ALL:
+        return
+    given = f"ptr {writer.pointer(named, 'b32')}", f"i32 {writer.lanes()}"
+    new = _untold(writer, "own", writer.call(OUTSIDE, *given, returns="i32"))
+    with if_some(writer, new):
+        notify(writer, ["membermask", "outsider"], [described(writer, named)], new)
+
+
+def _reports(writer: Writer) -> bool:
+    """Whether the run reports; one that repeats another for a question does not."""
+    return not (writer.mode.defined or writer.mode.raced or writer.mode.recorded)
+
+
 @handles("shfl")
 def shfl(writer: Writer, instruction: Instruction) -> None:
     """Each lane reads a register of another lane."""
+    unknown, d = shuffle(writer, instruction), _pair(instruction.operands[0])[0]
+    words = ["membermask", "followed"]
+    if _reports(writer):
+        words = ["membermask", "source"]
+        unknown = _untold(writer, "source", unknown)
+    elif not writer.mode.defined:
+        return
+    with if_some(writer, unknown):
+        about = (described(writer, each) for each in (_named(instruction), d))
+        notify(writer, words, list(about), unknown)
+
+
+def shuffle(writer: Writer, instruction: Instruction) -> str:
+    """Exchange; the lanes whose value is undefined, as a word.
+
+    They read a lane that their membermask does not name, or that is not here.
+    """
     mode = next(w for w in instruction.qualifiers if w in MODES)
     d, p = _pair(instruction.operands[0])
+    members = _members(writer, instruction)
     a, b, c = (writer.pointer(o, "b32") for o in instruction.operands[1:4])
-    writer.call(
+    return writer.call(
         SHUFFLE[mode],
         f"ptr {writer.pointer(d, 'b32', result=True)}",
         f"ptr {writer.pointer(p, 'pred', result=True)}",
         f"ptr {a}",
         f"ptr {b}",
         f"ptr {c}",
+        f"ptr {members.named}",
+        f"i32 {members.apart}",
         f"i32 {writer.lanes()}",
+        returns="i32",
     )
+
+
+def _untold(writer: Writer, what: str, lanes: str) -> str:
+    """Those of some lanes that were not reported for the present instruction.
+
+    A loop would be slow that calls Python for a value that nobody needs.
+    """
+    places = _TOLD.setdefault(writer.program, {})
+    key = writer.unit.function.name, writer.index, what
+    if key not in places:
+        places[key] = writer.program.warp_bytes
+        writer.program.warp_bytes += 64
+    place = places[key]
+    told = writer.load("i32", "%warp", place)
+    others = writer.value(f"xor i32 {told}, -1")
+    both = writer.value(f"or i32 {told}, {lanes}")
+    writer.store("i32", both, "%warp", place)
+    return writer.value(f"and i32 {lanes}, {others}")
 
 
 @handles("vote")
 def vote(writer: Writer, instruction: Instruction) -> None:
     """What the lanes have in a predicate."""
     mode = next(w for w in instruction.qualifiers if w in _VOTES)
-    d, a, *members = instruction.operands
+    d, a = instruction.operands[:2]
     kind = "b32" if mode == "ballot" else "pred"
     goal = writer.pointer(d, kind, result=True)
     if isinstance(a, Immediate):
         word = "-1" if a.value else "0"
     else:
         word = writer.load("i32", writer.pointer(a, "pred"), 0)
-    every = Immediate(-1, "int", (1 << 64) - 1)
-    named = writer.pointer(members[0] if members else every, "b32")
     writer.call(
         VOTE[mode],
         f"ptr {goal}",
         f"i32 {word}",
-        f"ptr {named}",
+        f"ptr {_members(writer, instruction).named}",
         f"i32 {writer.lanes()}",
     )
 
@@ -130,13 +228,13 @@ def match(writer: Writer, instruction: Instruction) -> None:
     bits = 64 if "b64" in instruction.qualifiers else 32
     mode = "all" if "all" in instruction.qualifiers else "any"
     d, p = _pair(instruction.operands[0])
-    a, members = instruction.operands[1:]
+    a = instruction.operands[1]
     writer.call(
         MATCH[mode, bits],
         f"ptr {writer.pointer(d, 'b32', result=True)}",
         f"ptr {writer.pointer(p, 'pred', result=True)}",
         f"ptr {writer.pointer(a, f'b{bits}')}",
-        f"ptr {writer.pointer(members, 'b32')}",
+        f"ptr {_members(writer, instruction).named}",
         f"i32 {writer.lanes()}",
     )
 
@@ -149,12 +247,12 @@ def redux(writer: Writer, instruction: Instruction) -> None:
     if kind == "f32":
         raise Error("redux.sync of f32 is for sm_100a; its order is not known here")
     operation = next(w for w in words if w in ("add", "min", "max", "and", "or", "xor"))
-    d, a, members = instruction.operands
+    d, a = instruction.operands[:2]
     writer.call(
         reduce(operation, kind == "s32"),
         f"ptr {writer.pointer(d, kind, result=True)}",
         f"ptr {writer.pointer(a, kind)}",
-        f"ptr {writer.pointer(members, 'b32')}",
+        f"ptr {_members(writer, instruction).named}",
         f"i32 {writer.lanes()}",
     )
 
@@ -170,12 +268,11 @@ def activemask(writer: Writer, instruction: Instruction) -> None:
 def elect(writer: Writer, instruction: Instruction) -> None:
     """One lane of several."""
     d, p = _pair(instruction.operands[0])
-    members = writer.pointer(instruction.operands[1], "b32")
     writer.call(
         ELECT,
         f"ptr {writer.pointer(d, 'b32', result=True)}",
         f"ptr {writer.pointer(p, 'pred', result=True)}",
-        f"ptr {members}",
+        f"ptr {_members(writer, instruction).named}",
         f"i32 {writer.lanes()}",
     )
 
@@ -207,20 +304,75 @@ def _put_bit(code: Code, pointer: Raw, lane: Value, bit: Value) -> None:
     word[0] = select(bit, word[0] | one, word[0] & ~one)
 
 
+def _outside(code: Code, members: Raw, lanes: Value) -> Value:
+    """The lanes that their own membermask does not name."""
+    each = ir.Constant(warps.VECTOR, [1 << lane for lane in range(LANES)])
+    own = Value(code.builder, each)
+    return warps.to_word((warps.all_lanes(code, members) & own) == 0) & lanes
+
+
+def _same_mask(code: Code, goal: Raw, members: Raw, lanes: Value) -> Value:
+    """The lanes that each lane names and that have the same membermask.
+
+    On an H200, lanes exchange only with those.  The lanes that name others are
+    returned: PTX lets them wait for what never comes.
+    """
+    named, masks = warps.words(code, members), warps.all_lanes(code, members)
+    apart, groups = code.variable(lanes.lift(0)), code.array(I32, LANES)
+    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+        mine = lane_of(code, named, lane)
+        same = warps.to_word(masks == mine) & lanes
+        _put(code, groups, lane, mine & same)
+        own = lanes.lift(1) << convert(lane, I32)
+        alone = (mine & lanes & ~same) == 0
+        apart.value = select(alone, apart.value, apart.value | own)
+    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+        _put(code, warps.words(code, goal), lane, lane_of(code, groups, lane))
+    return apart.value
+
+
 def _shuffle(mode: str) -> Trace:
-    def trace(code: Code, d: Raw, p: Raw, a: Raw, b: Raw, c: Raw, lanes: Value) -> None:
+    def trace(
+        code: Code,
+        d: Raw,
+        p: Raw,
+        a: Raw,
+        b: Raw,
+        c: Raw,
+        members: Raw,
+        apart: Value,
+        lanes: Value,
+    ) -> Value:
         # d may be a register that is read as well.
         values, goal = code.array(I32, LANES), warps.words(code, d)
-        source, steps, limits = (warps.words(code, each) for each in (a, b, c))
+        source, steps, limits, named = (
+            warps.words(code, each) for each in (a, b, c, members)
+        )
+        unknown = code.variable(lanes.lift(0))
         with code.loop(LANES) as lane:
             _put(code, values, lane, lane_of(code, source, lane))
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
             given = (lane_of(code, each, lane) for each in (steps, limits))
             chosen, inside = source_lane(mode, convert(lane, I32), *given)
-            _put(code, goal, lane, lane_of(code, values, chosen))
+            own = lanes.lift(1) << convert(lane, I32)
+            part = (lane_of(code, named, lane) | own) & lanes
+            known = has(part, chosen)
+            unknown.value = select(known, unknown.value, unknown.value | own)
+            value = lane_of(code, values, chosen)
+            here = has(readable(part, apart, lanes), chosen)
+            _put(code, goal, lane, select(here, value, value.lift(0)))
             _put_bit(code, p, lane, inside)
+        return unknown.value
 
     return trace
+
+
+def readable(part: Value, apart: Value, lanes: Value) -> Value:
+    """The lanes that a lane of a shuffle can read; for others, an H200 gives 0.
+
+    That is all that execute it, unless some of them come with another membermask.
+    """
+    return select(apart == 0, lanes, part)
 
 
 def source_lane(
@@ -330,10 +482,12 @@ def _elect(code: Code, d: Raw, p: Raw, members: Raw, lanes: Value) -> None:
 
 
 MEET = routine("meet", _meet, [P, P, I32], I32)
+OUTSIDE = routine("outside_membermask", _outside, [P, I32], I32)
+SAME_MASK = routine("same_membermask", _same_mask, [P, P, I32], I32)
 SPREAD = routine("spread_word", _spread, [P, I32, I32], None)
 ELECT = routine("elect", _elect, [P, P, P, I32], None)
 SHUFFLE = {
-    mode: routine(f"shfl.{mode}", _shuffle(mode), [P, P, P, P, P, I32], None)
+    mode: routine(f"shfl.{mode}", _shuffle(mode), [P, P, P, P, P, P, I32, I32], I32)
     for mode in MODES
 }
 VOTE = {

@@ -224,6 +224,8 @@ def _spent(code: Code, warp: Raw) -> None:
     grant[0] = select(some, more, grant[0])
     field(code, warp, layout.STATUS, I32)[0] = turn[0].lift(Status.SPENT)
     stuck[0] = stuck[0] | waiting[0]
+    seen = field(code, warp, layout.SEEN, I32)
+    seen[0] = seen[0] | ran[0] | waiting[0]
     waiting[0] = ran[0] = turn[0].lift(0)
 
 
@@ -311,8 +313,31 @@ def _table_jump(
 # ── a block of threads ──────────────────────────────────────────────────────
 
 
+MOST_ROUNDS = 256
+"""So often the warps of a block meet at barriers before others have their turn."""
+
+
+def others(code: Code, block: Raw, own: Value, alive: Value) -> Value:
+    """1 if another warp of the block is alive; or if its turn was over too early."""
+    b = code.builder
+    size = field(code, block, layout.BLOCK_WARP_BYTES, I64)[0]
+    first = pointer_at(code, block, layout.BLOCK_FIRST_WARP)
+    found = code.variable(code.constant(0, I32))
+    count = convert(field(code, block, layout.BLOCK_WARPS, I32)[0], I64)
+    with code.loop(count) as number, code.when(number != convert(own, I64)):
+        warp = b.gep(first, [(number * size).raw])
+        lives = field(code, warp, layout.LIVE, I32)[0] != 0
+        spent = field(code, warp, layout.STATUS, I32)[0] == Status.SPENT
+        one = convert(select(alive, lives, spent), I32, signed=False)
+        found.value = found.value | one
+    return found.value
+
+
 def _turns(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
-    """Let the warps of a block run in turns, until all ended or none can go on."""
+    """Let the warps of a block run in turns, until all ended or none can go on.
+
+    A loop with a barrier has no end that is seen here: after many rounds it is a turn.
+    """
     b = code.builder
     warps = convert(field(code, block, layout.BLOCK_WARPS, I32)[0], I64)
     size = field(code, block, layout.BLOCK_WARP_BYTES, I64)[0]
@@ -322,9 +347,11 @@ def _turns(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
     alive = field(code, block, layout.BLOCK_ALIVE, I32)
     run = b.bitcast(kernel, ir.FunctionType(ir.VoidType(), [POINTER] * 2).as_pointer())
     status[0] = budget.lift(Status.READY)
+    left = code.variable(budget.lift(MOST_ROUNDS))
     with repeat(code) as again:
         spent = code.variable(budget.lift(0))
         progress[0] = budget.lift(0)
+        left.value = left.value - 1
         with code.loop(warps) as number:
             warp = b.gep(first, [(number * size).raw])
             state = field(code, warp, layout.STATUS, I32)
@@ -357,6 +384,16 @@ def _turns(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
                 ),
             ),
         )
+        with code.when((status[0] == Status.READY) & (left.value <= 0)):
+            status[0] = budget.lift(Status.SPENT)
+            with code.loop(warps) as number:  # they went on: none of them is stuck
+                warp = b.gep(first, [(number * size).raw])
+                waiting = field(code, warp, layout.WAITING, I32)
+                seen = field(code, warp, layout.SEEN, I32)
+                ran = field(code, warp, layout.RAN, I32)
+                seen[0] = seen[0] | ran[0] | waiting[0]
+                field(code, warp, layout.STUCK, I32)[0] = budget.lift(0)
+                waiting[0] = budget.lift(0)
         again(status[0] == Status.READY)
 
 

@@ -135,6 +135,8 @@ class Block(Record):
         self._bulk: dict[int, BulkQueue] = {}
         self._queues = aligned(len(self.warps) * tasks.QUEUES * tasks.QUEUE_RECORD)
         self._lane_groups = aligned(len(self.warps) * tasks.LANES_RECORD)
+        self.registers = zeros(len(self.warps) * fast.REGISTERS_BYTES // 4, np.int32)
+        """What each warp has asked for by ``setmaxnreg`` (``REGISTERS_...``)."""
         self.moves: dict[tuple[str, int], list[Move]] = {}
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
@@ -159,6 +161,7 @@ class Block(Record):
             (fast.STATE_BLOCK, self.context.address),
             (fast.STATE_WARPGROUPS, address(self._warpgroup_records)),
             (fast.STATE_STORES, address(self.stores)),
+            (fast.STATE_REGISTERS, address(self.registers)),
             (fast.STATE_THREADS, address(self._threads)),
             (fast.STATE_QUEUES, address(self._queues)),
             (fast.STATE_LANE_QUEUES, address(self._lane_groups)),
@@ -167,6 +170,11 @@ class Block(Record):
         self.words[fast.STATE_RANK >> 2] = self.rank
         self.words[fast.STATE_WARPS >> 2] = len(self.warps)
         self.context.point(layout.BLOCK_UNITS, self.address)
+
+    @property
+    def lack_of_registers(self) -> NDArray[np.int32]:
+        """How many more registers its warps have than at first; then, if above 0."""
+        return self.words[fast.STATE_SURPLUS >> 2 : (fast.STATE_SHORT >> 2) + 1]
 
     @property
     def records_of_mbarriers(self) -> NDArray[np.int32]:
@@ -215,6 +223,7 @@ class Block(Record):
     def renewed(self, renewal: Renewal) -> None:
         """Tell what of its memory is renewed when another block begins."""
         renewal.clear(self._queues, self._lane_groups, self._threads, self.stores)
+        renewal.clear(self.registers, self.lack_of_registers)
         renewal.clear(self.longs[fast.STATE_TENSOR >> 3 :][:1])
         renewal.copy(self.context.peers)
         renewal.zero_at_end(self.longs[fast.STATE_TENSOR >> 3 :][:1])
@@ -224,6 +233,7 @@ class Block(Record):
     def begin(self) -> None:
         """A new block begins."""
         self.mbarriers.clear()
+        self.registers[:] = self.lack_of_registers[:] = 0
         for each in self.warpgroups.values():
             each.reset()
         self._forget_groups()

@@ -17,6 +17,7 @@ from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.copy_events import issue
 from fragmenta.units.events import Event, carries_out, numbers
 from fragmenta.units.faults import stopped
+from fragmenta.units.shared_addresses import in_form
 from fragmenta.units.work import (
     Block,
     Copy,
@@ -80,7 +81,10 @@ def try_cancel(warp: Warp, event: Event, lanes: int) -> int:
     space = next((word for word in event.words if word.startswith("shared")), "")
     everywhere = "multicast::cluster::all" in event.words
     for lane in numbers(lanes):
-        goal, mbarrier = (each.value(warp, lane) for each in event.operands)
+        goal, mbarrier = (
+            in_form(warp, event, 1 << lane, each.value(warp, lane), bool(space))
+            for each in event.operands
+        )
         try:
             request = Request(
                 warp.block,

@@ -44,10 +44,14 @@ class Cluster(Record):
     """A count of what let waiting lanes go on."""
     impatient = Flag(fast.CLUSTER_IMPATIENT)
     """Whether waits return without success, because nothing else can happen."""
+    hasty = Flag(fast.CLUSTER_HASTY)
+    """Whether the first wait of a warp for a phase gives up at once."""
     ended_blocks = Word(fast.CLUSTER_ENDED)
     """The blocks that have ended, by rank."""
     number = Long(fast.CLUSTER_NUMBER)
     """Which cluster of the grid it is."""
+    fair = Flag(fast.CLUSTER_FAIR)
+    """Whether warps give way to others at waits."""
     touched = Word(fast.CLUSTER_TOUCHED)
     """Whether Python had a part in it since it began."""
     _pending = Word(fast.CLUSTER_PENDING)
@@ -83,6 +87,8 @@ class Cluster(Record):
         kinds = {EAGER: fast.EAGER, LAZY: fast.LAZY}
         schedule = kinds.get(str(self.schedule.work), fast.RANDOM)
         self.words[fast.CLUSTER_SCHEDULE >> 2] = schedule
+        self.words[fast.CLUSTER_HASTY >> 2] = self.schedule.plan.hasty
+        self.fair = self.schedule.eager and not self.schedule.plan.stepped
         self.words[fast.CLUSTER_BLOCKS >> 2] = len(self.blocks)
         first = fast.CLUSTER_PEERS >> 3
         self.longs[first : first + len(self.blocks)] = [
@@ -292,6 +298,7 @@ class Cluster(Record):
         """All threads have ended."""
         self.port.end()
         for work in self.unfinished:
+            self.time += 1  # it is an event of its own, after all that threads did
             work.finish()
         self.port.over()
 

@@ -18,11 +18,13 @@ from fragmenta.units.events import (
     numbers,
     together,
 )
+from fragmenta.units.fast.copy_forms import form
 from fragmenta.units.faults import stopped
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.mbarriers import find, named, possible
 from fragmenta.units.past_the_end import ended, reaches_ended, report
 from fragmenta.units.port import Step, Waited
+from fragmenta.units.shared_addresses import in_form
 from fragmenta.units.tma_copies import TensorCopy
 from fragmenta.units.work import Copy, done_at_once
 
@@ -34,7 +36,7 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
     """Issue a bulk copy for each lane; usually there is one."""
     before: list[list[Value]] = []
     for lane in numbers(lanes):
-        values = [_value(each, warp, lane) for each in event.operands]
+        values = _values(warp, event, lane)
         try:
             copy = copy_from(
                 warp.block, Thread(warp, lane), event.site, event.mnemonic, values
@@ -51,8 +53,23 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
         before.append(values)
         if isinstance(copy, TensorCopy) and copy.map_range is not None:
             known = warp.block.cluster.machine.maps
-            known.learn(copy.data, copy.map, copy.kind)
+            if copy.moving is copy.data:
+                known.learn(copy.data, copy.map, copy.kind)
     return lanes
+
+
+def _values(warp: Warp, event: Event, lane: int) -> list[Value]:
+    """What a lane gives, with addresses of shared memory in the form of the space."""
+    values, of = (
+        [_value(each, warp, lane) for each in event.operands],
+        form(event.mnemonic),
+    )
+    spaces = {"goal": of.to, "source": of.of, "mbarrier": of.to}
+    for place, name in enumerate(of.operands[: len(values)]):
+        space, given = spaces.get(name, "global"), values[place]
+        if space != "global" and isinstance(given, int):
+            values[place] = in_form(warp, event, 1 << lane, given, bool(space))
+    return values
 
 
 def _value(operand: Operand, warp: Warp, lane: int) -> Value:

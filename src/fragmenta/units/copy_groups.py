@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fragmenta.ptx.effects import effect
-from fragmenta.units.blocks import Thread
+from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Flag, Record, Word
@@ -20,6 +20,7 @@ class Arrival(Work):
     """An arrival at an mbarrier once the work before it is done."""
 
     effect = effect("cp.async.mbarrier.arrive")
+    (follows,) = effect.after
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class Arrival(Work):
     ) -> None:
         super().__init__(site)
         self.thread = thread
-        self.mbarrier, self.count, self.before = mbarrier, count, before
+        self.mbarrier, self.arrivals, self.before = mbarrier, count, before
         self.mbarriers = (mbarrier,)
         mbarrier.count(self)
 
@@ -44,7 +45,7 @@ class Arrival(Work):
         """Arrive."""
         self.mbarrier.discount(self)
         self.cluster.port.signal(self, self.mbarrier)
-        self.mbarrier.arrive(self.count)
+        self.mbarrier.arrive(self.arrivals, self.thread.warp)
 
 
 class LaneGroups(Record):
@@ -170,3 +171,9 @@ class Queue:
         """Copies that are not done, in a group or not."""
         every = [task for _, _, tasks in self.closed for task in tasks]
         return [t for t in (*every, *(t for _, t in self.open)) if not t.done]
+
+
+def copy_epoch(warp: Warp) -> int:
+    """The epoch of the ``cp.async`` of a warp, whoever keeps their groups."""
+    kept = warp.block.groups.get(warp.number)
+    return (kept or LaneGroups(warp.block.lane_groups(warp.number))).epoch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,19 +75,28 @@ class Operand(NamedTuple):
             return [each.value(warp, lane) for each in self.items]
         return [self.value(warp, lane)]
 
-    def lanes(self, warp: Warp) -> NDArray[np.unsignedinteger]:
-        """The numbers of all lanes."""
+    def lanes(self, warp: Warp) -> NDArray[Any]:
+        """The numbers of all lanes; of registers of 128 bits a copy, of Python's."""
+        if self.kind == "r" and self.bits == 128:
+            low, high = (
+                Operand("r", self.place + half, 64).lanes(warp).astype(object)
+                for half in (0, 8 * LANES)
+            )
+            return np.asarray(low | high << 64)
         if self.kind == "r":
             size = self.bits // 8 * LANES
             return np.asarray(
                 warp.memory[self.place : self.place + size].view(_WORDS[self.bits])
             )
+        if self.kind == "p":
+            word = int(warp.words[self.place >> 2])
+            return np.array([word >> lane & 1 ^ self.bits for lane in range(LANES)])
         if self.kind == "a":
             (base,) = self.base
             found = base.lanes(warp)
             most = (1 << 8 * found.itemsize) - 1
             return np.asarray(found + found.dtype.type(self.place & most))
-        return np.full(LANES, self.value(warp, 0), np.uint64)
+        return np.full(LANES, self.value(warp, 0) & (1 << 64) - 1, np.uint64)
 
     def put(self, warp: Warp, lanes: int, value: int) -> None:
         """Set a register or a predicate of some lanes."""

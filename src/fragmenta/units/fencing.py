@@ -11,6 +11,7 @@ from fragmenta.simt.layout import PLAIN
 from fragmenta.units import tensor_maps
 from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, numbers, together
+from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop, stopped
 from fragmenta.units.port import ChangedMap, Step
 
@@ -34,7 +35,21 @@ def setmaxnreg(warp: Warp, event: Event, lanes: int) -> int:
             lanes,
             f"{event.mnemonic} takes a multiple of 8 from 24 to 256; given {count}",
         )
+    _count_registers(warp, event, count)
     return lanes
+
+
+def _count_registers(warp: Warp, event: Event, count: int) -> None:
+    """Keep what a warp asks for, and what all of its block have in the end."""
+    block, first = warp.block, warp.number * layout.REGISTERS_BYTES >> 2
+    start = int(block.words[layout.STATE_START >> 2])
+    own = block.registers[first : first + (layout.REGISTERS_BYTES >> 2)]
+    if start:
+        surplus, lack = count - start, block.lack_of_registers
+        lack[0] += surplus - own[layout.REGISTERS_SURPLUS >> 2]
+        lack[1] = max(0, lack[0])
+        own[layout.REGISTERS_EVENT >> 2] = event.number + 1
+        own[layout.REGISTERS_SURPLUS >> 2] = surplus
 
 
 @carries_out("tensormap.replace")

@@ -120,7 +120,9 @@ class Problems:
             self._found = {k: v for k, v in self._found.items() if not unwanted(v)}
 
     def __iter__(self) -> Iterator[Finding]:
-        return iter(sorted(self._found.values(), key=lambda each: each.site))
+        with self._lock:
+            some = [*self._found.values()]
+        return iter(sorted(some, key=lambda each: each.site))
 
     def __len__(self) -> int:
         return len(self._found)

@@ -29,6 +29,7 @@ WATCHED = frozenset(
         "collides",
         "exited",
         "location",
+        "membermask",
         "past-the-end",
         "raced",
         "raced-rows",

@@ -12,6 +12,7 @@ from fragmenta.ptx.effects import effect
 from fragmenta.simt import layout
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.blocks import Thread, Warp
+from fragmenta.units.copy_groups import copy_epoch
 from fragmenta.units.events import Event, Operand, first, numbers
 from fragmenta.units.faults import WrongAddress
 from fragmenta.units.work import (
@@ -19,8 +20,9 @@ from fragmenta.units.work import (
     Bytes,
     Pair,
     Range,
+    Slot,
     Starts,
-    Work,
+    Transfer,
     pairs,
     poisoned,
 )
@@ -36,11 +38,10 @@ def lane_pairs(rank: int, goal: Starts, source: Starts, count: Starts) -> list[P
     return found
 
 
-class WarpCopy(Work):
+class WarpCopy(Transfer):
     """4, 8 or 16 bytes for each lane, from global to shared memory."""
 
     effect = effect("cp.async")
-    bytes, mbarrier, map_range = 0, None, None
 
     def __init__(self, warp: Warp, event: Event, lanes: int) -> None:
         super().__init__(event.site)
@@ -123,6 +124,13 @@ class WarpCopy(Work):
                 continue
             found[address >> layout.SLOT_BITS] = (memory, address - offset)
         return found
+
+    @property
+    def slot(self) -> Slot:
+        """Its place among the copies of its warp."""
+        epoch = copy_epoch(self.warp)
+        rank, number = self.warp.block.rank, self.warp.number
+        return Slot(self.effect.instruction, rank, number, epoch=epoch)
 
     @property
     def goals(self) -> list[Range]:

@@ -24,7 +24,7 @@ from fragmenta.units.events import Event, first
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.kernel_units import Sized, kernel_units
 from fragmenta.units.observing import Launch, Running, Tracer, Watching
-from fragmenta.units.port import Port
+from fragmenta.units.port import Port, Stacked
 from fragmenta.units.schedule import Given, Schedule
 
 if TYPE_CHECKING:
@@ -101,11 +101,26 @@ class Machine:
         self.errors: dict[int, BaseException] = {}
         """The errors, by the address of the block."""
         self.watching: Watching | None = None
-        """What observes the launch, if anything does."""
+        """What watches the launch for mistakes, if anything does."""
+        self.following: Watching | None = None
+        """What follows values through it, if anything does."""
+        self.quiet: Collection[int] = ()
+        """Functions of :attr:`following` in machine code that do nothing."""
         self.tracer: Tracer | None = None
         """What records its steps, if anything does."""
         self.notes: dict[int, NDArray[np.uint8]] = {}
         """How each byte of global memory was written, by slot, if that is noted."""
+
+    @property
+    def ignores_ended(self) -> bool:
+        """Whether it goes on after what reaches into a block that has ended."""
+        return self.goes_on or not self.observers
+
+    @property
+    def observers(self) -> list[Watching]:
+        """All that observes the launch."""
+        both = self.watching, self.following
+        return [each for each in both if each is not None]
 
     def grant(self) -> tuple[int, int, int] | None:
         """Cancel a cluster: the index of its first block; None: it is refused."""
@@ -180,11 +195,11 @@ class Machine:
     @property
     def settled(self) -> bool:
         """Whether clusters ran without Python in a launch like this one."""
-        return (self.watching is None) in self._sized.settled
+        return (not self.observers) in self._sized.settled
 
     def settle(self) -> None:
         """Note that clusters have run without Python."""
-        self._sized.settled.add(self.watching is None)
+        self._sized.settled.add(not self.observers)
 
     @property
     def prepared(self) -> Prepared | None:
@@ -207,13 +222,16 @@ class Machine:
 
     def port(self, cluster: Cluster) -> Port:
         """The observer of a cluster."""
-        made = Port() if self.watching is None else self.watching.observer(cluster)
+        every = [each.observer(cluster) for each in self.observers]
+        made = every[0] if every else Port()
+        if len(every) > 1:
+            made = Stacked(*every, ignored=self.quiet)
         return made if self.tracer is None else self.tracer.listen(cluster, made)
 
     def close(self) -> None:
         """Free everything: the launch has ended."""
-        if self.watching is not None:
-            self.watching.close()
+        for observer in self.observers:
+            observer.close()
         for cluster in {
             id(each.cluster): each.cluster for each in self.blocks.values()
         }.values():

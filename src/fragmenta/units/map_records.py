@@ -8,7 +8,7 @@ import numpy as np
 
 from fragmenta.shared.box_layouts import BoxLayout
 from fragmenta.shared.boxes import OUTSIDE, slice_bytes
-from fragmenta.shared.swizzles import pattern
+from fragmenta.shared.swizzles import WGMMA_SWIZZLES, pattern
 from fragmenta.shared.tensor_map import BYTES, TensorMap
 from fragmenta.shared.tensor_map_rules import MOST_SIZE
 from fragmenta.simt.boxes import Copy, compiled
@@ -36,6 +36,8 @@ def ordinary(map: TensorMap) -> bool:
         map.im2col is None
         and not map.interleave
         and not map.element.tf32
+        and map.element.bytes > 0
+        and map.swizzle in WGMMA_SWIZZLES
         and max(map.sizes) <= MOST_SIZE
         and reach + map.sizes[0] * map.element.bytes + map.address < _REACH
     )
@@ -51,7 +53,7 @@ def written(data: bytes, map: TensorMap) -> Record:
         (at.MAP_ELEMENT, map.element.bytes),
         (at.MAP_BYTES, map.box_bytes),
         (at.MAP_LINE, line),
-        (at.MAP_PITCH, max(line, map.swizzle)),
+        (at.MAP_PITCH, max(line, map.span)),
         (at.MAP_LINES, prod(map.counts[1:])),
         (at.MAP_SWIZZLE, pattern(map.swizzle).changed),
         (at.MAP_FILL, OUTSIDE if map.fill == "nan" else 0),

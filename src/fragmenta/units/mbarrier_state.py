@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fragmenta.units.blocks import Block, Warp
     from fragmenta.units.work import Work
 
-_WARPS = 64
-"""The most warps of a block, with room to spare."""
 _STEP = layout.MBARRIER_BYTES >> 2
 """The words of a record."""
 
@@ -62,6 +60,11 @@ class Mbarrier(Record):
     """Where the observer's two clocks of all mbarriers at this place are."""
     remote = Flag(layout.MBARRIER_REMOTE)
     """Whether threads of other blocks of the cluster have arrived at it."""
+    held = Word(layout.MBARRIER_HELD)
+    """The phase after whose end its driver gave way, plus 1."""
+    held_count = Word(layout.MBARRIER_HELD_COUNT)
+    """How often it did."""
+    _driver = Word(layout.MBARRIER_DRIVER)
     _place = Word(layout.MBARRIER_PLACE)
     _counted = Word(layout.MBARRIER_WORK)
     _copier = Word(layout.MBARRIER_COPIER)
@@ -109,12 +112,12 @@ class Mbarrier(Record):
     @copier.setter
     def copier(self, given: tuple[Warp, int]) -> None:
         warp, self._copy_site = given
-        self._copier = (warp.block.rank << 16 | warp.number) + 1
+        self._copier = _name(warp)
 
     @property
     def waiting(self) -> dict[int, int]:
         """The phase that warps wait for, by their number."""
-        phases = self.words[layout.MBARRIER_WAITING >> 2 :][:_WARPS]
+        phases = self.words[layout.MBARRIER_WAITING >> 2 :][: layout.MBARRIER_WARPS]
         found = np.flatnonzero(phases)
         return {int(warp): (int(phases[warp]) & 0xFFFFFFFF) - 1 for warp in found}
 
@@ -125,6 +128,29 @@ class Mbarrier(Record):
         new = 0 if phase is None else signed(min(phase + 1, 0xFFFFFFFF))
         before, self.words[place] = int(self.words[place]), new
         return before != new
+
+    def waited_for(self, warp: int, phase: int) -> bool:
+        """Whether a warp has waited for a phase before."""
+        noted = int(self.words[(layout.MBARRIER_WAITING >> 2) + warp])
+        return noted == signed(min(phase + 1, 0xFFFFFFFF))
+
+    def saw(self, warp: int, phase: int) -> None:
+        """Note that a warp has seen the end of a phase.
+
+        One of the same parity as the next that it waits for is taken for that.
+        """
+        next_ = self.seen(warp) + 1
+        taken = next_ if phase > next_ and (phase - next_) % 2 == 0 else phase
+        place = (layout.MBARRIER_SEEN >> 2) + warp
+        self.words[place] = signed(min(taken + 1, 0xFFFFFFFF))
+
+    def seen(self, warp: int) -> int:
+        """The last phase that a warp takes for over, since it waited; -1: none."""
+        return (int(self.words[(layout.MBARRIER_SEEN >> 2) + warp]) & 0xFFFFFFFF) - 1
+
+    def driven_by(self, warp: Warp) -> bool:
+        """Whether an instruction of this warp has ended the last phase."""
+        return self._driver == _name(warp)
 
     def count(self, work: Work) -> None:
         """Count work that is in flight from now on."""
@@ -168,19 +194,20 @@ class Mbarrier(Record):
         there = self.block.shared[self.offset : self.offset + 8].tobytes()
         return int.from_bytes(there, "little") == self.state() ^ layout.MARK
 
-    def arrive(self, count: int) -> None:
+    def arrive(self, count: int, by: Warp) -> None:
         """Count arrivals in the present phase."""
         self.pending -= count
-        self.settle()
+        self.settle(by)
 
     def expect(self, count: int) -> None:
         """Expect more bytes in the present phase; fewer, if the count is negative."""
         self.bytes += count
 
-    def settle(self) -> None:
-        """Begin the next phase, if nothing is pending."""
+    def settle(self, by: Warp) -> None:
+        """Begin the next phase, if nothing is pending; a warp has done or issued it."""
         while self.pending == 0 and self.bytes == 0:
             self.phase += 1
+            self._driver = _name(by)
             self.pending = self.expected
             self.block.cluster.port.done(self)
             self.block.cluster.changes += 1
@@ -188,6 +215,11 @@ class Mbarrier(Record):
             if self.expected == 0:
                 break
         self.write()
+
+
+def _name(warp: Warp) -> int:
+    """A warp of the cluster as a number that is not 0."""
+    return (warp.block.rank << 16 | warp.number) + 1
 
 
 class Mbarriers(Mapping[int, Mbarrier]):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from fragmenta.ptx import rules
+from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.ordering import Scope, scope, written_scope
-from fragmenta.simt.layout import (
-    RANK_BITS,
-    SHARED_SLOT,
-    SHARED_START,
-    SHARED_WINDOW,
-    SLOT_BITS,
-)
+from fragmenta.simt.layout import RANK_BITS, SHARED_START
 from fragmenta.simt.naming import counted
 from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, carries_out, together
+from fragmenta.units.fairness import gives_way
 from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.past_the_end import ended
 from fragmenta.units.port import Step, Waited
+from fragmenta.units.shared_addresses import low_word, names_shared
 
 # ── finding one ─────────────────────────────────────────────────────────────
 
@@ -57,18 +54,18 @@ def named(warp: Warp, event: Event, address: int, lanes: int) -> Mbarrier:
 
 def shared_address(warp: Warp, event: Event, address: int, lanes: int) -> int:
     """An address in shared memory; it is generic if the instruction names no space."""
-    if any(word.startswith("shared") for word in event.words):
-        return address
-    if address >> SLOT_BITS != SHARED_SLOT:
+    named_space = names_shared(event)
+    found = low_word(warp, event, lanes, address, named_space)
+    if found is None:
+        takes = "an offset in shared memory" if named_space else "a generic address"
         raise Stop(
             rules.MBARRIER,
             event.site,
             warp,
             lanes,
-            f"{event.mnemonic} takes a generic address; {address:#x} is not in shared "
-            "memory",
+            f"{event.mnemonic} takes {takes}; {address:#x} is not in shared memory",
         )
-    return address - SHARED_WINDOW
+    return found
 
 
 @carries_out("mbarrier.init")
@@ -104,10 +101,34 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
                 event,
                 members,
                 f"{old} is initialised again while {busy}",
+                repair="Initialise it once, or execute mbarrier.inval when all are "
+                "done with it.",
             )
+        elif old is not None:
+            _check_idle(warp, event, members, old)
         made = block.mbarriers.make(offset, count)
         block.cluster.port.change(Step(warp, event, members), made)
     return lanes
+
+
+def _check_idle(warp: Warp, event: Event, lanes: int, old: Mbarrier) -> None:
+    """Report that an mbarrier which was used is made again without an end before it.
+
+    PTX leaves that undefined.  Hardware does what is meant if no thread uses the old
+    one any more; a thread that still waits with the parity of the old one hangs.
+    """
+    watched = warp.block.cluster.machine.observers
+    if watched and old.phase and old.intact():
+        warp.report(
+            rules.MBARRIER,
+            event,
+            lanes,
+            f"{old} is initialised again without mbarrier.inval, after {old.phase} of "
+            "its phases: PTX leaves undefined what that does",
+            rules.WARNING,
+            repair="Execute mbarrier.inval before it, with a barrier between that and "
+            "the last use; or go on with its phases.",
+        )
 
 
 @carries_out("mbarrier.inval")
@@ -118,7 +139,12 @@ def inval(warp: Warp, event: Event, lanes: int) -> int:
         busy = found.busy()
         if busy:
             warp.report(
-                rules.MBARRIER, event, members, f"{found} is made invalid while {busy}"
+                rules.MBARRIER,
+                event,
+                members,
+                f"{found} is made invalid while {busy}",
+                repair=f"Let {PTX.block_barrier} come before it, which all threads "
+                "reach when they are done with the mbarrier.",
             )
         found.again = True
         warp.block.mbarriers.retire(found)
@@ -156,14 +182,15 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
                 members,
                 f"an arrival with .noComplete would complete phase {found.phase} of "
                 f"{found}",
+                repair="Leave out .noComplete, or let another arrival be the last.",
             )
         if found.block is not warp.block:
-            found.remote = True
+            found.remote = found.remote or not expects
             _check_arrival_scope(warp, event, members, found)
         if drops:
             found.expected -= arrivals
         warp.block.cluster.port.release(step, found)
-        found.arrive(arrivals)
+        found.arrive(arrivals, warp)
         result.put(warp, members, token)
         warp.block.cluster.changes += 1
     return lanes
@@ -172,9 +199,10 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
 def _arrives_too_late(warp: Warp, event: Event, address: int, lanes: int) -> bool:
     """Report an arrival at a block of the cluster that has ended, and ignore it.
 
-    An H200 goes on, too.  It is a fault unless problems are only reported.
+    An H200 goes on, too.  In a watched launch it is a fault unless problems are only
+    reported.
     """
-    if not warp.block.cluster.machine.goes_on:
+    if not warp.block.cluster.machine.ignores_ended:
         return False
     rank = shared_address(warp, event, address, lanes) >> RANK_BITS
     blocks = warp.block.cluster.blocks
@@ -194,12 +222,19 @@ def reaches(warp: Warp, event: Event, found: Mbarrier) -> bool:
 
 
 def _check_arrival_scope(warp: Warp, event: Event, lanes: int, found: Mbarrier) -> None:
-    """Report an arrival that hands nothing over to the block of the mbarrier."""
-    narrow = not reaches(warp, event, found)
+    """Report an arrival that hands nothing over to the block of the mbarrier.
+
+    One that expects bytes has nothing to hand over: who waits there waits for copies.
+    If more depends on it, that is a race.  So it counts as one that names no scope.
+    """
+    named_scope = not reaches(warp, event, found)
+    narrow = named_scope and "expect_tx" not in event.words
     strict = warp.block.cluster.machine.strict
     if scope(event.words) >= Scope.CLUSTER or not (narrow or strict):
         return
-    given = "has the scope .cta" if narrow else "names no scope, which means .cta,"
+    given = "names no scope, which means .cta,"
+    if named_scope:
+        given = "has the scope .cta"
     warp.report(
         rules.MBARRIER,
         event,
@@ -232,13 +267,17 @@ def possible(
     warp: Warp, event: Event, lanes: int, found: Mbarrier, arrivals: int
 ) -> int:
     """The number of arrivals, at most as many as are pending; more are reported."""
-    if arrivals > found.pending:
+    surplus = arrivals - found.pending
+    if surplus > 0:
         warp.report(
             rules.MBARRIER,
             event,
             lanes,
             f"{counted(arrivals, 'arrival')} at {found}, where phase {found.phase} "
             f"expects {found.expected} in all, and {found.pending} more",
+            other=found.birth[3] if found.birth[3] >= 0 else None,
+            repair=f"Let mbarrier.init give it a count of {found.expected + surplus}, "
+            f"or let {surplus} fewer arrive.",
         )
     return min(arrivals, found.pending)
 
@@ -264,7 +303,7 @@ def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
         expected, step = -count * members.bit_count(), Step(warp, event, members)
         warp.block.cluster.port.counts(step, found, 0, expected, False)
         _expect(warp, event, members, found, expected)
-        found.settle()
+        found.settle(warp)
         warp.block.cluster.changes += 1
     return lanes
 
@@ -311,15 +350,22 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
             )
         found = find(warp, event, address, members)
         wanted = _wanted(warp, event, members, found, given)
-        if wanted >= found.phase:
+        gives_up = cluster.hasty and not found.waited_for(warp.number, wanted)
+        if wanted >= found.phase and not gives_up:
             cluster.wanted(found)
         over = wanted < found.phase
-        if over or "test_wait" in event.words or cluster.impatient:
+        if over and "test_wait" not in event.words and gives_way(warp, found, wanted):
+            cluster.port.stall(Step(warp, event, members), found, wanted)
+            cluster.changes += 1
+            continue
+        tests = "test_wait" in event.words or cluster.impatient or gives_up
+        if over or tests:
             answer.put(warp, members, int(over))
             passed |= members
         if over:
             _check_wait_scope(warp, event, members, found)
             found.waits(warp.number, None)
+            found.saw(warp.number, wanted)
             step = Step(warp, event, members)
             cluster.port.acquire(step, Waited("mbarrier", wanted, found))
             cluster.changes += 1

@@ -9,7 +9,8 @@ is lost, so that a result that depends on it is poison, too.
 An H200 ignores stores and copies to the shared memory of a block of the cluster that
 has ended.  Loads and atomic operations there end the launch.
 
-All of them are reported if problems are only reported; otherwise they are faults.
+All of them are reported if problems are only reported, and what reaches into a block
+that has ended also in a launch that is not watched; otherwise they are faults.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def reaches_ended(warp: Warp, copy: Copy) -> int | None:
     The copy comes from registers or from shared memory.  What comes from global memory
     ends the launch on an H200, if it is a multicast; the other copies were not tried.
     """
-    if not warp.block.cluster.machine.goes_on or copy.mask is not None:
+    if not warp.block.cluster.machine.ignores_ended or copy.mask is not None:
         return None
     near = all(each.space == "shared" for each in (*copy.sources, *copy.goals))
     blocks = warp.block.cluster.blocks

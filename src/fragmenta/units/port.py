@@ -10,8 +10,9 @@ and :meth:`Port.signal` for work in flight, :meth:`Port.fence` for the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from inspect import isfunction
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,3 +179,54 @@ class Port:
 
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp issues a product; without one, it uses registers that are observed."""
+
+
+class Stacked(Port):
+    """Several observers of one cluster, one after the other.
+
+    Machine code answers what it can answer for all of them: for each call, at most one
+    of them may want to know.  All others go to Python.
+    """
+
+    def __init__(self, *every: Port, ignored: Collection[int] = ()) -> None:
+        """``ignored`` are addresses of functions that do nothing."""
+        self.every, self.ignored = every, ignored
+        self.functions = self._functions()
+
+    def _functions(self) -> Mapping[int, int] | None:
+        """What machine code answers for all of them."""
+        known = [each.functions for each in self.every if each.functions != {}]
+        if not known or not all(known):
+            return None if known else {}
+        found: dict[int, int] = {}
+        for slot in set.intersection(*(set(each or {}) for each in known)):
+            wanted = {(each or {})[slot] for each in known} - set(self.ignored)
+            if len(wanted) < 2:
+                found[slot] = min(wanted, default=(known[0] or {})[slot])
+        return found
+
+    @property
+    def unattended(self) -> Unattended | None:
+        """Clusters begin and end with Python."""
+        return None
+
+    def copied(self, warp: Warp, epoch: int) -> bool:
+        """Whether any of them knows that compiled code has made ``cp.async``."""
+        told = [each.copied(warp, epoch) for each in self.every]
+        return any(told)
+
+
+def _each(name: str) -> Callable[..., None]:
+    """A call that all observers get."""
+
+    def call(self: Stacked, *given: Any, **named: Any) -> None:
+        for each in self.every:
+            getattr(each, name)(*given, **named)
+
+    call.__name__, call.__doc__ = name, getattr(Port, name).__doc__
+    return call
+
+
+for _name, _value in list(vars(Port).items()):
+    if isfunction(_value) and _name not in vars(Stacked):
+        setattr(Stacked, _name, _each(_name))

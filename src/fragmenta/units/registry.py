@@ -9,6 +9,7 @@ from fragmenta.units import (  # noqa: F401 - each carries out some events
     divergence,
     fencing,
     mbarriers,
+    membermasks,
     named_barriers,
     past_the_end,
     sparsity,

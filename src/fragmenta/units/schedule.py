@@ -15,6 +15,10 @@ after many jumps back.  In all other orders, it ends at every synchronising even
 - ``consumer-waits``: the same of those that have waited for copies and issued none;
 - ``random-7``: any that can go on, by this seed.
 
+``mbarrier.try_wait`` may give up before its phase is over.  It does so once for each
+phase and warp in random orders and in those that let warps wait.  Otherwise it waits
+until the phase is over, or nothing else can happen.
+
 A schedule is spelled as one of these words, or as both with a plus between them:
 ``lazy+oldest-waits``, ``3+random-7``.
 
@@ -30,10 +34,10 @@ A caller can decide every turn.  A *turn* is one of these:
 - ``"deadlock"``: nothing helped, and the launch ended.
 
 A recorded schedule is a dictionary that JSON can hold: ``work`` and ``warps`` as above,
-and ``turns``, a list of turns for each cluster by its number.  Turns are taken first;
-then the policy goes on.  So a prefix of turns followed by ``in-steps`` runs a kernel
-along that prefix, and all turns of a launch repeat it exactly.  A :class:`Chooser` is
-asked for each turn.
+``hasty``, whether waits give up, and ``turns``, a list of turns for each cluster by its
+number.  Turns are taken first; then the policy goes on.  So a prefix of turns followed
+by ``in-steps`` runs a kernel along that prefix, and all turns of a launch repeat it
+exactly.  A :class:`Chooser` is asked for each turn.
 """
 
 from __future__ import annotations
@@ -123,6 +127,8 @@ class Plan(NamedTuple):
     warps: str = ROUND_ROBIN
     turns: Mapping[int, Sequence[Turn]] = {}
     chooser: Chooser | None = None
+    gave_up: bool | None = None
+    """Whether waits gave up in the launch that was recorded, if one was."""
 
     @property
     def stepped(self) -> bool:
@@ -135,6 +141,18 @@ class Plan(NamedTuple):
         if self.warps.startswith(_RANDOM):
             return Policy.RANDOM
         return POLICIES.get(self.warps, Policy.IN_STEPS)
+
+    @property
+    def hasty(self) -> bool:
+        """Whether the first ``mbarrier.try_wait`` for a phase gives up at once.
+
+        >>> [read(each).hasty for each in ("lazy", 7, "lazy+oldest-waits", "in-steps")]
+        [False, True, True, False]
+        """
+        if self.gave_up is not None:
+            return self.gave_up
+        by_chance = self.work not in (EAGER, LAZY, HELD)
+        return by_chance or self.warps not in (ROUND_ROBIN, "in-steps")
 
     @property
     def name(self) -> str | int:
@@ -216,7 +234,7 @@ def _unknown(given: object) -> BadCall:
 
 def _recorded(given: Mapping[object, Any]) -> Plan:
     """Read a schedule that was recorded."""
-    known = ("work", "warps", "turns")
+    known = ("work", "warps", "turns", "hasty")
     for each in given:
         if each not in known:
             hint = nearest(str(each), known)
@@ -230,7 +248,10 @@ def _recorded(given: Mapping[object, Any]) -> Plan:
         )
     made = {_number(key): _turns(some) for key, some in turns.items()}
     warps = _warps(given.get("warps", ROUND_ROBIN), given.get("warps"))
-    return Plan(_work(given.get("work", EAGER)), warps, made)
+    hasty = given.get("hasty")
+    if not (hasty is None or isinstance(hasty, bool)):
+        raise BadCall(f"hasty is True or False; given {hasty!r:.60}")
+    return Plan(_work(given.get("work", EAGER)), warps, made, None, hasty)
 
 
 def _number(key: object) -> int:

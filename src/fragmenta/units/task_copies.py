@@ -7,11 +7,13 @@ it after the copy is done.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
+from fragmenta.shared.box_layouts import numbered
 from fragmenta.shared.swizzles import exchanged
 from fragmenta.simt.layout import LANES, RANK_BITS
 from fragmenta.units.blocks import Block, Thread
@@ -20,7 +22,17 @@ from fragmenta.units.fast import task_layout as at
 from fragmenta.units.lane_copies import WarpCopy, lane_pairs
 from fragmenta.units.records import Bytes, Record, Word
 from fragmenta.units.work import Block as At
-from fragmenta.units.work import Copy, Pair, Range, Starts, Work, pairs, pieces, ranks
+from fragmenta.units.work import (
+    CopiedBox,
+    Copy,
+    Pair,
+    Range,
+    Starts,
+    Work,
+    pairs,
+    pieces,
+    ranks,
+)
 
 UNIT = 16
 
@@ -143,6 +155,8 @@ class TaskRecord(Record):
 class TaskLaneCopy(WarpCopy):
     """A ``cp.async`` that machine code issued."""
 
+    has_note = True
+
     def __init__(self, block: Block, memory: Bytes) -> None:
         self.record = record = TaskRecord(memory)
         self.members = record.members
@@ -159,6 +173,7 @@ class TaskCopy(Copy):
     """A copy that machine code issued."""
 
     name = "bulk copy"
+    has_note = True
 
     def __init__(self, block: Block, memory: Bytes) -> None:
         self.record = record = TaskRecord(memory)
@@ -202,6 +217,18 @@ class TaskCopy(Copy):
     def sources(self) -> list[Range]:
         """What it reads."""
         return self.record.sources
+
+    @property
+    def box(self) -> CopiedBox | None:  # type: ignore[override]
+        """The box that it loads by a tensor map."""
+        record = self.record
+        if record.kind != at.LOAD:
+            return None
+        (form,) = record.long(at.TASK_FORM)
+        number = ctypes.c_int64.from_address(form + at.MAP_LAYOUT).value if form else 0
+        layout = numbered(number) if number else None
+        place = tuple(record.long(at.TASK_COORDINATES, 5))
+        return CopiedBox(layout, ranks(record.ranks), record.shared, place)
 
     @property
     def useful(self) -> list[Range]:

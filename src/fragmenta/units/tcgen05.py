@@ -129,10 +129,19 @@ class Queued(Work):
         self.blocks = pair(warp, event, 1 << lane)
         self.threads = 1
         """How many lanes issued work with this instruction at once."""
-        self.reads: list[Cells] = []
-        self.writes: list[Cells] = []
-        self.sources: list[Range] = []
+        self.cells_read: list[Cells] = []
+        self.cells_written: list[Cells] = []
+        self._sources: list[Range] = []
+
+    @property
+    def sources(self) -> list[Range]:
         """The shared memory that it reads."""
+        return self._sources
+
+    @property
+    def described(self) -> dict[str, int]:
+        """Of a product, its operands in shared memory: names and descriptors."""
+        return {}
 
     def check_blocks(self) -> None:
         """Refuse work in a block whose threads have ended."""
@@ -147,7 +156,7 @@ class Queued(Work):
     def poison(self) -> None:
         """Hide what it will write."""
         self.hides = True
-        for each in self.writes:
+        for each in self.cells_written:
             self._memory(each).hide(each, stored=False)
 
     def finish_before(self) -> None:
@@ -156,7 +165,7 @@ class Queued(Work):
 
     def write(self) -> None:
         """Compute, and write tensor memory."""
-        for each in self.writes if self.hides else ():
+        for each in self.cells_written if self.hides else ():
             self._memory(each).show(each, stored=False)
         try:
             self.compute()
@@ -170,7 +179,7 @@ class Queued(Work):
     def read_shared(self, name: str, descriptor: int) -> None:
         """Add the shared memory that an operand is in to the sources."""
         try:
-            self.sources += sources(self.op, name, descriptor, self.blocks)
+            self._sources += sources(self.op, name, descriptor, self.blocks)
         except Error as error:
             raise self.stop(rules.BAD_DESCRIPTOR, str(error)) from error
 
@@ -201,7 +210,7 @@ class Queued(Work):
         """Write the cells of the result to tensor memory."""
         parts = image if len(self.blocks) == 2 else image[None]
         of = {block.rank: part for block, part in zip(self.blocks, parts, strict=True)}
-        for each in self.writes:
+        for each in self.cells_written:
             there = memory(self.thread.warp, self.event, self.cluster.blocks[each.rank])
             there.image[each.index] = of[each.rank][each.index]
 
@@ -210,6 +219,7 @@ class Product(Queued):
     """``tcgen05.mma`` in all its forms."""
 
     effect = effect("tcgen05.mma")
+    is_product = True
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
         super().__init__(warp, event, lane)
@@ -250,16 +260,21 @@ class Product(Queued):
             except Error as error:
                 raise self.stop(rules.TENSOR_MEMORY, str(error)) from error
             if name == "d":
-                self.writes += cells
+                self.cells_written += cells
             if name != "d" or self.given["enable_input_d"]:
-                self.reads += cells
+                self.cells_read += cells
         try:
             check_apart(self.op, self.given["d"], self.given)
         except Error as error:
             raise self.stop(rules.TENSOR_MEMORY, str(error)) from error
-        for name in ("a", "b"):
-            if not isinstance(self.given[name], TensorAddress):
-                self.read_shared(name.upper(), self.given[name])
+        for name, descriptor in self.described.items():
+            self.read_shared(name, descriptor)
+
+    @property
+    def described(self) -> dict[str, int]:
+        """Its operands in shared memory: names and descriptors."""
+        words = {"A": self.given["a"], "B": self.given["b"]}
+        return {n: w for n, w in words.items() if not isinstance(w, TensorAddress)}
 
     def compute(self) -> None:
         """Compute D = A B + D, in machine code if that is possible."""
@@ -365,7 +380,8 @@ def _value(name: str, operand: Operand, warp: Warp, lane: int) -> Any:
         return TensorAddress.decode(value)
     if name == "enable_input_d":
         return int(bool(value))
-    bits = 64 if name in ("a", "b", "zero_column_mask") else 32
+    bits = 64 if name in ("a", "b", "zero_column_mask") else tensors.ADDRESS_BITS
+    bits = tensors.SCALE_ADDRESS_BITS if name in SCALES else bits
     return value & (1 << bits) - 1
 
 
@@ -386,7 +402,8 @@ def issue(task: Queued, lanes: int) -> None:
     """Put work in flight; ``lanes`` are all that execute the instruction."""
     warp, lane = task.thread
     task.threads = lanes.bit_count()
-    check_cells(warp, task.event, 1 << lane, [*task.reads, *task.writes])
+    cells = [*task.cells_read, *task.cells_written]
+    check_cells(warp, task.event, 1 << lane, cells)
     task.queue.add(task)
     task.cluster.port.issue(Step(warp, task.event, 1 << lane), task)
     task.cluster.start(task)
@@ -408,6 +425,7 @@ class Commit(Arrival):
     """An arrival at an mbarrier once the work of a thread is done."""
 
     effect = effect("tcgen05.commit")
+    follows = "tcgen05"
 
     def __init__(
         self,
@@ -425,7 +443,7 @@ class Commit(Arrival):
     def signal(self) -> None:
         """Arrive, unless no arrival is pending; that is reported."""
         warp, lane = self.thread
-        self.count = possible(warp, self.event, 1 << lane, self.mbarrier, 1)
+        self.arrivals = possible(warp, self.event, 1 << lane, self.mbarrier, 1)
         super().signal()
         self.queue.committed()
 

@@ -28,9 +28,18 @@ from fragmenta.errors import Error, one_of
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.rules import Rule
-from fragmenta.shared.boxes import check_copy, plan, slice_bytes
-from fragmenta.shared.descriptor import UNIT, swizzled
+from fragmenta.shared.box_layouts import BoxLayout
+from fragmenta.shared.boxes import (
+    check_copy,
+    fill_box,
+    flattened,
+    plan,
+    put_box,
+    slice_bytes,
+)
+from fragmenta.shared.descriptor import UNIT
 from fragmenta.shared.reductions import TYPES_OF
+from fragmenta.shared.swizzles import WGMMA_SWIZZLES, moved_in_box
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.shared.tiles import PATTERN
 from fragmenta.simt.atomics import noted
@@ -43,6 +52,7 @@ from fragmenta.units.tensor_maps import decoded, map_used, shown
 from fragmenta.units.work import (
     Block,
     Bytes,
+    CopiedBox,
     Copy,
     Pair,
     Range,
@@ -109,6 +119,8 @@ class TensorCopy(Copy):
         self.rank, self.at = shared_address(block, at, what, space)
         self._check()
         self.bytes = self.map.box_bytes * len(self.boxes)
+        self.element = self.map.element
+        self._flatten()
         self._image: Bytes = np.empty(0, np.uint8)
 
     def _check(self) -> None:
@@ -139,6 +151,24 @@ class TensorCopy(Copy):
         except Error as error:
             raise self._fault(rules.BAD_COPY, str(error)) from error
 
+    def _flatten(self) -> None:
+        """Count bytes, if the elements have less; find out who moves them.
+
+        Machine code knows no gaps, and the swizzles of sm_90.
+        """
+        given = self.map
+        self.map = given.flat
+        self.whole = given if given.element.padded else self.map
+        """The map with its gaps, and where the boxes are in its elements."""
+        self.whole_boxes = self.boxes
+        if not given.element.bytes:
+            self.coordinates = tuple(flattened(given, self.coordinates)[1])
+            self.boxes = [tuple(flattened(given, box)[1]) for box in self.boxes]
+            if not given.element.padded:
+                self.whole_boxes = self.boxes
+        self.moving = self.data if self.map is given else self.map.encode()
+        self.in_python = given.element.padded or given.swizzle not in WGMMA_SWIZZLES
+
     def _fault(self, rule: Rule, message: str) -> CopyFault:
         given = f"coordinates {self.coordinates}"
         if self.offsets:
@@ -155,7 +185,8 @@ class TensorCopy(Copy):
     @cached_property
     def footprint(self) -> Footprint:
         """The bytes of the window that the box takes."""
-        return _footprint(self.map, self.at % PATTERN, len(self.boxes))
+        data = self.element.data
+        return _footprint(self.map, self.at % PATTERN, len(self.boxes), data)
 
     def _shared_ranges(self, ranks: list[int]) -> list[Range]:
         return [
@@ -169,7 +200,8 @@ class TensorCopy(Copy):
         """The bytes of the tensor that are moved, without those outside of it."""
         store = not self.kind.loads
         if self.kind.im2col:
-            found = plan(self.map, self.coordinates, self.offsets, at=0, store=store)
+            of, box = self.whole, self.whole_boxes[0]
+            found = plan(of, box, self.offsets, at=0, store=store)
             return pieces(
                 "global", -1, found.memory[found.inside], self.map.element.bytes
             )
@@ -180,14 +212,14 @@ class TensorCopy(Copy):
     def _pairs(self, ranks: list[int]) -> list[Pair]:
         """The elements of its boxes in the tensor, and in the memory of blocks."""
         found, size = [], self.map.element.bytes
-        for number, box in enumerate(self.boxes):
+        for number, box in enumerate(self.whole_boxes):
             at = self.at if len(self.boxes) == 1 else 0
             store = not self.kind.loads
-            of = plan(self.map, box, self.offsets, at=at, store=store)
+            of = plan(self.whole, box, self.offsets, at=at, store=store)
             inside, shared = of.inside.reshape(-1), of.shared.reshape(-1)
             if len(self.boxes) > 1:  # one row each
-                line = _units(self.map, self.at % PATTERN, number)
-                shared = self.window + line[: shared.size * size : size]
+                line = self._line(number).reshape(-1, UNIT)[:, : self.element.data]
+                shared = self.window + line.reshape(-1)[: shared.size * size : size]
             tensor = Range("global", -1, of.memory.reshape(-1)[inside], size)
             for rank in ranks:
                 here = Range("shared", rank, shared[inside], size)
@@ -214,29 +246,36 @@ class TensorCopy(Copy):
     def _move(self, image: Bytes) -> None:
         """Move all boxes between the tensor and an image of the window."""
         if len(self.boxes) == 1:
-            self._move_box(self.coordinates, image)
+            self._move_box(0, image)
             return
-        first = _units(self.map, self.at % PATTERN, 0)
-        for number, box in enumerate(self.boxes):
-            units = _units(self.map, self.at % PATTERN, number)
+        first = self._line(0)
+        for number in range(len(self.boxes)):
+            units = self._line(number)
             row = np.zeros(int(first.max()) + 1, np.uint8)
             if not self.kind.loads:
                 row[first] = image[units]
-            self._move_box(box, row)
+            self._move_box(number, row)
             if self.kind.loads:
                 image[units] = row[first]
 
-    def _move_box(self, box: Sequence[int], image: Bytes) -> None:
+    def _line(self, number: int) -> Starts:
+        """Where each byte of a line of the box is in its window."""
+        return _units(self.map, self.at % PATTERN, number, self.element.data)
+
+    def _move_box(self, number: int, image: Bytes) -> None:
         """Move one box between the tensor and an image of the window."""
         # A box that is outside the tensor as a whole touches no memory.
         memory, origin = np.empty(0, np.uint8), self.map.address
         if self.extent is not None:
             memory, index = self.block.memory(self.map.address)
             origin -= index
+        if self.in_python:
+            self._move_in_python(number, memory, image, origin)
+            return
         problem, address = run_box(
             self.kind,
-            self.data,
-            box,
+            self.moving,
+            self.boxes[number],
             self.offsets,
             memory,
             image,
@@ -249,18 +288,31 @@ class TensorCopy(Copy):
                 _KINDS.get(problem, rules.BAD_COPY), f"{WORDS[problem]}{place}"
             )
 
+    def _move_in_python(
+        self, number: int, memory: Bytes, image: Bytes, origin: int
+    ) -> None:
+        """Move one box whose map machine code does not know."""
+        of, box, at = self.whole, self.whole_boxes[number], self.at - self.window
+        if self.kind.loads:
+            fill_box(of, memory, image, box, self.offsets, at=at, origin=origin)
+            return
+        operation = None if self.kind.operation == "store" else self.kind.operation
+        put_box(of, memory, image, box, at=at, origin=origin, operation=operation)
+
     def _on(self, shadow: Block) -> Self:
         """A copy of the same bytes of shadows: bits are moved, and 0 fills."""
         twin = copy(self)
         twin.block, twin.kind = shadow, self.kind._replace(operation=self.moves)
-        twin.data = self._plain
+        twin.moving = self._plain.encode()
+        if not self.element.padded:
+            twin.whole = self._plain
         return twin
 
     @cached_property
-    def _plain(self) -> bytes:
+    def _plain(self) -> TensorMap:
         """The map as one of plain bits, with zeros outside."""
         kind = f"u{8 * self.map.element.bytes}"
-        return replace(self.map, dtype=kind, fill="zeros").encode()
+        return replace(self.map, dtype=kind, fill="zeros")
 
     @property
     def moves(self) -> str:
@@ -339,6 +391,12 @@ class TensorLoad(TensorCopy):
         return self.global_ranges
 
     @property
+    def box(self) -> CopiedBox:  # type: ignore[override]
+        """The box that it loads."""
+        layout = BoxLayout.of(self.whole, len(self.boxes))
+        return CopiedBox(layout, self.ranks, self.at, tuple(self.coordinates))
+
+    @property
     def pairs(self) -> list[Pair]:
         """Where the elements of its box come from; what is outside comes from none."""
         return self._pairs(self.ranks)
@@ -353,7 +411,15 @@ class TensorLoad(TensorCopy):
         for rank in self.ranks:
             shared = self.block.cluster.blocks[rank].shared
             for each in self.footprint.ranges:
-                _copy_pieces(self._image, shared[self.window :], each)
+                for part in self._without_gaps(each):
+                    _copy_pieces(self._image, shared[self.window :], part)
+
+    def _without_gaps(self, units: Range) -> list[Range]:
+        """The bytes of units that are data."""
+        if not self.element.padded:
+            return [units]
+        starts = units.starts[:, None] + np.arange(0, units.size, UNIT)
+        return [Range("shared", 0, starts.reshape(-1), self.element.data)]
 
     def carry(self, shadow: Block, values: Sequence[int] = ()) -> None:
         """Load the shadows of the box."""
@@ -440,6 +506,8 @@ class TensorStore(TensorCopy):
         """The rest of a tiled box."""
         if self.kind.im2col or self.map.interleave or len(self.boxes) > 1:
             return []
+        if self.element.padded:  # the sizes of such tensors are whole boxes
+            return []
         return pieces("shared", self.rank, self._units[1], UNIT)
 
     def read(self) -> None:
@@ -518,31 +586,35 @@ class Footprint(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _footprint(map: TensorMap, at: int, boxes: int = 1) -> Footprint:
+def _footprint(map: TensorMap, at: int, boxes: int = 1, data: int = UNIT) -> Footprint:
     """The bytes of boxes, the first of which begins at this place in its window."""
     column = map.im2col
     lines = prod(map.counts[1:]) * boxes if column is None else column.pixels
-    units = _places(map, at, np.arange(lines))
+    units = _places(map, at, np.arange(lines), data)
     ranges = pieces("shared", 0, units.reshape(-1), UNIT)
     return Footprint(ranges, int(units.max()) + UNIT)
 
 
-def _places(map: TensorMap, at: int, lines: Starts) -> Starts:
-    """Where each unit of 16 bytes of these lines of a box is in its window."""
+def _places(map: TensorMap, at: int, lines: Starts, data: int = UNIT) -> Starts:
+    """Where each unit of 16 bytes of these lines of a box is in its window.
+
+    ``data`` bytes of each unit are data.
+    """
     wide = slice_bytes(map)
     if map.im2col is None:
         row = map.counts[0] * wide
     else:
         row = map.interleave or map.im2col.channels * wide
-    pitch = row if map.interleave else max(row, map.swizzle)
+    row = row * UNIT // data
+    pitch = row if map.interleave else max(row, map.span)
     line = at + lines[:, None] * pitch
-    found: Starts = swizzled(line + np.arange(0, row, UNIT), map.swizzle)
-    return found
+    found: Starts = moved_in_box(line + np.arange(0, row, UNIT), map.swizzle)
+    return found & -UNIT  # a swizzle may exchange the halves of a unit
 
 
-def _units(map: TensorMap, at: int, line: int) -> Starts:
+def _units(map: TensorMap, at: int, line: int, data: int = UNIT) -> Starts:
     """Where each byte of one line of a box is in its window."""
-    units = _places(map, at, np.array([line]))
+    units = _places(map, at, np.array([line]), data)
     return (units.reshape(-1, 1) + np.arange(UNIT)).reshape(-1)
 
 

@@ -163,6 +163,7 @@ def dealloc(warp: Warp, event: Event, lanes: int) -> int:
     pair(warp, event, lanes)
     try:
         of.free(address, columns)
+        of.freed.update(dict.fromkeys(range(address, address + columns), warp.number))
     except Error as error:
         raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
     cluster = warp.block.cluster

@@ -75,6 +75,8 @@ class TensorMemory(Record):
         self.image = np.empty((LANES, COLUMNS), np.uint32)
         self.flat = self.image.reshape(-1)
         self.allocator = Allocator()
+        self.freed: dict[int, int] = {}
+        """The warp that has freed a column last."""
         self.takers: dict[int, tuple[Warp, int]] = {}
         """Which warp allocated each block of columns, and where in the kernel."""
         self.waiting: dict[int, int] = {}
@@ -100,6 +102,7 @@ class TensorMemory(Record):
         self.image.fill(POISON)
         self.allocator = Allocator()
         self.takers.clear()
+        self.freed.clear()
         self.waiting.clear()
         self.allocated[:] = False
         if self._storing or self._stores.any():

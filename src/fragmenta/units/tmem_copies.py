@@ -45,7 +45,7 @@ class Fill(Queued):
                 f"{event.mnemonic} writes {columns} columns; from column "
                 f"{self.at.column} on they do not fit in {COLUMNS}",
             )
-        self.writes = [
+        self.cells_written = [
             Cells(each.rank, lanes, self.at.column, columns) for each in self.blocks
         ]
         self.read_shared("S", self.descriptor)

@@ -10,6 +10,7 @@ that and ``wait::st``.  Warp w of a warpgroup reaches lanes 32w to 32w + 31.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +20,7 @@ from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
+from fragmenta.registers.tensor_fragment import LANES as TENSOR_LANES
 from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.simt.layout import LANES
 from fragmenta.tensor_memory.moves import (
@@ -36,7 +38,7 @@ from fragmenta.units.tensor_ways import Way, way
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import check_cells, memory, named_op
 from fragmenta.units.wgmma_forms import Registers
-from fragmenta.units.work import Work
+from fragmenta.units.work import Slot, Work
 
 ALL = 0xFFFFFFFF
 
@@ -49,9 +51,13 @@ class Move(Work):
         self.warp, self.memory = warp, memory(warp, event)
         self.cluster = warp.block.cluster
         self.op, self.way = op, to
-        self.registers: tuple[int, ...] = ()
-        """Where the registers are in the memory of the warp."""
-        self.cells = [Cells(warp.block.rank, *each) for each in to.cells]
+        rank = warp.block.rank
+        self.cells: Sequence[Cells] = [Cells(rank, *each) for each in to.cells]
+
+    @property
+    def slot(self) -> Slot:
+        """Its place among the loads, or the stores, of its warp."""
+        return Slot(self.completes, self.warp.block.rank, self.warp.number)
 
     @property
     def packed(self) -> bool:
@@ -76,7 +82,8 @@ class Load(Move):
     ) -> None:
         super().__init__(warp, event, op, to)
         self.results, self.reduced, self.indices = results, reduced, indices
-        self.registers = results.offsets
+        self.cells_read, self.fills = self.cells, (warp,)
+        self.registers = (*results.offsets,)
         if reduced is not None:
             self.registers += (reduced.place,)
         if indices is not None:
@@ -139,7 +146,7 @@ class Store(Move):
         self, warp: Warp, event: Event, op: Op, to: Way, words: NDArray[np.uint32]
     ) -> None:
         super().__init__(warp, event, op, to)
-        self.words = words
+        self.words, self.cells_written = words, self.cells
 
     def poison(self) -> None:
         """Hide the cells: they are not written yet."""
@@ -174,9 +181,22 @@ def _way(
     given = _same(warp, event, lanes, address)
     imm = rest[0].value(warp, 0) if rest else None
     try:
-        return way(op, given, warp.number % WARPS, imm)
+        found = way(op, given, warp.number % WARPS, imm)
     except Error as error:
         raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
+    lane = TensorAddress.decode(given).lane
+    if lane >= TENSOR_LANES:
+        warp.report(
+            rules.TENSOR_MEMORY,
+            event,
+            lanes,
+            f"{event.mnemonic} names lane {lane} of tensor memory, which has "
+            f"{TENSOR_LANES}; a GPU ignores the bits above and takes lane "
+            f"{lane % TENSOR_LANES}",
+            rules.WARNING,
+            repair="Count lanes from 0 in each CTA of a pair.",
+        )
+    return found
 
 
 def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
@@ -266,6 +286,8 @@ def _know(
         return
     imm = rest[0].value(warp, 0) if rest else None
     at = TensorAddress.decode(int(address.lanes(warp)[0]))
+    if at.lane >= TENSOR_LANES:  # every launch has to report it
+        return
     known = machine.tensor_moves.of(event.number, [each.place for each in items])
     number = warp.number % WARPS
     if not known.knows(number):

@@ -11,6 +11,7 @@ from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
+from fragmenta.ptx.languages import PTX
 from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.events import Event
@@ -88,7 +89,8 @@ def check_cells(warp: Warp, event: Event, lanes: int, cells: Iterable[Cells]) ->
     """Refuse cells that are not allocated."""
     blocks = warp.block.cluster.blocks
     for each in cells:
-        allocated = memory(warp, event, blocks[each.rank]).allocated
+        of = memory(warp, event, blocks[each.rank])
+        allocated = of.allocated
         columns = allocated[each.column : each.column + each.columns]
         if columns.all() and columns.size == each.columns:
             continue
@@ -101,8 +103,22 @@ def check_cells(warp: Warp, event: Event, lanes: int, cells: Iterable[Cells]) ->
             warp,
             lanes,
             f"{event.mnemonic} reaches columns {each.column} to {last} of tensor "
-            f"memory{where}; allocated are {there or 'none'}",
+            f"memory{where}; allocated are {there or 'none'}"
+            + _freed(warp, [of.freed.get(n, -1) for n in range(each.column, last + 1)]),
         )
+
+
+def _freed(warp: Warp, by: list[int]) -> str:
+    """What to do about columns that a warp has freed."""
+    number = max(by, default=-1)
+    if number < 0:
+        return ""
+    if number == warp.number:
+        return f": warp {number} has freed them before"
+    return (
+        f": warp {number} has freed them. Let {PTX.block_barrier} come before that "
+        f"tcgen05.dealloc, which warp {warp.number} reaches when it is done"
+    )
 
 
 def _ranges(columns: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> str:

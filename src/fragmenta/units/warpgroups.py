@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +45,13 @@ from fragmenta.units.wgmma_forms import (
     signed,
 )
 from fragmenta.units.wgmma_sources import owners, units
-from fragmenta.units.work import Work
+from fragmenta.units.work import Range, Slot, Work
 
+if TYPE_CHECKING:
+    from fragmenta.units.blocks import Warp as BlockWarp
+
+_UNIT = 16
+"""Bytes of a unit of shared memory."""
 _ILLEGAL = 1
 """What a product returns if a code of the metadata is illegal."""
 _QUEUE, _ENDS, _BOUND = 16, 256, 16
@@ -107,6 +112,7 @@ class Wgmma(Work):
     """One product of a warpgroup: work that is done later."""
 
     effect = effect("wgmma.mma_async")
+    is_product = True
     kept = False
     """Whether it is in flight in Python, so that machine code must not run it."""
 
@@ -114,6 +120,7 @@ class Wgmma(Work):
         super().__init__(product.site)
         self._of = of
         self.located = located
+        self.op, self.registers = located.op, located.d
         self.given = product.given(len(located.descriptors))
         """The descriptors, and whether the old D is added."""
         self.index = product.number
@@ -156,8 +163,29 @@ class Wgmma(Work):
         """Run it."""
         self._of.run_next(self)
 
+    @property
+    def fills(self) -> Sequence[BlockWarp]:  # type: ignore[override]
+        """The warps whose registers it writes; in a launch, they are in a block."""
+        return cast("Sequence[BlockWarp]", self.warps)
+
+    @property
+    def slot(self) -> Slot:
+        """Its group among those of its warpgroup."""
+        first = self.fills[0]
+        number = first.number // WARPS
+        return Slot("wgmma", first.block.rank, number, epoch=self.group)
+
+    @property
+    def sources(self) -> list[Range]:
+        """The units of shared memory that it reads."""
+        rank = self.fills[0].block.rank
+        return [
+            Range("shared", rank, np.unique(starts.astype(np.int64)), _UNIT)
+            for _, starts, _ in self.reads()
+        ]
+
     def reads(self) -> list[Read]:
-        """What it reads from shared memory."""
+        """What it reads from shared memory, by operand, and which warps read it."""
         return read_units(self.located, self.descriptors)
 
 

@@ -50,11 +50,12 @@ def _started(block: Block, work: Wgmma, product: Product) -> None:
     """Machine code has put a product in flight: say how it ends."""
     warp = block.warps[product.warp]
     work.cluster, work.started, work.ordinal = block.cluster, True, product.ordinal
-    work.failed = lambda error: _stop(error, error.site, warp, ALL)
+    work.failed = lambda error: _stop(error, warp, ALL)
 
 
-def _stop(error: WgmmaError, site: int, warp: Warp, lanes: int) -> Stop:
-    return Stop(error.rule, site, warp, lanes, str(error))
+def _stop(error: WgmmaError, warp: Warp, lanes: int) -> Stop:
+    """The end of the kernel, where the product is, whoever was to wait for it."""
+    return Stop(error.rule, error.site, warp, lanes, str(error))
 
 
 @carries_out("wgmma.mma_async")
@@ -75,14 +76,14 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
         work = warpgroup.issue(warp, located, event.site, lanes)
         cluster.machine.know_form(event, warpgroup.forms.of(located).address)
         if work is not None:
-            work.failed = lambda error: _stop(error, error.site, warp, ALL)
+            work.failed = lambda error: _stop(error, warp, ALL)
             cluster.port.issue(step, work)
             cluster.start(work)
             cluster.wakes += 1
     except WgmmaError as error:
-        raise _stop(error, event.site, warp, lanes) from error
+        raise _stop(error, warp, lanes) from error
     cluster.changes += 1
-    if work is None and cluster.machine.watching is not None:
+    if work is None and cluster.machine.observers:
         # Hold it: accesses of a warp that is ahead would seem to come before.
         warpgroup.hold(warp, number)
         cluster.port.wrote(step)
@@ -95,7 +96,7 @@ def _run(warpgroup: Warpgroup, warp: Warp, lanes: int) -> int:
     try:
         warpgroup.run(warpgroup.ran + 1)
     except WgmmaError as error:
-        raise _stop(error, error.site, warp, ALL) from error
+        raise _stop(error, warp, ALL) from error
     warp.block.cluster.changes += 1
     return lanes
 
@@ -115,7 +116,7 @@ def fence(warp: Warp, event: Event, lanes: int) -> int:
     try:
         group(warp).fence(warp, event.site)
     except WgmmaError as error:
-        raise _stop(error, event.site, warp, lanes) from error
+        raise _stop(error, warp, lanes) from error
     return lanes
 
 
@@ -126,7 +127,7 @@ def commit_group(warp: Warp, event: Event, lanes: int) -> int:
     try:
         group(warp).commit(warp, event.site)
     except WgmmaError as error:
-        raise _stop(error, event.site, warp, lanes) from error
+        raise _stop(error, warp, lanes) from error
     return lanes
 
 
@@ -139,7 +140,7 @@ def wait_group(warp: Warp, event: Event, lanes: int) -> int:
         if not warpgroup.wait(warp, left, event.site):
             return 0
     except WgmmaError as error:
-        raise _stop(error, event.site, warp, lanes) from error
+        raise _stop(error, warp, lanes) from error
     waited = Waited("wgmma_group", warpgroup.waited(warp, left))
     cluster.port.acquire(Step(warp, event, lanes), waited)
     cluster.changes += 1

@@ -22,9 +22,11 @@ from fragmenta.units.faults import CopyFault
 from fragmenta.units.port import Clock
 
 if TYPE_CHECKING:
+    from fragmenta.shared.box_layouts import BoxLayout
     from fragmenta.units import clusters
-    from fragmenta.units.blocks import Thread
+    from fragmenta.units.blocks import Thread, Warp
     from fragmenta.units.mbarrier_state import Mbarrier
+    from fragmenta.units.tmem_cells import Cells
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
@@ -269,17 +271,68 @@ def aligned(address: int, unit: int, what: str) -> None:
 # ── what ────────────────────────────────────────────────────────────────────
 
 
+class Slot(NamedTuple):
+    """A place in a queue: threads wait for all work of a queue before an epoch."""
+
+    queue: str
+    """``cp.async``, ``bulk``, ``wgmma``, ``tcgen05``, ``wait::ld`` or ``wait::st``."""
+    rank: int
+    """The block in the cluster."""
+    number: int
+    """The warp that issued it; of ``wgmma``, the warpgroup."""
+    lane: int = 0
+    """The thread; 0 if all lanes of the warp have one queue."""
+    epoch: int = -1
+    """-1: work of this queue has no epochs, all of it is waited for."""
+
+
+class CopiedBox(NamedTuple):
+    """A box of a tensor map that a copy puts into shared memory."""
+
+    layout: BoxLayout | None
+    """None: it is not made of lines, or not known."""
+    ranks: list[int]
+    """The blocks that it goes to."""
+    at: int
+    coordinates: tuple[int, ...]
+
+
 class Work:
     """What an asynchronous instruction does: it is issued, in flight, done.
 
     Subclasses say what differs: what is poisoned, read and written, what has to be done
-    before, and what is signalled at the end.
+    before, and what is signalled at the end.  Who observes work asks for these fields,
+    not for the subclass.
     """
 
     effect: Effect
     """The line of its instruction in the table of effects."""
     mbarriers: Sequence[Mbarrier] = ()
     """The mbarriers that it signals, once it is in flight."""
+    bytes: int = 0
+    """What it adds to ``complete_tx`` of each mbarrier."""
+    arrivals = 0
+    """How many arrivals it is at each mbarrier."""
+    before: Sequence[Work] = ()
+    """The work that it waits for."""
+    follows = ""
+    """Of an arrival, the queue of the work before it."""
+    is_product = False
+    """Whether it multiplies matrices."""
+    fills: Sequence[Warp] = ()
+    """The warps whose registers it writes when it is done."""
+    registers: Sequence[int] = ()
+    """Where in the memory of these warps the registers are."""
+    cells_read: Sequence[Cells] = ()
+    """The tensor memory that it reads."""
+    cells_written: Sequence[Cells] = ()
+    """The tensor memory that it writes."""
+    map_range: Range | None = None
+    """The tensor map that it reads through the tensormap proxy, if it is in memory."""
+    box: CopiedBox | None = None
+    """The box that it loads by a tensor map."""
+    has_note = False
+    """Whether compiled code writes notes of it for a recording."""
     cluster: clusters.Cluster
     """The cluster that it is in flight in, once it is started."""
     started = False
@@ -312,8 +365,28 @@ class Work:
         return self.effect.combines
 
     @property
+    def slot(self) -> Slot | None:
+        """Its place in a queue, as it is at its issue; None: it is in no queue."""
+        return None
+
+    @property
+    def sources(self) -> list[Range]:
+        """The shared and global memory that it reads."""
+        return []
+
+    @property
+    def useful(self) -> list[Range]:
+        """What it reads and uses."""
+        return self.sources
+
+    @property
+    def useless(self) -> list[Range]:
+        """What else it reads: that part of a box is outside of the tensor."""
+        return []
+
+    @property
     def goals(self) -> list[Range]:
-        """What it writes."""
+        """The shared and global memory that it writes."""
         return []
 
     @property
@@ -373,94 +446,11 @@ def done_at_once(site: int) -> Work:
     return made
 
 
-class Copy(Work):
-    """A copy: the part that is the same for all instructions.
+class Transfer(Work):
+    """Work that moves bytes between memories, and the same bytes of shadows."""
 
-    Subclasses take addresses, coordinates and sizes as numbers.
-    """
-
-    name = "copy"
-    """What a message calls it."""
-    bytes: int = 0
-    """What it adds to ``complete_tx`` of each mbarrier."""
-    mbarrier: int | None = None
-    """The shared address of the mbarrier that it signals, with the rank."""
-    mask: int | None = None
-    """The blocks that a multicast goes to."""
-    paired = False
-    """Whether its mbarrier may be in the other block of a pair, ``.cta_group::2``."""
-    map_range: Range | None = None
-    """The tensor map that it reads through the tensormap proxy, if it is in memory."""
-
-    def __init__(self, block: Block, thread: Thread, site: int) -> None:
-        super().__init__(site)
-        self.block, self.thread = block, thread
-        self.past: list[tuple[int, int, bool]] = []
-        """What is partly past the end of an argument: address, size, whether it is
-        written."""
-
-    @property
-    def goals(self) -> list[Range]:
-        """What it writes."""
-        return []
-
-    @property
-    def sources(self) -> list[Range]:
-        """What it reads."""
-        return []
-
-    @property
-    def useful(self) -> list[Range]:
-        """What it reads and uses."""
-        return self.sources
-
-    @property
-    def useless(self) -> list[Range]:
-        """What else it reads: that part of a box is outside of the tensor."""
-        return []
-
-    def signals(self) -> list[tuple[int, int]]:
-        """The mbarriers that it signals: the block's rank, and the offset there."""
-        if self.mbarrier is None:
-            return []
-        rank, offset = self.mbarrier >> RANK_BITS, self.mbarrier & (1 << RANK_BITS) - 1
-        goals = [rank] if self.mask is None else ranks(self.mask)
-        return [(self.counted_in(each), offset) for each in goals]
-
-    def counted_in(self, goal: int) -> int:
-        """The rank of the block whose mbarrier counts what goes to a block."""
-        rank = (self.mbarrier or 0) >> RANK_BITS
-        if self.mask is None:
-            return rank
-        # In each pair, the block of the same parity as the address' block.
-        return goal & ~1 | rank & 1 if self.paired else goal
-
-    def signal(self) -> None:
-        """Count its bytes at the mbarriers."""
-        for each in self.mbarriers:
-            each.discount(self)
-            self.cluster.port.signal(self, each)
-            each.expect(-self.bytes)
-            each.settle()
-
-    def poison(self) -> None:
-        """Poison what it will write, unless it combines with what is there."""
-        if self.combines:
-            return
-        for each in self.goals:
-            starts, index = each.starts, 0
-            if each.space == "shared":
-                memory = self.block.cluster.blocks[each.rank].shared
-            else:
-                memory, index = self.block.memory(int(starts[0]))
-                index -= int(starts[0])
-            if isinstance(each.start, int):  # usually: faster
-                first, odd = each.start + index, each.start & 1
-                part = memory[first : first + each.size]
-                part[:] = _PATTERN[odd : odd + each.size]
-            else:
-                places = starts[:, None] + np.arange(each.size)
-                memory[places + index] = poisoned(places)
+    thread: Thread
+    """The thread that issued it, or the first."""
 
     @property
     def sum(self) -> tuple[str, str]:
@@ -499,6 +489,85 @@ class Copy(Work):
         result are the addresses of undefined bytes in global memory.  What does not
         come from memory or registers is defined.
         """
+        raise NotImplementedError
+
+
+class Copy(Transfer):
+    """A copy: the part that is the same for all instructions.
+
+    Subclasses take addresses, coordinates and sizes as numbers.
+    """
+
+    name = "copy"
+    """What a message calls it."""
+    mbarrier: int | None = None
+    """The shared address of the mbarrier that it signals, with the rank."""
+    mask: int | None = None
+    """The blocks that a multicast goes to."""
+    paired = False
+    """Whether its mbarrier may be in the other block of a pair, ``.cta_group::2``."""
+
+    def __init__(self, block: Block, thread: Thread, site: int) -> None:
+        super().__init__(site)
+        self.block, self.thread = block, thread
+        self.past: list[tuple[int, int, bool]] = []
+        """What is partly past the end of an argument: address, size, whether it is
+        written."""
+
+    @property
+    def slot(self) -> Slot | None:
+        """Its place among the bulk copies of its thread, which are waited for."""
+        if self.completes != "bulk_group":
+            return None
+        warp, lane = self.thread
+        epoch = warp.block.bulk_queue(warp.number, lane).epoch
+        return Slot("bulk", warp.block.rank, warp.number, lane, epoch)
+
+    def signals(self) -> list[tuple[int, int]]:
+        """The mbarriers that it signals: the block's rank, and the offset there."""
+        if self.mbarrier is None:
+            return []
+        rank, offset = self.mbarrier >> RANK_BITS, self.mbarrier & (1 << RANK_BITS) - 1
+        goals = [rank] if self.mask is None else ranks(self.mask)
+        return [(self.counted_in(each), offset) for each in goals]
+
+    def counted_in(self, goal: int) -> int:
+        """The rank of the block whose mbarrier counts what goes to a block."""
+        rank = (self.mbarrier or 0) >> RANK_BITS
+        if self.mask is None:
+            return rank
+        # In each pair, the block of the same parity as the address' block.
+        return goal & ~1 | rank & 1 if self.paired else goal
+
+    def signal(self) -> None:
+        """Count its bytes at the mbarriers."""
+        for each in self.mbarriers:
+            each.discount(self)
+            self.cluster.port.signal(self, each)
+            each.expect(-self.bytes)
+            each.settle(self.thread.warp)
+
+    def poison(self) -> None:
+        """Poison what it will write, unless it combines with what is there."""
+        if self.combines:
+            return
+        for each in self.goals:
+            starts, index = each.starts, 0
+            if each.space == "shared":
+                memory = self.block.cluster.blocks[each.rank].shared
+            else:
+                memory, index = self.block.memory(int(starts[0]))
+                index -= int(starts[0])
+            if isinstance(each.start, int):  # usually: faster
+                first, odd = each.start + index, each.start & 1
+                part = memory[first : first + each.size]
+                part[:] = _PATTERN[odd : odd + each.size]
+            else:
+                places = starts[:, None] + np.arange(each.size)
+                memory[places + index] = poisoned(places)
+
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Make the same copy in the shadow of a block; nothing becomes undefined."""
         for each in self.goals:
             places = each.starts[:, None] + np.arange(each.size)
             shadow.cluster.blocks[each.rank].shared[places] = 0

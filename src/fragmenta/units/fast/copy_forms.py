@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fragmenta.isa.table import read
+from fragmenta.shared.reductions import TYPES_OF
 
 #: The operands of each kind of copy.  One with a colon is there only if the
 #: instruction has the word after the colon.
@@ -21,7 +22,6 @@ tensor prefetch | tensor offsets:im2col policy:L2::cache_hint
 registers       | goal values mbarrier
 """  # noqa: E501
 _ORDERS = {line["copy"]: line["operands"].split() for line in read(ORDERS)}
-OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 ROWS = ("tile::gather4", "tile::scatter4")
 """Words of copies of four rows: their coordinates are a column and the rows."""
 
@@ -66,7 +66,7 @@ def form(mnemonic: str) -> Form:
     kind = _kind(words, spaces[0], spaces[1])
     names = (each.partition(":") for each in _ORDERS[kind])
     operands = tuple(name for name, _, word in names if not word or word in words)
-    operation = next((word for word in words if word in OPERATIONS), None)
+    operation = next((word for word in words if word in TYPES_OF), None)
     to, of = ("", spaces[0]) if kind.endswith("prefetch") else spaces[:2]
     return Form(mnemonic, kind, words, to, of, operation, words[-1], operands)
 

@@ -5,7 +5,8 @@ Memory is always up to date, so only an observer needs fences.
 
 from __future__ import annotations
 
-from fragmenta.jit.trace import Value
+from fragmenta.jit.trace import I32, Value, convert, select
+from fragmenta.simt.library import pointer_at
 from fragmenta.units.fast import layout
 from fragmenta.units.fast.step import Step, fast_path
 
@@ -23,9 +24,24 @@ def _made(step: Step) -> Value:
 
 
 def _registers(step: Step) -> Value:
-    """``setmaxnreg``: nothing depends on the number of registers."""
-    count = step.value(0)
+    """``setmaxnreg``: only an observer counts registers."""
+    code, count = step.code, step.value(0)
     step.require((count >= 24) & (count <= 256) & ((count & 7) == 0))
+    start = step.word(step.state, layout.STATE_START)[0]
+    with code.when(start != 0):
+        table = pointer_at(code, step.state, layout.STATE_REGISTERS)
+        place = step.number * layout.REGISTERS_BYTES
+        own = code.builder.gep(table, [place.raw])
+        surplus = convert(count, I32) - start
+        before = step.word(own, layout.REGISTERS_SURPLUS)
+        every = step.word(step.state, layout.STATE_SURPLUS)
+        total = every[0] + surplus - before[0]
+        every[0], before[0] = total, surplus
+        step.word(step.state, layout.STATE_SHORT)[0] = select(
+            total > 0, total, total * 0
+        )
+        number = step.word(step.event, layout.EVENT_NUMBER)[0]
+        step.word(own, layout.REGISTERS_EVENT)[0] = number + 1
     return step.lanes
 
 

@@ -33,8 +33,10 @@ CLUSTER_BARRIER: Final = 216  #: pointer to the barrier of the cluster
 CLUSTER_WAKES: Final = 224  #: i64: how often waiting lanes were let go on
 CLUSTER_NUMBER: Final = 232  #: i64: which cluster of the grid it is
 CLUSTER_TOUCHED: Final = 240  #: i32: whether Python had a part in it since it began
+CLUSTER_HASTY: Final = 244  #: i32: whether the first wait for a phase gives up at once
 CLUSTER_TRACE: Final = 248  #: pointer to the function of a recorder; 0: nobody records
-CLUSTER_BYTES: Final = 256
+CLUSTER_FAIR: Final = 256  #: i32: whether warps give way at waits (``units.fairness``)
+CLUSTER_BYTES: Final = 320
 
 EAGER, LAZY, RANDOM = 0, 1, 2
 
@@ -105,9 +107,17 @@ STATE_THREADS: Final = 80  #: pointer to what each thread issued to the Tensor C
 STATE_MADE: Final = 88  #: pointer to i32: where its mbarriers are, in their order
 STATE_MADE_COUNT: Final = 96  #: i32: how many there are
 STATE_MADE_EVER: Final = 100  #: i32: how many were made so far
+STATE_REGISTERS: Final = 104  #: pointer to the registers of warps (``REGISTERS_...``)
+STATE_START: Final = 112  #: i32: registers of a thread at first; 0: nobody counts
+STATE_SURPLUS: Final = 116  #: i32: how many more the warps have, added up
+STATE_SHORT: Final = 120  #: i32: the same if it is above 0, otherwise 0
 STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
 STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256
+
+REGISTERS_EVENT: Final = 0  #: i32: the last ``setmaxnreg`` of a warp, plus 1; 0: none
+REGISTERS_SURPLUS: Final = 4  #: i32: how many more registers its threads have then
+REGISTERS_BYTES: Final = 8
 
 # ── an mbarrier ─────────────────────────────────────────────────────────────
 
@@ -134,8 +144,16 @@ MBARRIER_REMOTE: Final = 100  #: i32: whether threads of other blocks have arriv
 MBARRIER_CLOCK: Final = 104  #: pointer to the observer's clock of this phase
 MBARRIER_CLOCK_LAST: Final = 112  #: the same of the last phase
 MBARRIER_CLOCKS: Final = 120  #: pointer to both clocks; it stays for the next one here
-MBARRIER_WAITING: Final = 128  #: 64 x i32: the phase that each warp waits for, plus 1
+MBARRIER_WAITING: Final = 128  #: 32 x i32: the phase that each warp waits for, plus 1
+MBARRIER_SEEN: Final = 256  #: 32 x i32: the last phase that each takes for over, plus 1
+MBARRIER_DRIVER: Final = 384  #: i32: the warp that ended the last phase, as COPIER
+MBARRIER_HELD: Final = 388  #: i32: the phase after which that warp gave way, plus 1
+MBARRIER_HELD_COUNT: Final = 392  #: i32: how often it did
 MBARRIER_BYTES: Final = 512
+MBARRIER_WARPS: Final = 32
+"""The most warps of a block."""
+PATIENCE: Final = 64
+"""How often a warp gives way after one phase: others may never come to a wait."""
 
 FENCED, PUBLIC = 1, 2
 MARK: Final = 0x6D62617272696572

@@ -12,6 +12,7 @@ from fragmenta.jit.trace import (
     select,
 )
 from fragmenta.simt import layout as engine
+from fragmenta.simt import warps
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.library import field, pointer_at
 from fragmenta.units.fast import layout
@@ -23,8 +24,8 @@ EXPECTS, PARITY, TESTS, GENERIC, COUNTED, NARROW = 1, 2, 4, 8, 16, 64
 address is generic, whether there is a count of arrivals, and whether it names the scope
 of the block."""
 
-_WARPS = (layout.MBARRIER_BYTES - layout.MBARRIER_WAITING) >> 2
-"""The warps of a block for which there is room in a record."""
+_WATCHED_PHASES = 2
+"""The last phase of which Python looks whether a wait can miss it."""
 
 
 def _own(step: Step) -> tuple[Value, Mbarrier]:
@@ -41,7 +42,7 @@ def _idle(mbarrier: Mbarrier) -> Value:
     """Whether no phase is under way, and nobody waits."""
     code, word = mbarrier.step.code, mbarrier.word
     waiting = code.variable(code.constant(0, I32))
-    with code.loop(_WARPS, step=LANES) as warp:
+    with code.loop(layout.MBARRIER_WARPS, step=LANES) as warp:
         some = word(layout.MBARRIER_WAITING).lanes(warp)
         found = convert(any_lane(some != 0), I32, signed=False)
         waiting.value = waiting.value | found
@@ -58,7 +59,11 @@ def _init(step: Step) -> Value:
     code, (address, mbarrier) = step.code, _own(step)
     count, old = step.value(1), mbarrier.alive
     step.require((count >= 1) & (count <= layout.MOST))
-    step.require(~old | _idle(mbarrier))
+    b = code.builder
+    port = pointer_at(code, step.cluster, layout.CLUSTER_PORT)
+    observed = Value(b, b.ptrtoint(port, I64)) != 0
+    fresh = mbarrier.phase[0] == 0
+    step.require(~old | (_idle(mbarrier) & (fresh | ~observed)))
     place = convert(address, I64)
     step.require(step.observe(layout.PORT_MAKE, mbarrier.record, place) != 0)
     made = step.word(step.state, layout.STATE_MADE_COUNT)
@@ -157,7 +162,7 @@ def _arrive(step: Step) -> Value:
     pending = mbarrier.word(layout.MBARRIER_PENDING)
     step.require((arrivals > 0) & (arrivals <= pending[0]))
     remote = mbarrier.word(layout.MBARRIER_REMOTE)
-    remote[0] = select(near, remote[0], 1)
+    remote[0] = select(near | expects, remote[0], 1)
     token = mbarrier.phase[0] << 32 | convert(pending[0], I64)
     mbarrier.word(layout.MBARRIER_TX)[0] = bytes_
     step.observe(layout.PORT_RELEASE, mbarrier.record)
@@ -193,35 +198,99 @@ def _wait(step: Step) -> Value:
     wanted = select(parity, named, shift(given, 32))
     step.require((wanted >= phase - 1) & (wanted <= phase))
     step.require((wanted < phase) | (mbarrier.word(layout.MBARRIER_WORK)[0] == 0))
-    with code.when((wanted >= phase) & (mbarrier.word(layout.MBARRIER_TASKS)[0] > 0)):
+    step.require(~(_looked_at(step, mbarrier, wanted) & (wanted < phase)))
+    waiting = mbarrier.word(layout.MBARRIER_WAITING)
+    own, number = convert(step.number, I64), convert(wanted, I32) + 1
+    hasty = step.word(step.cluster, layout.CLUSTER_HASTY)[0] != 0
+    gives_up = hasty & (waiting[own] != number)
+    tasks = mbarrier.word(layout.MBARRIER_TASKS)[0] > 0
+    with code.when((wanted >= phase) & tasks & ~gives_up):
         offset = address & (1 << RANK_BITS) - 1
         who = step.cluster, step.rank.raw, offset.raw
         failed = Value(code.builder, call(code, WANTED, *who, returns=I32))
         step.require(failed == 0)  # Python finishes the others
-    over = wanted < mbarrier.phase[0]
-    waiting = mbarrier.word(layout.MBARRIER_WAITING)
-    own = convert(step.number, I64)
+    ended = wanted < mbarrier.phase[0]
     passed = code.variable(step.lanes)
+    way = _gives_way(step, mbarrier, wanted, ended)
+    over = ended & ~way
+    with code.when(way):
+        passed.value = step.lanes.lift(0)
+        step.changed()
     with code.when(over):
         waiting[own] = step.lanes.lift(0)
+        _saw(mbarrier, own, convert(wanted, I32))
         step.observe(layout.PORT_ACQUIRE, mbarrier.record, wanted)
         step.note(layout.NOTE_WAITED, mbarrier.record, wanted)
         step.put(0, wanted.lift(1))
         step.changed()
-    with code.when(~over):
-        number = convert(wanted, I32) + 1
+    with code.when(~ended):
         with code.when(waiting[own] != number):
             step.observe(layout.PORT_STALL, mbarrier.record, wanted)
         waiting[own] = number
         step.tested()
         impatient = step.word(step.cluster, layout.CLUSTER_IMPATIENT)[0] != 0
-        tests = ((step.flags & TESTS) != 0) | impatient
+        tests = ((step.flags & TESTS) != 0) | impatient | gives_up
         with code.when(tests):
             step.put(0, wanted.lift(0))
             step.word(step.warp, engine.BUDGET)[0] = step.lanes.lift(0)
         with code.when(~tests):
             passed.value = step.lanes.lift(0)
     return passed.value
+
+
+def _saw(mbarrier: Mbarrier, warp: Value, phase: Value) -> None:
+    """Note that a warp has seen the end of a phase, as ``Mbarrier.saw`` does."""
+    seen = mbarrier.word(layout.MBARRIER_SEEN)
+    following = seen[warp]
+    late = (phase > following) & (((phase - following) & 1) == 0)
+    seen[warp] = select(late, following, phase) + 1
+
+
+def _driven(step: Step, mbarrier: Mbarrier) -> Value:
+    """Whether the warp has ended the last phase of an mbarrier, and gives way."""
+    fair = step.word(step.cluster, layout.CLUSTER_FAIR)[0] != 0
+    found: Value = fair & (mbarrier.word(layout.MBARRIER_DRIVER)[0] == step.name)
+    return found
+
+
+def _looked_at(step: Step, mbarrier: Mbarrier, wanted: Value) -> Value:
+    """Whether Python looks if waits for a phase can miss it, in the first cluster."""
+    b, port = (
+        step.code.builder,
+        pointer_at(step.code, step.cluster, layout.CLUSTER_PORT),
+    )
+    watched = Value(b, b.icmp_unsigned("!=", port, port.type(None)))
+    first = step.long(step.cluster, layout.CLUSTER_NUMBER)[0] == 0
+    held = mbarrier.word(layout.MBARRIER_HELD)[0] != 0
+    early = watched & first & (wanted <= _WATCHED_PHASES)
+    found: Value = early & (held | _driven(step, mbarrier))
+    return found
+
+
+def _gives_way(step: Step, mbarrier: Mbarrier, wanted: Value, ended: Value) -> Value:
+    """Whether the warp lets the others have a turn first: ``units.fairness``."""
+    code = step.code
+    tests = (step.flags & TESTS) != 0
+    held, count = (
+        mbarrier.word(each)
+        for each in (layout.MBARRIER_HELD, layout.MBARRIER_HELD_COUNT)
+    )
+    ready = code.variable(code.constant(0, I32))
+    with code.when(ended & ~tests & _driven(step, mbarrier)):
+        number = convert(wanted, I32) + 1
+        new = held[0] != number
+        held[0] = number
+        count[0] = select(new, count[0].lift(0), count[0])
+        others = warps.others(code, step.block, step.number, new)
+        may = new | (count[0] < layout.PATIENCE)
+        budget = step.word(step.warp, engine.BUDGET)
+        given_up = ~new & (budget[0] == 0)  # by other lanes of the warp, in this turn
+        more = select(may & ~given_up, others, others.lift(0))
+        count[0] = count[0] + more
+        ready.value = select(given_up, more.lift(1), more)
+        budget[0] = select(more != 0, more.lift(0), budget[0])
+    found: Value = ready.value != 0
+    return found
 
 
 INIT = fast_path("units.mbarrier.init", _init, split=(0, 1))

@@ -105,6 +105,11 @@ class Step:
         return self.word(self.state, layout.STATE_RANK)[0]
 
     @property
+    def name(self) -> Value:
+        """The warp as a number that is not 0."""
+        return (self.rank << 16 | self.number) + 1
+
+    @property
     def live(self) -> Value:
         """The lanes of the warp that have not ended."""
         return self.word(self.warp, engine.LIVE)[0]
@@ -298,6 +303,7 @@ class Mbarrier(NamedTuple):
         over = (pending[0] == 0) & (self.word(bytes_)[0] == 0)
         with code.when(over):
             self.phase[0] = self.phase[0] + 1
+            self.word(layout.MBARRIER_DRIVER)[0] = step.name
             pending[0] = self.word(layout.MBARRIER_EXPECTED)[0]
             step.observe(layout.PORT_PHASE, self.record)
             step.changed()

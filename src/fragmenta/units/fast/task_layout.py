@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from fragmenta.shared.reductions import TYPES_OF
+
 # ── a task ──────────────────────────────────────────────────────────────────
 
 TASK_STATE: Final = 0  #: i32: FREE, IN_FLIGHT, or TAKEN: its source has been read
@@ -76,7 +78,7 @@ TENSOR, REPEATS, COMPUTED = 1, 2, 4
 """A copy by a tensor map; another lane issued an equal one with the instruction; the
 result of a product has been written."""
 OPERATION_AT: Final = 8
-OPERATIONS = ("", "add", "min", "max", "inc", "dec", "and", "or", "xor")
+OPERATIONS = ("", *TYPES_OF)
 """Reductions, by their number in the flags; 0: bytes are moved as they are."""
 
 # ── the pool of a cluster ───────────────────────────────────────────────────

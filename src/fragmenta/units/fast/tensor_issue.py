@@ -77,10 +77,10 @@ class _Product:
             ):
                 self._put(offset + 8 * number, Value(b, b.ptrtoint(pointer, I64)))
 
-    def in_cells(self, part: int, operand: int) -> None:
+    def in_cells(self, part: int, operand: int, bits: int = at.ADDRESS_BITS) -> None:
         """An operand in tensor memory: its cells must be allocated."""
         step, code = self.step, self.step.code
-        address = step.value(operand) & 0xFFFFFFFF
+        address = step.value(operand) & (1 << bits) - 1
         lane = at.FORM_PARTS + part * at.PART_BYTES + at.PART_LANE
         own = convert(step.word(self.form, lane)[0], I64)
         step.require(shift(address, 16) == own)
@@ -139,8 +139,8 @@ class _Product:
             self.in_shared(at.A, A)
         self.in_shared(at.B, B)
         with code.when(self.scaled):
-            self.in_cells(at.SCALE_A, SCALE_A)
-            self.in_cells(at.SCALE_B, SCALE_B)
+            self.in_cells(at.SCALE_A, SCALE_A, at.SCALE_ADDRESS_BITS)
+            self.in_cells(at.SCALE_B, SCALE_B, at.SCALE_ADDRESS_BITS)
         enable = convert(step.value(ENABLE) != 0, I64, signed=False)
         self._put(at.PRODUCT_ENABLE, enable)
 

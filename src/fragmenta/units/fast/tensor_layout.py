@@ -25,6 +25,9 @@ TENSOR_SCRATCH: Final = 40  #: pointer to memory for operands of products
 TENSOR_BYTES: Final = 64
 
 LANES, COLUMNS = 128, 512
+ADDRESS_BITS: Final = 32
+SCALE_ADDRESS_BITS: Final = 30
+"""Of the address of scales; CUTLASS keeps the id of the descriptor in those above."""
 SCRATCH: Final = 1 << 20
 
 # ── a form ──────────────────────────────────────────────────────────────────
