@@ -19,7 +19,7 @@ from fragmenta.races.shadow.global_records import WORD, Flags
 from fragmenta.simt.layout import SLOT_BITS
 from fragmenta.units.blocks import Block
 from fragmenta.units.clusters import Cluster
-from fragmenta.units.work import Bytes, Copy
+from fragmenta.units.work import Bytes, Transfer
 
 
 class _Scratch(NamedTuple):
@@ -56,7 +56,7 @@ class _Scratch(NamedTuple):
 class CopiedValues:
     """What one bulk store is going to write."""
 
-    def __init__(self, order: Order, copy: Copy, block: Block) -> None:
+    def __init__(self, order: Order, copy: Transfer, block: Block) -> None:
         self._order, self._copy, self._block = order, copy, block
         self._new: dict[int, Bytes] = {}
 

@@ -17,7 +17,8 @@ from fragmenta.planes.shadows import Follower, Planes, Shadow
 from fragmenta.ptx import rules
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.windows import GLOBAL, NEAR
-from fragmenta.races.racy_reads import shared_addresses
+from fragmenta.races.racy_reads import WORDS, shared_addresses
+from fragmenta.races.shadow.global_records import WORD
 from fragmenta.races.undefined_products import (
     UNSET,
     Words,
@@ -33,13 +34,12 @@ from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Event, Operand
 from fragmenta.units.findings import Problems
-from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Step
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.warpgroups import Wgmma
-from fragmenta.units.work import Copy, Range
+from fragmenta.units.work import Range, Transfer, Work
 
 
 class Raced(Protocol):
@@ -47,6 +47,9 @@ class Raced(Protocol):
 
     def shared(self, warp: Warp, site: int) -> int:
         """The lanes that race in the present execution of a load."""
+
+    def product(self, warp: Warp, work: Work) -> int:
+        """The words that race in the present execution of a product."""
 
     def far(self, warp: Warp, site: int, address: NDArray[np.uint64], size: int) -> int:
         """The lanes that race in global memory."""
@@ -96,8 +99,13 @@ class DefinedWatch(Planes):
                 self.given[each.slot] = each.data.copy()
                 if seed:
                     numbers = np.random.default_rng(seed)
-                    count = int(np.count_nonzero(marks))
-                    each.data[marks != 0] = numbers.integers(0, 256, count, np.uint8)
+                    places = np.flatnonzero(marks)
+                    bits = numbers.integers(0, 256, places.size, np.uint8)
+                    may, must = (
+                        (word >> 8 * (places % 4) & 0xFF).astype(np.uint8)
+                        for word in (undefined_bits.FINITE, undefined_bits.NEAR_ONE)
+                    )
+                    each.data.reshape(-1)[places] = bits & may | must
 
     def attach(self, context: Context, shadow: Shadow) -> None:
         """Let the code of a block find what begins undefined."""
@@ -251,6 +259,8 @@ class DefinedObserver(Follower):
             self.watch.load(*step)
         elif step.event.words[0] == "raced-rows":
             self._racy_rows(*step)
+        elif step.event.words[0] == "membermask" and self.watch.seed:
+            scramble(*step, self.watch.seed)
 
     def _racy_rows(self, warp: Warp, event: Event, lanes: int) -> None:
         """Rows are loaded: those that others write meanwhile are undefined for it.
@@ -275,7 +285,7 @@ class DefinedObserver(Follower):
 
     # ── copies ──────────────────────────────────────────────────────────────
 
-    def copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+    def copy(self, step: Step, copy: Transfer) -> None:
         """A copy was issued: undefined bits go along, and are reported if they stay."""
         warp, event, lanes = step
         (values,) = self.values(step, copy)
@@ -288,8 +298,24 @@ class DefinedObserver(Follower):
             use = "atomic" if copy.combines else "store"
             self.watch.copied(step, found, use)
 
-    def multiply(self, work: Product | Wgmma, warp: Warp) -> None:
-        """A product was issued; of ``wgmma``, by all four warps."""
+    def multiply(self, step: Step, work: Product | Wgmma) -> None:
+        """A product was issued; of ``wgmma``, by all four warps.
+
+        What a copy writes meanwhile is undefined for it.
+        """
+        raced = self.watch.raced
+        words = 0 if raced is None else raced.product(step.warp, work)
+        kept = [(each.shared, each.shared.copy()) for each in self.shadows if words]
+        for rank, (shared, _) in enumerate(kept):
+            own = words >> rank * WORDS & (1 << WORDS) - 1
+            bits = np.frombuffer(own.to_bytes(WORDS // 8, "little"), np.uint8)
+            racy = np.repeat(np.unpackbits(bits, bitorder="little") != 0, WORD)
+            shared[racy[: shared.size]] = 0xFF
+        self._multiply(work, step.warp)
+        for shared, before in kept:
+            shared[:] = before
+
+    def _multiply(self, work: Product | Wgmma, warp: Warp) -> None:
         if isinstance(work, Product):
             tensor_work(work, [self.shadows[each.rank] for each in work.blocks])
         else:
@@ -306,6 +332,7 @@ class DefinedObserver(Follower):
             unset = self.shadows[warp.block.rank].cells[part] != 0
             numbers = np.random.default_rng(self.watch.seed)
             some = numbers.integers(0, 1 << 32, unset.shape, np.uint32)
+            some &= np.uint32(undefined_bits.FINITE)
             assert warp.block.tensor is not None  # it has just allocated
             image = warp.block.tensor.image
             image[part] = np.where(unset, some, image[part])
@@ -313,6 +340,18 @@ class DefinedObserver(Follower):
     def reduced(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """What is combined is undefined if any of it is."""
         return np.where(words.any(axis=0), np.uint32(UNSET), np.uint32(0))
+
+
+def scramble(warp: Warp, event: Event, lanes: int, seed: int) -> None:
+    """Give lanes a random value for what a shuffle read of lanes that take no part."""
+    result = event.operands[1]
+    if result.kind == "r":
+        numbers = np.random.default_rng((seed, event.site))
+        chosen = lanes >> np.arange(LANES) & 1 == 1
+        some = numbers.integers(0, 1 << 32, LANES, np.uint32)
+        some &= np.uint32(undefined_bits.FINITE)
+        some |= np.uint32(undefined_bits.NEAR_ONE)
+        result.lanes(warp)[chosen] = some[chosen]
 
 
 def _undefined_map(shadow: Shadow, used: Range) -> bool:

@@ -23,7 +23,7 @@ from fragmenta.races.shadow.layout import (
 )
 from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.copy_events import lane_queue
-from fragmenta.units.copy_groups import LaneGroups, Queue
+from fragmenta.units.copy_groups import LaneGroups
 from fragmenta.units.findings import Finding
 from fragmenta.units.warpgroups import Warpgroup
 from fragmenta.units.wgmma_forms import WARPS
@@ -125,20 +125,29 @@ def _product(block: Block, number: int, warpgroup: Warpgroup) -> None:
 def _copies(observer: Observer, block: Block) -> None:
     for warp in block.warps:
         kept = LaneGroups(block.lane_groups(warp.number))
-        if kept.there or warp.number in block.groups:
-            _copy(observer, block, warp.number, lane_queue(warp))
+        there = kept.there or warp.number in block.groups
+        queue = lane_queue(warp) if there else None
+        epoch, site = (queue.epoch, queue.last_site) if queue else (0, -1)
+        made = observer.order.copies(block.rank, warp.number, epoch)
+        if made and site < 0:
+            site = _copied_at(observer, block, warp.number)
+        if made or (queue and queue.unwaited > 0):
+            _report(
+                block,
+                warp,
+                site,
+                rules.LEAK,
+                f"warp {warp.number} ends with cp.async that it did not wait for",
+                WARNING,
+            )
 
 
-def _copy(observer: Observer, block: Block, number: int, queue: Queue) -> None:
-    if queue.unwaited > 0 or observer.order.copies(block.rank, number, queue.epoch):
-        _report(
-            block,
-            block.warps[number],
-            queue.last_site,
-            rules.LEAK,
-            f"warp {number} ends with cp.async that it did not wait for",
-            WARNING,
-        )
+def _copied_at(observer: Observer, block: Block, number: int) -> int:
+    """An instruction by which a warp copied at once: no group says which it was."""
+    records = observer.shared.records(block.rank)
+    agent = observer.order.agent("cp.async", block.rank, number)
+    own = records[_field(records, AGENT_AT, AGENT_BITS) == agent]
+    return unpack(int(own[0])).site if own.size else -1
 
 
 def _report(

@@ -174,6 +174,8 @@ class _Shadow(NamedTuple):
     reads: NDArray[np.int32]
     unwritten: NDArray[np.uint8] | None
     size: int
+    plain: NDArray[np.int32]
+    """Plain writes before strong ones, where the last write is strong."""
 
 
 class SplitWords:
@@ -250,14 +252,16 @@ class GlobalWatch:
         self._last = most
         self._lock = Lock()
         self.split = SplitWords()
-        self.pointers = np.zeros((layout.SLOTS, 3), np.int64)
+        self.pointers = np.zeros((layout.SLOTS, 4), np.int64)
         self._shadows: dict[int, _Shadow] = {}
         for each in segments:
             if each.writable:
                 self._shadows[each.slot] = _shadow(each.data)
         for slot, made in self._shadows.items():
             marks = 0 if made.unwritten is None else made.unwritten.ctypes.data
-            self.pointers[slot] = made.writes.ctypes.data, made.reads.ctypes.data, marks
+            records = (made.writes, made.reads, made.plain)
+            writes, reads, plain = (each.ctypes.data for each in records)
+            self.pointers[slot] = writes, reads, marks, plain
         self._ledgers: list[Ledger] = []
         self._tables: dict[int, ProblemTable] = {}
         """The tables of problems of all clusters that run, by address."""
@@ -308,11 +312,16 @@ class GlobalWatch:
         )
 
     @property
+    def lines(self) -> tuple[slice, slice]:
+        """The lines of the table that are used."""
+        taken = min(int(self.following[0]), self.limit)
+        return slice(FIRST_ID, taken), slice(self._last, self.table.size)
+
+    @property
     def scoped(self) -> bool:
         """Whether an atomic operation had a scope that leaves other blocks out."""
-        taken = min(int(self.following[0]), self.limit)
-        for lines in (self.table[FIRST_ID:taken], self.table[self._last :]):
-            flags = lines["flags"]
+        for lines in self.lines:
+            flags = self.table[lines]["flags"]
             if ((flags & Flags.ATOMIC != 0) & (flags & NARROW != 0)).any():
                 return True
         return False
@@ -426,6 +435,10 @@ class GlobalWatch:
         writes, reads = shadow.writes[words], shadow.reads[words]
         rule = Detected.WRITE_WRITE if writing else Detected.WRITE_READ
         touch.compare(writes, 0b1111, rule, base, words)
+        if touch.who.flags & Flags.STRONG:
+            shadow.plain[words] = self._behind(
+                touch, writes, shadow.plain[words], 0b1111, base, words
+            )
         marks = shadow.unwritten
         if marks is not None:
             bytes_ = (words[:, None] * WORD + np.arange(WORD)).ravel()
@@ -478,6 +491,9 @@ class GlobalWatch:
         rule = Detected.WRITE_WRITE if writing else Detected.WRITE_READ
         base = address - (start - first * WORD)
         touch.compare(writes, masks, rule, base)
+        if touch.who.flags & Flags.STRONG:
+            plain = shadow.plain[first:last]
+            plain[:] = self._behind(touch, writes, plain, masks, base)
         marks = shadow.unwritten
         if marks is not None:
             missing = marks[start : start + size]
@@ -499,6 +515,26 @@ class GlobalWatch:
             others, both = touch.second_read(reads), reads & masks
             several = others << ID_SHIFT | both
             reads[:] = np.where((others != 0) & (both != 0), several, own | masks)
+
+    def _behind(
+        self,
+        touch: _Touch,
+        writes: NDArray[np.int32],
+        plain: NDArray[np.int32],
+        masks: NDArray[np.int32] | int,
+        base: int,
+        words: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int32]:
+        """The plain writes before strong ones, after one more strong write.
+
+        It is compared with those that are there.
+        """
+        one = (writes != 0) & ~composite(writes)
+        flags = self.table["flags"][np.where(one, writes >> ID_SHIFT, 0)]
+        strong = one & (flags & Flags.STRONG != 0)
+        some = np.where(strong, plain, 0).astype(np.int32)
+        touch.compare(some, masks, Detected.WRITE_WRITE, base, words)
+        return np.where(strong, plain, writes).astype(np.int32)
 
     def _note_update(self, who: Who, reads: NDArray[np.int32]) -> None:
         if who.flags & Flags.ATOMIC and reads.any():
@@ -716,5 +752,5 @@ def _distinct(
 def _shadow(data: NDArray[np.uint8]) -> _Shadow:
     words = -(-data.size // WORD) + 32  # a vector at the end may go past it
     marks = empties.marks(data)
-    writes, reads = (fresh(4 * words).view(np.int32) for _ in range(2))
-    return _Shadow(writes, reads, marks, data.size)
+    writes, reads, plain = (fresh(4 * words).view(np.int32) for _ in range(3))
+    return _Shadow(writes, reads, marks, data.size, plain)

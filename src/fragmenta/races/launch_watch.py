@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once_property
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
-from fragmenta.races.global_watch import GlobalWatch
+from fragmenta.races.global_watch import GlobalWatch, Who
 from fragmenta.races.layout_watch import ASK_LAYOUT, ASK_ROWS, is_watched
 from fragmenta.races.map_history import KNOWN, MapHistory
 from fragmenta.races.observer import Observer
@@ -27,8 +27,10 @@ from fragmenta.races.rounded_copies import butterfly
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS, Plan
+from fragmenta.races.shadow.global_records import WORD
+from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS, Apart, Plan
 from fragmenta.races.shadow.problem_table import Moment, Noted
+from fragmenta.races.step_watch import ASK_STEP
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.races.task_watch import ASK_COPY
 from fragmenta.simt.compiled import callback_address
@@ -63,6 +65,8 @@ class Instructions(NamedTuple):
     map_changes: bool
     boxes: bool
     """Copies of boxes, and what reads them."""
+    registers: bool
+    """Whether warps ask for registers."""
 
 
 @once_per_kernel
@@ -75,6 +79,7 @@ def instructions_of(compiled: Described) -> Instructions:
         any(each[:2] == ("barrier", "cluster") for each in every),
         any(each[0] == "tensormap" for each in every),
         any(map(is_watched, every)),
+        any(each[0] == "setmaxnreg" for each in every),
     )
 
 
@@ -106,16 +111,23 @@ class Asks:
             assert found is not None
             found.rows(rank, number, site, where)
 
+        def steps(rank: int, chain: int, together: int, number: int) -> None:
+            found = here().steps
+            assert found is not None
+            found.asked(rank, chain, together, number)
+
         self._kept = (
             ASK_UNITS(units),
             ASK_COPY(copies),
             ASK_LAYOUT(asked),
             ASK_ROWS(rows),
+            ASK_STEP(steps),
         )
-        first, second, third, fourth = map(callback_address, self._kept)
+        first, second, third, fourth, fifth = map(callback_address, self._kept)
         self.units: int = first
         self.copies: int = second
         self.layouts: tuple[int, int] = third, fourth
+        self.steps: int = fifth
 
 
 class LaunchWatch:
@@ -135,7 +147,7 @@ class LaunchWatch:
             machine.tensor,
         )
         self.memory = GlobalWatch(launch.places, launch.cluster_count, plan.row)
-        self.locations = Locations(self.memory)
+        self.locations = Locations(self.memory, machine.strict)
         self.maps = MapHistory(launch)
         self.banks = BankCounts(len(compiled.places))
         self.observers: list[Observer] = []
@@ -348,6 +360,7 @@ class LaunchWatch:
             found = replace(found, case=Detected.ROUNDED)
         if found.case is Detected.SHARED_RACE:
             story = story._replace(narrow=self._narrow(story.cluster, story.cluster))
+        story = story._replace(surplus=_surplus(observer, story))
         now = story.now
         rule, severity = found.case.rule, found.case.severity
         contested = not found.was_write or (
@@ -398,8 +411,13 @@ class LaunchWatch:
         if case is Detected.READ_WRITE and was is not None and not finding.apart:
             # Triton lets all lanes of a warp load what one of them stores afterwards.
             severity = INFO
+        rule, apart = case.rule, finding.apart
+        if before is not None and before.kind != "warp":
+            apart &= Apart.GROUP  # its number is not that of a warp
+            if case is Detected.READ_WRITE and before.block == now.block:
+                rule = rules.OVERWRITE_WHILE_READ
         return Collision(
-            case.rule,
+            rule,
             self._site(now.site),
             "",
             now.block,
@@ -408,7 +426,7 @@ class LaunchWatch:
             severity,
             None if was is None else self._site(was.site),
             finding.count,
-            apart=finding.apart,
+            apart=apart,
             noted=finding,
             story=Story(finding.now.group, now, before, None, narrow),
         )
@@ -422,7 +440,30 @@ class LaunchWatch:
         sites = self._site(found.release), self._site(found.acquire)
         return found._replace(release=sites[0], acquire=sites[1])
 
-    def _who(self, who: Moment) -> Agent:
+    def last_write(self, address: int) -> Agent | None:
+        """Who wrote a word of global memory last; None: nobody did."""
+        found = self.memory.written(address & -WORD, WORD)
+        made = None if found is None else self._who(found)
+        return made and made._replace(site=self._site(made.site))
+
+    def _who(self, who: Moment | Who) -> Agent:
         kind, rank, number = self.observers[0].order.describe(who.agent)
         block = self.machine.launch.shape.members(who.group)[rank]
         return Agent(kind, rank, number, who.lane, who.epoch, who.site, block=block)
+
+
+def _surplus(observer: Observer, story: Story) -> int:
+    """Bytes that came for a phase in which nobody expected any.
+
+    The copy of an earlier phase was taken for complete then, as fewer were expected.
+    """
+    before = story.before
+    if before is None or before.mbarrier is None:
+        return 0
+    rank, offset = before.mbarrier
+    if rank >= len(observer.cluster.blocks):
+        return 0
+    found = observer.cluster.blocks[rank].mbarriers.get(offset)
+    if found is None or found.phase != before.epoch or not found.phase:
+        return 0
+    return max(0, -found.bytes) if found.pending == found.expected else 0

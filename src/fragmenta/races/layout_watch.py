@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once
 from fragmenta.isa.instruction import Instruction
 from fragmenta.ptx import rules
+from fragmenta.races.judged import Judged, Known
 from fragmenta.races.report import layout_words
 from fragmenta.races.shadow import box_layout as at
 from fragmenta.races.shadow import layout as heads
-from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.shared.box_layouts import BoxLayout, numbered
 from fragmenta.shared.copied_operands import Box, Mismatch, Reading, mismatch
 from fragmenta.shared.descriptor import (
@@ -35,21 +34,17 @@ from fragmenta.shared.descriptor import (
 )
 from fragmenta.shared.operands import major_of
 from fragmenta.shared.swizzles import REPEAT, WGMMA_SWIZZLES, pattern
-from fragmenta.simt.compiled import address_of, aligned, callback_address, copied, zeros
+from fragmenta.simt.compiled import address_of, aligned, callback_address, zeros
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.loaded import Loaded
 from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Described, once_per_kernel
-from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.findings import Finding
-from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.port import Step
 from fragmenta.units.renewal import Renewal
-from fragmenta.units.task_copies import TaskCopy
-from fragmenta.units.tcgen05 import Product, Queued
-from fragmenta.units.tma_copies import TensorLoad
+from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.wgmma_forms import signed
-from fragmenta.units.work import Copy, Range, ranks
+from fragmenta.units.work import Transfer
 
 if TYPE_CHECKING:
     from fragmenta.races.observer import Observer
@@ -156,32 +151,13 @@ def _meant(layout: BoxLayout, start: int, rows: tuple[int, ...]) -> tuple[int, .
     return tuple(found)
 
 
-class KnownLayouts:
-    """What was judged in a kernel and is right: it need not be judged by each thread.
+@once_per_kernel
+def layouts_of(compiled: Described) -> Known:
+    """What is known of a kernel; its instructions have the same numbers in launches.
 
     What is right depends on the operand and on the layouts of boxes alone.
     """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._judged = np.zeros(at.JUDGED, np.int64)
-
-    def begun(self) -> NDArray[np.int64]:
-        """What a new observer knows."""
-        with self._lock:
-            return copied(self._judged)
-
-    def add(self, judged: NDArray[np.int64]) -> None:
-        """Let later observers know what one has judged."""
-        with self._lock:
-            free = self._judged == 0
-            self._judged[free] = judged[free]
-
-
-@once_per_kernel
-def layouts_of(compiled: Described) -> KnownLayouts:
-    """What is known of a kernel; its instructions have the same numbers in launches."""
-    return KnownLayouts()
+    return Known(at.JUDGED)
 
 
 class LayoutWatch:
@@ -197,10 +173,7 @@ class LayoutWatch:
         self._records = zeros((*shape, at.BOX_BYTES), np.uint8)
         self._states = aligned(len(blocks) * at.BOXES_BYTES).view(np.int64)
         self._states = self._states.reshape(len(blocks), -1)
-        self._known = layouts_of(observer.machine.launch.compiled)
-        self._judged = self._known.begun()
-        self._right, self._told = True, False
-        """Whether all that was judged is right; whether others know of it."""
+        self.judged = Judged(layouts_of(observer.machine.launch.compiled))
         sites = len(observer.machine.launch.compiled.places)
         self._looked = zeros(max(sites, 1), np.uint8)
         self._written, self._look = functions()
@@ -216,7 +189,7 @@ class LayoutWatch:
             state[at.BOXES_COUNT >> 3] = count
             for offset, address in (
                 (heads.HEAD_BOXES, address_of(state)),
-                (heads.HEAD_JUDGED, address_of(self._judged)),
+                (heads.HEAD_JUDGED, address_of(self.judged.table)),
                 (heads.HEAD_ASK_LAYOUT, ask),
                 (heads.HEAD_ASK_ROWS, rows),
                 (heads.HEAD_ROWS, address_of(self._looked)),
@@ -226,12 +199,6 @@ class LayoutWatch:
     def close(self) -> None:
         """Free everything: the functions and this object refer to one another."""
         vars(self).clear()
-
-    def leave(self) -> None:
-        """A cluster has ended without Python: let other threads know what is right."""
-        if self._right and not self._told:
-            self._told = True
-            self._known.add(self._judged)
 
     def begin(self) -> None:
         """A new cluster begins: nothing was copied yet."""
@@ -253,45 +220,21 @@ class LayoutWatch:
 
     # ── copies ──────────────────────────────────────────────────────────────
 
-    def copied(self, step: Step, copy: Copy | WarpCopy) -> None:
-        """A copy that Python observes is in flight."""
-        if isinstance(copy, TensorLoad):
-            layout = BoxLayout.of(copy.map, len(copy.boxes))
-            self._note(step, copy.ranks, copy.at, layout, copy.coordinates, copy.goals)
-        elif isinstance(copy, TaskCopy) and copy.record.kind == tasks.LOAD:
-            record = copy.record
-            (form,) = record.long(tasks.TASK_FORM)
-            number = 0
-            if form:
-                number = _LONG.from_address(form + tasks.MAP_LAYOUT).value
-            layout = numbered(number) if number else None
-            place = tuple(record.long(tasks.TASK_COORDINATES, 5))
-            where = ranks(record.ranks)
-            self._note(step, where, record.shared, layout, place, copy.goals)
-        else:
-            self._note(step, [], 0, None, (), copy.goals)
-
-    def _note(
-        self,
-        step: Step,
-        where: list[int],
-        start: int,
-        layout: BoxLayout | None,
-        coordinates: tuple[int, ...],
-        goals: list[Range],
-    ) -> None:
-        """Note a box in some blocks; without a layout, that there are other bytes."""
-        warp, site = step.warp, step.event.site
+    def copied(self, step: Step, copy: Transfer) -> None:
+        """A copy that Python observes is in flight: a box, or other bytes."""
+        warp, site, box = step.warp, step.event.site, copy.box
         copier = warp.block.rank << 16 | warp.number
         places = np.zeros(5, np.int64)
-        places[: len(coordinates)] = coordinates[:5]
-        if layout is not None:
+        if box is not None:
+            places[: len(box.coordinates)] = box.coordinates[:5]
+        if box is not None and box.layout is not None:
+            layout = box.layout
             swizzle = pattern(layout.swizzle).changed
             about = layout.number, swizzle, layout.pitch, site, copier
-            for rank in where:
-                self._call(rank, start, layout.bytes, about, places)
+            for rank in box.ranks:
+                self._call(rank, box.at, layout.bytes, about, places)
             return
-        for each in goals:
+        for each in copy.goals:
             if each.space == "shared":
                 for first in each.starts.tolist():
                     about = 0, 0, 16, site, copier
@@ -378,12 +321,7 @@ class LayoutWatch:
 
     def queued(self, step: Step, task: Queued) -> None:
         """A thread issues ``tcgen05.mma``."""
-        if not isinstance(task, Product):
-            return
-        for name in ("A", "B"):
-            word = task.given[name.lower()]
-            if isinstance(word, TensorAddress):
-                continue
+        for name, word in task.described.items():
             given = _Operand(task.op, name, major_of(task.op, name), "tcgen05", word)
             for block in task.blocks:
                 if self._states[block.rank, at.BOXES_SIGNATURE >> 3]:
@@ -409,12 +347,12 @@ class LayoutWatch:
         found = _judged(near, tuple((kind, line - first) for kind, line in begins))
         if found is None:
             return
-        self._right = False
+        self.judged.right = False
         boxes = [self._box(rank, line) for _, line in begins]
         reading = given.reading
         if self._goes_on(found, boxes):
             return
-        if not self._copied_last(rank, reading.addresses(), boxes):
+        if not self.copied_last(rank, reading.addresses(), boxes):
             return
         places = [each.coordinates for each in boxes]
         parts = [each.box for each in boxes]
@@ -430,7 +368,7 @@ class LayoutWatch:
         twice, uneven = _oddities(given.near)
         if twice is None and not uneven:
             return
-        self._right = False
+        self.judged.right = False
         reading = given.reading
         if twice is not None:
             message, repair = layout_words.of_overlap(reading, *twice)
@@ -454,7 +392,7 @@ class LayoutWatch:
         wanted[last] += layout.counts[last] * layout.steps[last]
         return tuple(wanted) == new.coordinates
 
-    def _copied_last(
+    def copied_last(
         self, rank: int, addresses: NDArray[np.int64], boxes: list[Noted]
     ) -> bool:
         """Whether the copies were the last to write all that is in their boxes."""
@@ -522,7 +460,7 @@ class LayoutWatch:
         first = start // REPEAT * REPEAT
         near = tuple((rows - first).tolist())
         for swizzle in _meant(layout, start - first, near):
-            if self._copied_last(warp.block.rank, rows, [noted]):
+            if self.copied_last(warp.block.rank, rows, [noted]):
                 message, repair = layout_words.of_rows(
                     noted.box, number, rows, swizzle, noted.coordinates
                 )

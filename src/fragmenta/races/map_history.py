@@ -40,6 +40,10 @@ ACQUIRE = (
     "Execute fence.proxy.tensormap::generic.acquire for the map in every block, before "
     "its first copy; or pass the map as a parameter."
 )
+WAIT_FOR_COPY = (
+    "Wait for that copy before the change: for the phase of its mbarrier, or with "
+    "cp.async.bulk.wait_group."
+)
 
 
 class Used(NamedTuple):

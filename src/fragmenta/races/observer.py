@@ -7,6 +7,7 @@ those of threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ import numpy as np
 
 from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
+from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.ordering import Role, Scope, fence_role
+from fragmenta.races import register_pool
 from fragmenta.races.barrier_watch import report_collision
 from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.copied_values import CopiedValues
@@ -22,6 +25,7 @@ from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
 from fragmenta.races.layout_watch import LayoutWatch
 from fragmenta.races.mbarrier_clocks import MbarrierClocks
+from fragmenta.races.missed_phases import MissedPhases
 from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
 from fragmenta.races.register_watch import RegisterWatch
@@ -30,13 +34,14 @@ from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow import layout as heads
 from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS
-from fragmenta.races.shadow.problem_table import Noted, ProblemTable
+from fragmenta.races.shadow.problem_table import ProblemTable
 from fragmenta.races.shadow.product_layout import KINS
 from fragmenta.races.shared_shadow import SharedShadow
+from fragmenta.races.step_watch import StepWatch
 from fragmenta.races.strong_accesses import Thread
 from fragmenta.races.task_watch import TaskWatch
 from fragmenta.races.tensor_maps import Maps
-from fragmenta.races.tmem_watch import TensorObserver
+from fragmenta.races.tmem_watch import ReadPart, TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.arena import in_use
 from fragmenta.simt.compiled import address_of, zeros
@@ -45,25 +50,25 @@ from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.clusters import Cluster
-from fragmenta.units.copy_groups import Arrival, LaneGroups
+from fragmenta.units.copy_groups import Arrival, LaneGroups, copy_epoch
 from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import task_layout as tasks
-from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.mbarriers import reaches
 from fragmenta.units.port import ChangedMap, Columns, Step, Unattended, Waited
 from fragmenta.units.renewal import Renewal
-from fragmenta.units.tcgen05 import Commit, Queued
-from fragmenta.units.tmem_moves import Move
+from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.warpgroups import Wgmma
-from fragmenta.units.work import Copy, Range, Work
+from fragmenta.units.work import Copy, Range, Transfer, Work
 
 if TYPE_CHECKING:
     from fragmenta.races.launch_watch import LaunchWatch
 
 ALL = 0xFFFFFFFF
+_AGENTS = {"cp.async": ("cp.async",), "bulk": ("bulk-read", "bulk-write")}
+"""The agents of the copies of a queue: their reads may be done before their writes."""
 
 
 @once
@@ -100,13 +105,6 @@ def _named(mbarrier: Mbarrier) -> tuple[int, int]:
     return mbarrier.block.rank, mbarrier.offset
 
 
-def _copy_epoch(warp: Warp) -> int:
-    """The epoch of the ``cp.async`` of a warp, whoever keeps their groups."""
-    kept = warp.block.groups.get(warp.number)
-    found = kept or LaneGroups(warp.block.lane_groups(warp.number))
-    return found.epoch
-
-
 class Observer(TensorObserver, Unattended):
     """Observes a cluster for the race detectors."""
 
@@ -140,6 +138,7 @@ class Observer(TensorObserver, Unattended):
         self.cluster_clocks = ClusterClocks(self.order)
         self._unacquired: dict[tuple[int, int], list[tuple[int, Clock]]] = {}
         """What relaxed waits of a warp have seen, for its next fence."""
+        self.missed = MissedPhases()
         self.ledgers = []
         self._epochs = [self.order.epochs(block.rank) for block in blocks]
         for block in blocks:
@@ -153,11 +152,17 @@ class Observer(TensorObserver, Unattended):
             head[heads.HEAD_PHASES // 8] = self.cluster_clocks.address
             head[heads.HEAD_MADE // 8] = self.mbarrier_clocks.address
             head[heads.HEAD_TENSOR // 8] = self.watch.address
+        self.steps: StepWatch | None = None
+        """How products advance along k; None if there are none."""
+        if launch_watch.has.products:
+            self.steps = StepWatch(self, launch_watch.asks.steps if in_use() else 0)
         self.layouts: LayoutWatch | None = None
         """Where boxes are; None if no instruction copies any."""
         if launch_watch.has.boxes:
             asks = launch_watch.asks.layouts if in_use() else None
             self.layouts = LayoutWatch(self, asks)
+        if launch_watch.has.registers:
+            register_pool.count(cluster)
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
         if cluster.alone:  # compiled code goes from one block to the next
@@ -168,12 +173,13 @@ class Observer(TensorObserver, Unattended):
         machine, watch = self.machine, self.registers_watch
         has = self.launch_watch.has
         found = dict(functions("mbarriers"))
-        if has.cluster_barriers:
+        if has.cluster_barriers and not machine.tensor:  # Python: see Execution
             found |= functions("clusters")
         # With strict rules, each warp has to know of the part of A that it reads.
-        if has.products and not machine.strict:
+        in_python = machine.strict or self.launch_watch.reads is not None
+        if has.products and not in_python:
             found |= functions("products")
-        has_tensors = machine.tensor and not machine.strict
+        has_tensors = machine.tensor and not in_python
         if has_tensors or has.copies:
             found |= functions("copies")
             ask = self.launch_watch.asks.copies if in_use() else 0
@@ -204,17 +210,15 @@ class Observer(TensorObserver, Unattended):
 
     def close(self) -> None:
         """Free everything: the launch has ended."""
-        for name in ("units", "tasks", "layouts"):
+        for name in ("units", "tasks", "layouts", "steps"):
             each = vars(self).get(name)
-            if isinstance(each, UnitTable | TaskWatch | LayoutWatch):
+            if isinstance(each, UnitTable | TaskWatch | LayoutWatch | StepWatch):
                 each.close()
         vars(self).clear()
 
-    def number_of(self, found: Noted) -> int:
-        """The cluster in which something was found."""
-        if self.cluster.alone:
-            return found.now.group
-        return int(self.numbers[found.now.group - 1])
+    def number_of(self, group: int) -> int:
+        """The number of a cluster, by the group of a problem that was found there."""
+        return group if self.cluster.alone else int(self.numbers[group - 1])
 
     def begin(self) -> None:
         """A new cluster begins."""
@@ -233,10 +237,13 @@ class Observer(TensorObserver, Unattended):
         self.maps.begin()
         if self.layouts is not None:
             self.layouts.begin()
+        if self.steps is not None:
+            self.steps.begin()
         self.registers_watch.begin()
         self.begin_tensor()
         self.mbarrier_clocks.begin()
         self._unacquired.clear()
+        self.missed.begin()
         self.cluster_clocks.begin()
         if len(self.ledgers) > 1:
             for ledger in self.ledgers:
@@ -253,8 +260,9 @@ class Observer(TensorObserver, Unattended):
 
     def leave(self) -> None:
         """The last cluster that began has ended without Python."""
-        if self.layouts is not None:
-            self.layouts.leave()
+        for each in (self.layouts, self.steps):
+            if each is not None:
+                each.judged.leave()
         self.running, self._before = False, len(self.machine.problems)
 
     def renewed(self, renewal: Renewal) -> bool:
@@ -281,6 +289,8 @@ class Observer(TensorObserver, Unattended):
             each.renewed(renewal)
         if self.layouts is not None:
             self.layouts.renewed(renewal)
+        if self.steps is not None:
+            self.steps.renewed(renewal)
         self._clean(renewal)
         return True
 
@@ -289,6 +299,7 @@ class Observer(TensorObserver, Unattended):
         renewal.leaks = renewal.first = True
         renewal.same_at_end(self.problems.counts)
         for block in self.cluster.blocks:
+            renewal.zero_at_end(block.lack_of_registers[1:])
             for each in block.warpgroups.values():
                 each.waited_at_end(renewal)
             for warp in block.warps:
@@ -304,6 +315,7 @@ class Observer(TensorObserver, Unattended):
             visitors(self, block)
             return
         leaks(self)
+        register_pool.check(self.cluster)
         self.maps.end()
         self.running = False
         self.keep()
@@ -406,6 +418,8 @@ class Observer(TensorObserver, Unattended):
             "a barrier of the block (or fence.mbarrier_init and a barrier of the "
             "cluster) has to be in between",
             other=site,
+            repair=f"Let {PTX.block_barrier} come between the two; if another block of "
+            "the cluster uses it, fence.mbarrier_init and a barrier of the cluster.",
         )
 
     def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
@@ -439,6 +453,10 @@ class Observer(TensorObserver, Unattended):
     def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes begin to wait for a phase."""
         warp, event, lanes = step
+        if phase < mbarrier.phase:  # it is over: the warp gives way
+            if mbarrier.held_count == 1:
+                self.missed.ended(self.order, step, mbarrier, phase)
+            return
         self.note("try", warp, lanes, event, *_named(mbarrier), phase)
 
     def acquire(self, step: Step, waited: Waited) -> None:
@@ -451,6 +469,7 @@ class Observer(TensorObserver, Unattended):
         assert mbarrier is not None
         self._used(warp, event, lanes, mbarrier)
         mbarrier.observed = max(mbarrier.observed, phase)
+        self.missed.saw(self.order, step, mbarrier, phase)
         if phase >= 0:
             clock = self.mbarrier_clocks.at_end(mbarrier, phase)
             if "relaxed" in event.words:
@@ -467,55 +486,36 @@ class Observer(TensorObserver, Unattended):
         warp, event, lanes = step
         for each in work.mbarriers:
             self._used(warp, event, lanes, each)
-        match work:
-            case Commit():
-                self.commit(step, work)
-            case Arrival():
-                self._copies_arrive(work, warp)
-            case Copy() | WarpCopy():
-                self.issue_copy(step, work)
-            case Wgmma():
-                self._issue_product(step, work)
-            case Move():
-                self.issue_move(step, work)
-            case Queued():
-                self.issue_queued(step, work)
-                if self.layouts is not None:
-                    self.layouts.queued(step, work)
+        _ISSUED[work.follows or work.completes](self, step, work)
 
-    def issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+    def _issue_tensor_work(self, step: Step, work: Queued) -> None:
+        """A thread has issued a product or a copy to the Tensor Cores."""
+        self.issue_queued(step, work)
+        if self.layouts is not None:
+            self.layouts.queued(step, work)
+
+    def issue_copy(self, step: Step, copy: Transfer) -> None:
         """A copy is in flight."""
         warp, event, lanes = step
         copy.clock = self.row(warp, lanes)
         self._note_copy(step, copy)
-        if isinstance(copy, WarpCopy):
-            self._cp_async(step, copy, copy.clock)
-        elif copy.completes == "mbarrier":
-            for each in copy.mbarriers:
-                each.copied = max(each.copied, each.phase)
-                each.copier = (warp, event.site)
-            self._copy_for_mbarriers(event, copy, copy.clock)
-        else:
-            self._bulk_store(step, copy, copy.clock)
-        if isinstance(copy, Copy) and copy.map_range is not None:
+        for each in copy.mbarriers:
+            each.copied = max(each.copied, each.phase)
+            each.copier = (warp, event.site)
+        _TOUCHED[copy.completes](self, step, copy, copy.clock)
+        if copy.map_range is not None:
             self.maps.used(step, copy, copy.map_range, copy.clock)
         if self.layouts is not None:
             self.layouts.copied(step, copy)
 
-    def _note_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+    def _note_copy(self, step: Step, copy: Transfer) -> None:
         """Note a copy, with all agents that a problem may name it by."""
         warp, event, lanes = step
-        rank, number = warp.block.rank, warp.number
-        if copy.completes == "mbarrier":
-            agents = [(e.agent, e.phase) for e in copy.mbarriers]
-        elif copy.completes == "async_group":
-            epoch = _copy_epoch(warp)
-            agents = [(self.order.agent("cp.async", rank, number), epoch)]
-        else:
-            epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
+        agents = [(e.agent, e.phase) for e in copy.mbarriers]
+        if copy.slot is not None:
+            queue, rank, number, _, epoch = copy.slot
             agents = [
-                (self.order.agent(name, rank, number), epoch)
-                for name in ("bulk-read", "bulk-write")
+                (self.order.agent(name, rank, number), epoch) for name in _AGENTS[queue]
             ]
         copy.number = len(self.history.notes)
         counted = tuple((*_named(e), e.phase) for e in copy.mbarriers)
@@ -536,7 +536,8 @@ class Observer(TensorObserver, Unattended):
         elif what.number >= 0:
             self.history.add(Note(time, "done", 0, -1, 0, -1, 0, (what.number,)))
 
-    def _copy_for_mbarriers(self, event: Event, copy: Copy, clock: Clock) -> None:
+    def _copy_for_mbarriers(self, step: Step, copy: Copy, clock: Clock) -> None:
+        event = step.event
         by_rank = {each.block.rank: each for each in copy.mbarriers}
         anyone = copy.mbarriers[0]
         for each in copy.goals:
@@ -547,9 +548,9 @@ class Observer(TensorObserver, Unattended):
         for each in copy.sources:
             self._touch(event, copy, each, False, *who, clock)
 
-    def _cp_async(self, step: Step, copy: WarpCopy, clock: Clock) -> None:
-        (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = _copy_epoch(warp)
+    def _cp_async(self, step: Step, copy: Transfer, clock: Clock) -> None:
+        assert copy.slot is not None  # it is in a group
+        event, (_, rank, number, _, epoch) = step.event, copy.slot
         who = self.order.agent("cp.async", rank, number), epoch
         for each in copy.goals:
             self._touch(event, copy, each, True, *who, clock)
@@ -558,8 +559,8 @@ class Observer(TensorObserver, Unattended):
             self._touch(event, copy, each, False, *own, clock)
 
     def _bulk_store(self, step: Step, copy: Copy, clock: Clock) -> None:
-        (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
+        assert copy.slot is not None  # it is in a group
+        event, (_, rank, number, _, epoch) = step.event, copy.slot
         reads = self.order.agent("bulk-read", rank, number)
         writes = self.order.agent("bulk-write", rank, number)
         for each in copy.useful:
@@ -574,7 +575,7 @@ class Observer(TensorObserver, Unattended):
     def _touch(
         self,
         event: Event,
-        copy: Copy | WarpCopy,
+        copy: Transfer,
         what: Range,
         write: bool,
         agent: int,
@@ -608,7 +609,7 @@ class Observer(TensorObserver, Unattended):
         planes = [partial(knows, each) for each in clock]
         fenced = planes[1] if copy.proxy == "async" else None
         memory, same = self.launch_watch.memory, None
-        if write and isinstance(copy, Copy) and not copy.combines:
+        if write and not copy.combines:
             block = copy.thread.warp.block
             same = CopiedValues(self.order, copy, block).same
         memory.touch_rows(who, what.starts, what.size, planes[0], fenced, same)
@@ -647,11 +648,12 @@ class Observer(TensorObserver, Unattended):
             know(clock, agent, until)
         self.learn(warp, lanes, clock)
 
-    def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
+    def _copies_arrive(self, step: Step, arrival: Arrival) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
+        warp = step.warp
         arrival.clock = self.order.new_clock()
         agent = self.order.agent("cp.async", warp.block.rank, warp.number)
-        know(arrival.clock, agent, _copy_epoch(warp))
+        know(arrival.clock, agent, copy_epoch(warp))
 
     # ── products ────────────────────────────────────────────────────────────
 
@@ -666,18 +668,39 @@ class Observer(TensorObserver, Unattended):
             self.order.merge(clock, each)
         agent = self.order.agent("wgmma", block.rank, number)
         self.note("product", warp, ALL, event, [(agent, work.group)], work.group)
+        parts = []
         for _, units, owners in work.reads():
             if owners is not None and self.machine.strict:
-                parts = [(units[owners == own], row) for own, row in enumerate(rows)]
+                parts += [(units[owners == own], row) for own, row in enumerate(rows)]
             else:
-                parts = [(units, clock)]
-            for some, known in parts:
-                self.shared.touch(
-                    block.rank, some, 16, False, agent, work.group, event.site, known
-                )
+                parts.append((units, clock))
+        every = [(block.rank, units, 16, known) for units, known in parts]
+        self.read_operands(step, work, (agent, work.group), every)
         if self.layouts is not None:
             kin = self.launch_watch.kins.of(work.located).number
             self.layouts.product(warp, kin, work.descriptors, event.site)
+        if self.steps is not None:
+            self.steps.product(step, work)
+
+    def read_operands(
+        self,
+        step: Step,
+        work: Work,
+        who: tuple[int, int],
+        parts: Iterable[ReadPart],
+        lane: int = 0,
+    ) -> None:
+        """Work reads shared memory from now on; what races may be logged."""
+        log, site, execution = self.launch_watch.reads, step.event.site, None
+        if log is not None and work.is_product:
+            execution = log.issued(self, step.warp, work, who)
+        for rank, starts, size, clock in parts:
+            some = starts
+            if log is not None and execution is not None:
+                some = log.looked_at(execution, rank, starts, size)
+            self.shared.touch(rank, some, size, False, *who, site, clock, lane=lane)
+            if log is not None and execution is not None:
+                log.has_read(self, execution, rank)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp is about to issue a product, uses registers in flight, or loads."""
@@ -687,6 +710,8 @@ class Observer(TensorObserver, Unattended):
         if product is not None:
             self.meet(step)
             self._know_form(product)
+            if self.steps is not None:
+                self.steps.about_to_issue(step.warp, product)
         self.registers_watch.touch(step, product)
         if product is None:
             self.loaded.touched(*step)
@@ -718,12 +743,15 @@ class Observer(TensorObserver, Unattended):
         """Lanes arrive at the barrier of the cluster."""
         (warp, event, lanes), phase = step, barrier.phase
         self.note("cluster arrive", warp, lanes, event, phase)
+        if self.machine.tensor and "relaxed" in event.words:
+            self.execution.arrive(self.order, warp, lanes, phase)
         self.cluster_clocks.publish(phase, self._released(step))
 
     def _cluster_waited(self, step: Step, waited: Waited) -> None:
         """Lanes have passed the barrier of the cluster."""
         (warp, event, lanes), phase = step, waited.until
         self.note("cluster wait", warp, lanes, event, phase)
+        self.execution.wait(self.order, warp, phase)
         clock = self.cluster_clocks.at_end(phase)
         if clock is not None:
             self.learn(warp, lanes, clock)
@@ -795,6 +823,26 @@ _WAITED = {
     "wait::st": Observer.moves_waited,
 }
 """What records a wait, by what was waited for."""
+
+_ISSUED: dict[str, Callable[..., None]] = {
+    "cp.async": Observer._copies_arrive,
+    "tcgen05": Observer.commit,
+    "mbarrier": Observer.issue_copy,
+    "async_group": Observer.issue_copy,
+    "bulk_group": Observer.issue_copy,
+    "wgmma_group": Observer._issue_product,
+    "wait::ld": Observer.issue_move,
+    "wait::st": Observer.issue_move,
+    "commit": Observer._issue_tensor_work,
+}
+"""What records work: of an arrival, by the queue before it; else by how it is done."""
+
+_TOUCHED: dict[str, Callable[..., None]] = {
+    "mbarrier": Observer._copy_for_mbarriers,
+    "async_group": Observer._cp_async,
+    "bulk_group": Observer._bulk_store,
+}
+"""What records the bytes of a copy, by how it is done."""
 
 
 class _Rows:

@@ -151,6 +151,7 @@ class Order:
         rows = aligned((blocks * warps + 2) * plan.row_bytes)
         self._fences = rows.view(np.int32).reshape(-1, plan.planes, 3, plan.row)
         """What plain fences of warps have kept; the last two rows are spare."""
+        self._near = aligned(blocks * warps * layout.NEAR_BYTES)
         self._start = int(self._heads.ctypes.data)
         self._counts, self._shape = plan.counts, (plan.planes, 3, plan.row)
         for rank in range(blocks):
@@ -173,7 +174,7 @@ class Order:
             words[offset // 4] = number
         first = layout.HEAD_KINDS // 4
         words[first : first + len(self._firsts)] = self._firsts
-        barriers = 32 * plan.barrier_bytes
+        barriers, near = 32 * plan.barrier_bytes, plan.warps * layout.NEAR_BYTES
         for offset, number in (
             (layout.HEAD_FIRST, self._start),
             (layout.HEAD_STATES, self._state(rank, 0).ctypes.data),
@@ -182,6 +183,7 @@ class Order:
             (layout.HEAD_BARRIER_BYTES, plan.barrier_bytes),
             (layout.HEAD_FENCES, self._fences[rank * plan.warps].ctypes.data),
             (layout.HEAD_SPARE, self._fences[-2].ctypes.data),
+            (layout.HEAD_NEAR, self._near.ctypes.data + rank * near),
         ):
             longs[offset // 8] = number
 
@@ -210,8 +212,8 @@ class Order:
         states[:, layout.STATE_EPOCH // 4] = 1
         clocks = self._barriers.reshape(-1, plan.barrier_bytes).view(np.int32)
         clocks[:, layout.CLOCK_PHASE // 4] = -1
-        clocks[:, layout.CLOCK_WAITING // 4] = 0
-        clocks[:, layout.CLOCK_USED // 4] = 0
+        for field in layout.CLOCK_ZEROED:
+            clocks[:, field // 4] = 0
         heads = self._heads.reshape(-1, layout.HEAD_BYTES).view(np.int32)
         heads[:, layout.HEAD_CLUSTER // 4] += 1
         heads[:, layout.HEAD_EXITED // 4] = 0
@@ -226,7 +228,7 @@ class Order:
         plan = self.plan
         renewal.copy(self._states)
         clocks = self._barriers.reshape(-1, plan.barrier_bytes).view(np.int32)
-        for field in (layout.CLOCK_PHASE, layout.CLOCK_WAITING, layout.CLOCK_USED):
+        for field in (layout.CLOCK_PHASE, *layout.CLOCK_ZEROED):
             renewal.copy(clocks[:, field // 4])
         for rank in range(plan.blocks):
             head = self.head(rank, np.int32)

@@ -38,6 +38,7 @@ from fragmenta.units.events import Described, Event, once_per_kernel
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.records import Bytes, Flag, Record, Word
 from fragmenta.units.renewal import Renewal
+from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.wgmma_forms import WARPS
 
 WORDS = {
@@ -48,7 +49,6 @@ WORDS = {
 SERIALISED = "undefined in PTX; ptxas serialises here (warning C7510 or C7517)"
 _ROOM = 64
 """For so many products there is memory at first."""
-_WGMMA = "wgmma.mma_async"
 FENCED = "ptxas inserts it (C7519)"
 
 
@@ -170,7 +170,7 @@ def _collision(of: Located, other: Located) -> tuple[Role, Role] | None:
 
     None if there is no such register.
     """
-    before = used(other).places
+    before, wgmma = used(other).places, Wgmma.effect.instruction
     for place, role in used(of).places.items():
         theirs = before.get(place, Role(0))
         both = role | theirs
@@ -178,7 +178,7 @@ def _collision(of: Located, other: Located) -> tuple[Role, Role] | None:
         if not theirs or not both & Role.ACCUMULATOR:
             continue  # both only read it
         chain = shared and other.op.shape == of.op.shape and both == shared
-        if in_order(_WGMMA, _WGMMA, was_write=True, accumulates=bool(chain)):
+        if in_order(wgmma, wgmma, was_write=True, accumulates=bool(chain)):
             continue
         return role, theirs
     return None

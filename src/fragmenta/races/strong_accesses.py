@@ -8,6 +8,7 @@ was published there: who reads its value observes nothing earlier.
 It is lenient in two ways.  A fence of another thread counts that happened before, for
 example before a barrier.  A relaxed read needs a fence after it only in its own thread:
 threads behind a barrier know what it has read, and so do those of its own cluster.
+With ``strict``, they do so only of their own cluster.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ class _Location:
 class Locations:
     """All words of a launch through which threads synchronise."""
 
-    def __init__(self, watch: GlobalWatch) -> None:
-        self._watch = watch
+    def __init__(self, watch: GlobalWatch, strict: bool = False) -> None:
+        self._watch, self._strict = watch, strict
         self._words: dict[tuple[int, int], _Location] = {}
         self._fences: dict[int, dict[int, list[Fence]]] = {}
         """By group and agent, the latest last."""
@@ -290,7 +291,8 @@ class Locations:
         if not self._watch.informed(thread.group):
             return
         if place.others(thread.group) and what.scope >= Scope.GPU:
-            self._stamp(thread, what.acquires)
+            if what.acquires or not self._strict:
+                self._stamp(thread, what.acquires)
             if not what.acquires:
                 agent = thread.group, thread.agent
                 self._relaxed[agent] = self._relaxed.get(agent, 0) | thread.lanes

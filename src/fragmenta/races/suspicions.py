@@ -14,6 +14,7 @@ from typing import Protocol
 from fragmenta.errors import one_of
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import Module
+from fragmenta.ptx.open_loads import lines_of
 from fragmenta.races.definedness_watch import DefinedWatch
 from fragmenta.races.launch_watch import LaunchWatch
 from fragmenta.races.probes.undefined_flow import Followed, followed
@@ -76,6 +77,8 @@ def _drop(launch: Run, unwanted: Callable[[Finding], bool]) -> None:
 
 
 def _can_be_followed(found: Finding) -> bool:
+    if found.rule == rules.MEMBERMASK:  # a shuffle reads a lane that takes no part
+        return found.severity == rules.WARNING
     return found.rule == rules.UNINITIALISED and not found.use
 
 
@@ -139,8 +142,10 @@ def settle(launch: Run, again: Run, others: Sequence[Run]) -> list[Finding]:
         for each in named:
             uses_of[id(each)].append(use)
         if not named and (names or not raced & places):
-            use.message = _words(use.message, names)
-            use.other = None if names else _stored(launch, suspicions, again)
+            stored = None if names else _stored(launch, suspicions, again)
+            opened = lines_of(names or (slices.behind(stored) if stored else []))
+            use.message = _opened(use.message, opened) or _words(use.message, names)
+            use.other = None if stored is None else _site_of(stored, launch, again)
             more.append(use)
     _drop(launch, lambda each: _can_be_followed(each) and not uses_of.get(id(each)))
     for each in reads:
@@ -199,14 +204,28 @@ def _words(name: str, behind: list[str]) -> str:
     return f"{text} on their way here"
 
 
-def _stored(launch: Run, suspicions: list[Finding], again: Run) -> int | None:
-    """Where a register that was not written was stored, if that is known."""
-    places = [tuple(each) for each in again.compiled.places]
+def _opened(name: str, lines: list[int]) -> str:
+    """The message about elements that loads of Triton leave open, if that is it."""
+    if not lines:
+        return ""
+    at = " and ".join(f"line {each}" for each in lines)
+    made = f"{name or 'the word'} is made of elements that tl.load of {at} masks off"
+    return f"{made}, without other="
+
+
+def _stored(launch: Run, suspicions: list[Finding], again: Run) -> Finding | None:
+    """A store of a register that was not written, if one is known."""
+    places = {tuple(each) for each in again.compiled.places}
     for each in suspicions:
-        found = place_of(launch, each.site)
-        if each.register and found in places:
-            return places.index(found)
+        if each.register and place_of(launch, each.site) in places:
+            return each
     return None
+
+
+def _site_of(found: Finding, launch: Run, again: Run) -> int:
+    """The number of its instruction in another run."""
+    places = [tuple(each) for each in again.compiled.places]
+    return places.index(place_of(launch, found.site))
 
 
 class Slices:
@@ -219,12 +238,22 @@ class Slices:
     def origins(self, use: Finding) -> tuple[set[tuple[str, int]], list[str]]:
         """The loads that a use may depend on, and the registers."""
         name, index = place_of(self.launch, use.site)
-        function = self.launch.module().functions[name]
-        if name not in self._known:
-            self._known[name] = followed(function)
-        numbers = [e.number for e in function.registers if e.name == use.message]
-        found = self._known[name].origins(numbers)
+        found = self._found(name, use.message)
         places = {(name, each) for each in found if isinstance(each, int)}
         if use.use == "atomic" or not use.message:  # it reads memory itself
             places.add((name, index))
         return places, [each for each in found if isinstance(each, str)]
+
+    def behind(self, stored: Finding) -> list[str]:
+        """The registers that what was stored may depend on."""
+        name, _ = place_of(self.launch, stored.site)
+        found = self._found(name, stored.register)
+        return [each for each in found if isinstance(each, str)]
+
+    def _found(self, name: str, register: str) -> list[str | int]:
+        """The loads, by their numbers, and the registers."""
+        function = self.launch.module().functions[name]
+        if name not in self._known:
+            self._known[name] = followed(function)
+        numbers = [e.number for e in function.registers if e.name == register]
+        return self._known[name].origins(numbers)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
 from fragmenta.races.global_watch import Who
-from fragmenta.races.map_history import ACQUIRE
+from fragmenta.races.map_history import ACQUIRE, WAIT_FOR_COPY
 from fragmenta.races.order import Clock, knows, knows_all
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.global_records import Flags
@@ -28,7 +28,7 @@ from fragmenta.units.events import Event, first
 from fragmenta.units.port import Step
 from fragmenta.units.records import Bytes, Flag, Long, Record, Word
 from fragmenta.units.renewal import Renewal
-from fragmenta.units.work import Copy, Range
+from fragmenta.units.work import Range, Transfer
 
 if TYPE_CHECKING:
     from fragmenta.races.observer import Observer
@@ -183,6 +183,7 @@ class Maps:
                     "a tensor map is changed while a copy that was issued with it may "
                     "still read it",
                     other=site,
+                    repair=WAIT_FOR_COPY,
                 )
                 return
 
@@ -196,7 +197,7 @@ class Maps:
         if found is not None:
             found.acquired = True
 
-    def used(self, step: Step, copy: Copy, where: Range, clock: Clock) -> None:
+    def used(self, step: Step, copy: Transfer, where: Range, clock: Clock) -> None:
         """A copy uses the map that is in some bytes."""
         warp, event, lanes = step
         found = self._find(int(where.starts[0]))
@@ -217,7 +218,7 @@ class Maps:
             assert found is not None
         found.use(agent, epoch, event.site)
 
-    def _read(self, step: Step, copy: Copy, where: Range, clock: Clock) -> None:
+    def _read(self, step: Step, copy: Transfer, where: Range, clock: Clock) -> None:
         """A copy reads a map that no instruction for maps has changed.
 
         The map may be in memory that threads store to, or other copies.
@@ -245,7 +246,7 @@ class Maps:
             why = "no fence.proxy.tensormap::generic.acquire is in between"
             self._report(step, writer.site, why)
 
-    def _reader(self, copy: Copy, warp: Warp) -> tuple[int, int]:
+    def _reader(self, copy: Transfer, warp: Warp) -> tuple[int, int]:
         """The agent and the epoch of the read of a map."""
         order = self.observer.order
         if copy.mbarriers:
@@ -261,4 +262,5 @@ class Maps:
             step.lanes,
             f"a copy uses a tensor map that the kernel has changed, and {why}",
             other=site,
+            repair=ACQUIRE if "acquire" in why else None,
         )

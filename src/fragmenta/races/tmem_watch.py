@@ -13,15 +13,19 @@ The last one is used only with ``watch="strict"``: compilers leave these fences 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
 from fragmenta.races.order import Clock, Order, know
 from fragmenta.races.report import phrases
+from fragmenta.races.report.history import History
 from fragmenta.races.shadow.tensor_layout import AGENTS
 from fragmenta.races.shared_shadow import SharedShadow
+from fragmenta.races.tmem_execution import Execution
 from fragmenta.races.tmem_fences import Fences
 from fragmenta.races.tmem_registers import LoadedRegisters
 from fragmenta.races.tmem_shadow import (
@@ -36,15 +40,20 @@ from fragmenta.races.tmem_shadow import (
     Watch,
     region,
 )
+from fragmenta.races.used_loads import used_before_signals
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Event, first
 from fragmenta.units.machine import Machine
 from fragmenta.units.port import Columns, Port, Step, Waited
-from fragmenta.units.tcgen05 import Commit, Covered, Product, Queued
+from fragmenta.units.tcgen05 import Commit, Covered, Queued
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_moves import Move
+from fragmenta.units.work import Work
+
+ReadPart: TypeAlias = tuple[int, NDArray[np.uint32], int, Clock]
+"""The block, where the parts begin, the bytes of each, and what is known."""
 
 
 class TensorObserver(Port):
@@ -52,17 +61,20 @@ class TensorObserver(Port):
 
     order: Order
     shared: SharedShadow
+    history: History
 
     functions: Mapping[int, int] | None = None
 
     def __init__(self, machine: Machine, cluster: Cluster) -> None:
         self.machine, self.cluster = machine, cluster
+        self._used_loads: dict[int, bool] = {}
         dirty = machine.launch.compiled.dirty if machine.strict else 0
         self.loaded = LoadedRegisters(dirty)
         blocks = cluster.blocks
         self.watch = Watch(len(blocks), len(blocks[0].warps), machine.tensor)
         self._cells = TensorCells(self.watch)
         self._fences = Fences()
+        self.execution = Execution()
         self._last: tuple[tuple[Warp, int, Covered] | None, Clock | None] = (None, None)
         """Who committed last, and what; and the clock of that."""
 
@@ -70,6 +82,7 @@ class TensorObserver(Port):
         """A new cluster begins."""
         self.watch.begin()
         self._fences.begin()
+        self.execution.begin()
         self.loaded.begin()
         self._last = (None, None)
 
@@ -210,22 +223,25 @@ class TensorObserver(Port):
         new = self._access(kind, "tcgen05", warp, event, lane, _form(task))
         new = new._replace(threads=task.threads)
         self._same_group(warp, event, lanes)
-        self._check(new, step, task.reads, task.writes)
+        self._check(new, step, task.cells_read, task.cells_written)
         self.note("tensor", warp, lanes, event, [(new.agent, new.epoch)])
         clock = self._row(warp, lanes)
-        for each in task.sources:
-            self.shared.touch(
-                each.rank,
-                each.starts.astype(np.uint32),
-                each.size,
-                False,
-                new.agent,
-                new.epoch,
-                event.site,
-                clock,
-                proxy="async",
-                lane=lane,
-            )
+        parts = [
+            (each.rank, each.starts.astype(np.uint32), each.size, clock)
+            for each in task.sources
+        ]
+        self.read_operands(step, task, (new.agent, new.epoch), parts, lane)
+
+    def read_operands(
+        self,
+        step: Step,
+        work: Work,
+        who: tuple[int, int],
+        parts: Iterable[ReadPart],
+        lane: int = 0,
+    ) -> None:
+        """Work reads shared memory from now on: the agent and the epoch that do."""
+        raise NotImplementedError
 
     def commit(self, step: Step, arrival: Commit) -> None:
         """A thread commits its work so far: an mbarrier will say when it is done.
@@ -264,16 +280,27 @@ class TensorObserver(Port):
     # ── what is wrong ───────────────────────────────────────────────────────
 
     def _check(
-        self, new: Access, step: Step, reads: list[Cells], writes: list[Cells]
+        self, new: Access, step: Step, reads: Sequence[Cells], writes: Sequence[Cells]
     ) -> None:
         """Compare an access with those before it, and record it."""
         warp, event, lanes = step
         row = self._row(warp, lanes)
         for each in self._cells.conflicts(new, row, reads, writes):
             if each.ordered is False:
+                severity = rules.ERROR
                 why, repair = self._why(each.old, new)
+                if self._executed(each, warp):
+                    if not self.machine.strict:
+                        continue
+                    why, repair = phrases.RELAXED_BARRIER
+                    severity = rules.WARNING
+                elif self._load_used(each, warp, row):
+                    why += phrases.USED_LOAD
+                    severity = rules.WARNING
                 message, other = _start(each) + why, each.old.site
-                warp.report(RACE, event, lanes, message, other=other, repair=repair)
+                warp.report(
+                    RACE, event, lanes, message, severity, other=other, repair=repair
+                )
             elif self.machine.strict:
                 agent = self.order.agent("tcgen05.fence", each.old.rank, each.old.warp)
                 self._fences.check(each, agent, warp, event, lanes)
@@ -287,6 +314,32 @@ class TensorObserver(Port):
             )
         if new.kind != "dealloc":
             self._cells.record(new, reads, writes)
+
+    def _executed(self, found: Conflict, warp: Warp) -> bool:
+        """Whether a relaxed barrier says that what used freed columns is done."""
+        row = self.execution.row(warp)
+        freed = found.new.kind == "dealloc"
+        return freed and row is not None and found.old.known(row)
+
+    def _load_used(self, found: Conflict, warp: Warp, row: Clock) -> bool:
+        """Whether an earlier load is done, since its registers have been used."""
+        old, relaxed = found.old, self.execution.row(warp)
+        rows = (
+            [row] if relaxed is None or found.new.kind != "dealloc" else [row, relaxed]
+        )
+        if old.kind != "ld" or not any(old.before(each) for each in rows):
+            return False
+        period = self.watch.periods[AGENTS.index("tcgen05.ld"), old.rank, old.warp]
+        return old.epoch >= period and self._signals_late(old.site)
+
+    def _signals_late(self, site: int) -> bool:
+        """Whether the registers of a load are used before its warp signals."""
+        if site not in self._used_loads:
+            launch = self.machine.launch
+            name, index = launch.compiled.places[site]
+            function = launch.module().functions[name]
+            self._used_loads[site] = used_before_signals(function, index)
+        return self._used_loads[site]
 
     def _same_group(self, warp: Warp, event: Event, lanes: int) -> None:
         """All ``tcgen05`` of a kernel have one ``.cta_group``."""
@@ -350,9 +403,25 @@ class TensorObserver(Port):
         )
         return why + phrases.COVERS, phrases.OWN_COMMIT
 
+    def _arrived_early(self, old: Access) -> bool:
+        """Whether a warp arrived at a barrier after a move, and waited for it later."""
+        moved = arrived = False
+        for each in reversed(self.history.notes):
+            if (each.rank, each.warp) != (old.rank, old.warp):
+                continue
+            if each.what == "move" and each.site == old.site:
+                return arrived
+            # What came last is met first.
+            moved = moved or each.what == "moved"
+            arrived = arrived or (moved and each.what.endswith("arrive"))
+        return False
+
     def _unwaited(self, old: Access, new: Access, late: str) -> tuple[str, str]:
         kind = AGENTS.index(f"tcgen05.{old.kind}")
         if old.epoch < self.watch.periods[kind, old.rank, old.warp]:
+            if self._arrived_early(old):
+                why = f", and its warp arrived before its tcgen05.wait::{old.kind}"
+                return why, phrases.MISPLACED.format(kind=old.kind)
             loads = old.kind == "ld" and new.kind in QUEUED
             repair = phrases.UNSEEN_LOAD if loads else phrases.UNORDERED
             return ", and nothing orders the two", repair
@@ -379,8 +448,8 @@ def _start(found: Conflict) -> str:
 
 def _form(task: Queued) -> Form | None:
     """What two products must have in common for one to follow the other."""
-    if not isinstance(task, Product):
+    if not task.is_product:
         return None
     of = task.op.descriptor
     assert of is not None
-    return of.m, of.n, tuple(region(each) for each in task.writes)
+    return of.m, of.n, tuple(region(each) for each in task.cells_written)

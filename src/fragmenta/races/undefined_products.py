@@ -112,6 +112,6 @@ def tensor_work(task: Product, shadows: Sequence[Shadow]) -> None:
     a, b = given.pop("a"), given.pop("b")
     made = undefined(task.op, image, a, b, smem=shared, **given)
     for shadow, part in zip(shadows, made if pair else made[None], strict=True):
-        for each in task.writes:
+        for each in task.cells_written:
             if each.rank == shadow.rank:
                 shadow.cells[each.index] = part[each.index]

@@ -15,14 +15,28 @@ through shared memory, other lanes or products is followed, too.
 A load that nobody uses may hide another one, since shadow memory keeps the last access.
 So the launch is watched again without these loads.
 
-A race of a copy, a product or an atomic operation stays an error.
+All of that takes long, and most racy reads are used.  So a launch is run again only if
+neither the text (:mod:`certain_uses`) nor an earlier launch of the kernel shows that a
+read is used; and then, at first, only up to the cluster in which it was seen.  That
+nobody uses a read holds for later launches, too, of which fewer and fewer are looked at
+again.
+
+A product that reads what a copy writes meanwhile is followed like a load: rows of D
+that are made from it need not be used, if a tile is smaller than the instruction.
+
+A race of a copy or of an atomic operation stays an error.
+
+A plain load without order to an atomic operation is a note at first: loops with
+compare-and-swap begin like that (:func:`optimistic`).  Any other such load is an error,
+too, if its value is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,23 +46,29 @@ from fragmenta.ptx.rules import ERROR, INFO, UNINITIALISED
 from fragmenta.races.definedness_watch import DefinedWatch
 from fragmenta.races.global_watch import SplitWords
 from fragmenta.races.launch_watch import LaunchWatch
+from fragmenta.races.probes.certain_uses import certain_uses
+from fragmenta.races.probes.optimistic_reads import optimistic
 from fragmenta.races.probes.undefined_flow import can_follow
 from fragmenta.races.racy_reads import (
-    FOLLOWED,
+    OF_PRODUCTS,
     Executed,
     Execution,
     Executions,
     Place,
     ReadLog,
+    issuer,
     reader_of,
 )
 from fragmenta.races.report.stories import Collision
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.global_records import FIRST_ID, ID_SHIFT, MASK_BITS, WORD
+from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD
 from fragmenta.races.suspicions import Run, Slices, place_of
+from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.layout import LANES, SLOT_BITS
 from fragmenta.units.blocks import Warp
+from fragmenta.units.events import once_per_kernel
 from fragmenta.units.machine import Machine
+from fragmenta.units.work import Work
 
 MOST = 20_000_000
 """Warp instructions of a launch that is run again for this."""
@@ -56,8 +76,12 @@ MOST_SHARED = 4_000_000
 """The same if reads of shared memory race: Python sees each load."""
 ROUNDS = 4
 """How often a launch is watched again without the loads that nobody uses."""
-_GLOBAL = Detected.WRITE_READ, Detected.READ_WRITE
+Part: TypeAlias = tuple[int, int] | None
+"""The clusters that are run again, as a range; None: all of them."""
+_GLOBAL = Detected.MIXED, Detected.WRITE_READ, Detected.READ_WRITE
 _LOADS = ("ld", "ldu", "ldmatrix")
+_PRODUCTS = ("wgmma", "tcgen05")
+"""Opcodes of products, and the agents that read for them."""
 
 
 class Writers(NamedTuple):
@@ -66,26 +90,30 @@ class Writers(NamedTuple):
     records: dict[int, NDArray[np.int32]]
     """The records of writes, by slot."""
     threads: NDArray[np.int64]
-    """The warp of each access in the table, in the grid; -1 if it is no warp."""
+    """1 + the warp of each access in the table, in the grid; 0 if it is no warp."""
     split: SplitWords
     """The records of words that several lanes have written."""
 
     def racy(self, warp: int, address: NDArray[np.uint64], size: int) -> int:
         """The lanes of a warp that read words whose last writer is another thread."""
-        found = 0
-        for lane, start in enumerate(address.astype(np.int64).tolist()):
-            records = self.records.get(start >> SLOT_BITS)
-            place = start & (1 << SLOT_BITS) - 1
-            if records is None:
-                continue
-            first = place // WORD
-            words = records[first : (place + size - 1) // WORD + 1]
-            begin = place - first * WORD
-            some = self.split.parts(words).ravel()[begin : begin + size]
-            some = some[some != 0]
-            own = self.threads[some >> ID_SHIFT] * LANES + (some >> MASK_BITS & 31)
-            found |= int((own != warp * LANES + lane).any()) << lane
-        return found
+        bytes_ = address.astype(np.int64)[:, None] + np.arange(size)
+        slots, places = bytes_ >> SLOT_BITS, bytes_ & (1 << SLOT_BITS) - 1
+        owners = np.zeros(bytes_.shape, np.int32)
+        for slot in {*slots[:, 0].tolist()} & self.records.keys():
+            records = self.records[slot]
+            here = (slots == slot) & (places < records.size * WORD)
+            words, parts = np.divmod(places[here], WORD)
+            owners[here] = self.split.parts(records[words])[
+                np.arange(len(words)), parts
+            ]
+        own = self.threads[owners >> ID_SHIFT] * LANES + (owners >> MASK_BITS & 31)
+        mine = (warp + 1) * LANES + np.arange(len(address))
+        others = ((owners != 0) & (own != mine[:, None])).any(1)
+        return int(others @ (1 << np.arange(len(address))))
+
+
+class Settled(Exception):
+    """All racy loads are known to be used: the run need not go on."""
 
 
 class RacyLoads:
@@ -100,20 +128,46 @@ class RacyLoads:
         near = {each.place for each in self._executions}
         self._left: set[Execution] = set(self._executions)
         self._unasked = places - near
+        self._machine: Machine | None = None
+        self._uses = 0
 
     @property
     def unseen(self) -> set[Place]:
         """The loads that were not executed as they should have been."""
         return self._unasked | {each.place for each in self._left}
 
+    def follow(self, machine: Machine) -> None:
+        """End the run of a machine once all loads are known to be used."""
+        self._machine = machine
+
+    def _end_if_settled(self) -> None:
+        machine = self._machine
+        if machine is None or len(machine.problems) == self._uses:
+            return
+        self._uses = len(machine.problems)
+        if _used(cast("Run", machine.launch), self._places) >= self._places:
+            raise Settled
+
     def shared(self, warp: Warp, site: int) -> int:
         """The lanes that race in the present execution of a load."""
+        self._end_if_settled()
+        if not self._left:
+            return 0
         execution = self._executed.next(warp, site)
+        self._left.discard(execution)
+        return self._executions.get(execution, 0)
+
+    def product(self, warp: Warp, work: Work) -> int:
+        """The words that race in the present execution of a product."""
+        if not self._left:
+            return 0
+        execution = self._executed.next(issuer(warp, work), work.site)
         self._left.discard(execution)
         return self._executions.get(execution, 0)
 
     def far(self, warp: Warp, site: int, address: NDArray[np.uint64], size: int) -> int:
         """The lanes that race in global memory."""
+        self._end_if_settled()
         launch = warp.block.cluster.machine.launch
         function, index = launch.compiled.places[site]
         if (function, index) not in self._places:
@@ -126,10 +180,41 @@ class RacyLoads:
 class Again(NamedTuple):
     """Runs a launch again.  None is returned if it could not be brought to its end."""
 
-    watched: Callable[[Callable[[Machine], None]], Run | None]
+    watched: Callable[[Callable[[Machine], None], Part], Run | None]
     """Watched, with code that tells of every load."""
-    followed: Callable[[Callable[[Machine], None]], Run | None]
+    followed: Callable[[Callable[[Machine], None], Part], Run | None]
     """With code that follows undefined bits, which asks about every load."""
+
+
+class Known:
+    """What launches of a kernel have shown about its racy loads."""
+
+    def __init__(self) -> None:
+        self.used: set[Place] = set()
+        """The loads whose values are used."""
+        self.unused: Counter[object] = Counter()
+        """How often launches had the same races with loads that nobody uses."""
+
+    def due(self, races: object) -> bool:
+        """Whether a launch with such races is looked at again.
+
+        >>> known = Known()
+        >>> [known.due("a") for _ in range(8)]
+        [True, True, True, True, True, True, True, True]
+        >>> known.unused["a"] = 1
+        >>> [known.due("a") for _ in range(8)]
+        [True, False, True, False, False, False, True, False]
+        """
+        count = self.unused[races]
+        if count:
+            self.unused[races] += 1
+        return not self.unused[races] & count
+
+
+@once_per_kernel
+def known_of(compiled: Compiled) -> Known:
+    """What is known about the racy loads of a kernel; nothing at first."""
+    return Known()
 
 
 # ── the races ───────────────────────────────────────────────────────────────
@@ -145,7 +230,10 @@ def racy_reads(launch: Run, instructions: int) -> list[Collision]:
         return []
     if launch.compiled.recursive:  # its registers are not followed
         return []
-    found = _collisions(launch)
+    used = known_of(launch.compiled).used
+    used |= _certain(launch, found := _collisions(launch))
+    _raise_used(launch, found)
+    found = [each for each in found if _place(launch, each) not in used]
     most = MOST_SHARED if any(map(_near, found)) else MOST
     return found if instructions <= most else []
 
@@ -155,11 +243,31 @@ def _collisions(launch: Run) -> list[Collision]:
         each
         for each in (launch.machine.problems if launch.machine else ())
         if isinstance(each, Collision)
-        and each.severity == ERROR
-        and each.noted.case in (*_GLOBAL, *FOLLOWED)
+        and (each.severity == ERROR or each.noted.case is Detected.MIXED)
+        and each.noted.case in (*_GLOBAL, *OF_PRODUCTS)
         and each.rule is each.noted.case.rule  # not a read of an mbarrier
         and _followable(launch, each)
     ]
+
+
+def _certain(launch: Run, found: list[Collision]) -> set[Place]:
+    """The loads of which the text shows that they are used."""
+    functions = launch.module().functions
+    places = {_place(launch, each) for each in found}
+    return {
+        (of, at)
+        for of, at in places
+        if functions[of].instructions[at].opcode in _LOADS
+        and at in certain_uses(functions[of])
+    }
+
+
+def _raise_used(launch: Run, found: list[Collision]) -> None:
+    """Make errors of notes about loads that are used."""
+    used = known_of(launch.compiled).used
+    for each in found:
+        if each.noted.case is Detected.MIXED and _place(launch, each) in used:
+            each.severity = ERROR
 
 
 def _near(found: Collision) -> bool:
@@ -176,8 +284,23 @@ def _followable(launch: Run, found: Collision) -> bool:
     function, index = place_of(launch, reader.site)
     load = launch.module().functions[function].instructions[index]
     kind = watch.observers[0].order.describe(reader.agent)[0]
+    if kind in _PRODUCTS:
+        return load.opcode in _PRODUCTS
+    if found.noted.case is Detected.OVERWRITE_WHILE_READ:
+        return False
+    if found.noted.case is Detected.MIXED and optimistic(
+        launch.module().functions[function], index
+    ):
+        return False
     narrow = all(map(can_follow, effects(load).writes))
     return kind == "warp" and load.opcode in _LOADS and narrow
+
+
+def _cluster(found: Collision) -> int:
+    """The cluster of the thread that reads."""
+    reader = reader_of(found.noted)
+    assert reader is not None
+    return found.story.cluster if _near(found) else reader.group
 
 
 def _place(launch: Run, found: Collision) -> Place:
@@ -192,13 +315,15 @@ def _writers(launch: Run) -> Writers:
     watch, shape = launch.machine.watching, launch.machine.launch.shape
     assert isinstance(watch, LaunchWatch)
     memory = watch.memory
-    groups, agents = memory.table["group"], memory.table["agent"].astype(np.int64)
-    ranks, numbers = agents // shape.warps, agents % shape.warps
     blocks = np.array([shape.members(g) for g in range(memory.groups)])
-    safe = np.minimum(ranks, blocks.shape[1] - 1)
-    threads = blocks[groups, safe] * shape.warps + numbers
-    threads[ranks >= blocks.shape[1]] = -1
-    threads[:FIRST_ID] = -1
+    # Memory that is never touched costs nothing.
+    threads = np.zeros(memory.table.size, np.int64)
+    for part in memory.lines:
+        groups, agents = memory.table["group"][part], memory.table["agent"][part]
+        ranks, numbers = np.divmod(agents.astype(np.int64), shape.warps)
+        safe = np.minimum(ranks, blocks.shape[1] - 1)
+        found = blocks[groups, safe] * shape.warps + numbers
+        threads[part] = np.where(ranks < blocks.shape[1], found + 1, 0)
     return Writers(memory.records, threads, memory.split)
 
 
@@ -213,6 +338,7 @@ def _log(log: ReadLog, machine: Machine) -> None:
 def _ask(loads: RacyLoads, machine: Machine) -> None:
     assert isinstance(machine.watching, DefinedWatch)
     machine.watching.raced = loads
+    loads.follow(machine)
 
 
 class _Unknown(Exception):
@@ -224,57 +350,110 @@ def judge(launch: Run, found: list[Collision], again: Again) -> Run | None:
 
     If loads that nobody uses hid other races, the run that shows these is returned.
     """
+    known = known_of(launch.compiled)
+    races = _races(launch, found)
+    if not known.due(races):
+        _settle(found)
+        return None
+    count = max(1, known.unused.pop(races, 0))
+    judging = _Judge(launch, again, known.used)
     try:
-        return _Judge(launch, found, again).verdict()
+        left = judging.sampled(found)
+        hidden = judging.verdict(left) if left else None
     except _Unknown:
         return None
+    finally:
+        _raise_used(launch, found)
+    if hidden is None and all(each.unused for each in found):
+        known.unused[races] = count
+    return hidden
+
+
+def _races(launch: Run, found: list[Collision]) -> object:
+    """What launches with the same races have in common."""
+    assert launch.machine is not None
+    pairs = frozenset(_pair(launch, each) for each in found)
+    return pairs, launch.machine.launch.shape
+
+
+def _settle(unused: list[Collision]) -> None:
+    for each in unused:
+        each.severity, each.unused = INFO, True
 
 
 class _Judge:
     """Judges the racy reads of a launch."""
 
-    def __init__(self, launch: Run, found: list[Collision], again: Again) -> None:
-        self.launch, self.found, self.again = launch, found, again
+    def __init__(self, launch: Run, again: Again, used: set[Place]) -> None:
+        self.launch, self.again = launch, again
+        self.used = used
+        """The loads that are known to be used."""
         self.writers = _writers(launch)
         self.executions: Executions = {}
 
-    def verdict(self) -> Run | None:
+    def sampled(self, found: list[Collision]) -> list[Collision]:
+        """Run the clusters in which races were seen; those that may not matter.
+
+        What blocks read in global memory depends on those before them.
+        """
+        far = not all(map(_near, found))
+        for last in sorted({_cluster(each) for each in found}):
+            here = [each for each in found if _cluster(each) == last]
+            places = self._places(here) - self.used
+            if not places:
+                continue
+            part = 0 if far else last, last + 1
+            near = self._places([each for each in here if _near(each)]) & places
+            self.executions = self._racy(part, wanted=near).racy if near else {}
+            self.used |= places - self._unused(places, part)
+        self.executions = {}
+        return [each for each in found if _place(self.launch, each) not in self.used]
+
+    def verdict(self, found: list[Collision]) -> Run | None:
         """Change the severities of those that do not matter."""
-        near = [each for each in self.found if _near(each)]
-        if not near:
-            self._settle(self._unused(self._places(self.found)))
+        if not any(map(_near, found)):
+            self._settle(found, self._unused(self._places(found)))
             return None
-        seen, unused = self._places(self.found), set[Place]()
+        seen, unused = self._places(found), set[Place]()
         for _ in range(ROUNDS):
-            log = ReadLog(
-                {e: lanes for e, lanes in self.executions.items() if e.place in unused}
-            )
-            run = self.again.watched(partial(_log, log))
-            if run is None or log.lost:
-                raise _Unknown
+            ignored = self.executions.items()
+            log = self._racy(None, {e: n for e, n in ignored if e.place in unused})
             known = self.executions
             new = {
                 e: lanes for e, lanes in log.racy.items() if lanes & ~known.get(e, 0)
             }
             if not new:
-                self._settle(unused)
-                return run if self._hidden(run) else None
+                self._settle(found, unused)
+                assert log.run is not None
+                return log.run if self._hidden(log.run) else None
             self.executions |= {e: lanes | known.get(e, 0) for e, lanes in new.items()}
             seen |= {each.place for each in new}
-            unused = self._unused(seen)
+            unused = self._unused(seen - self.used)
             if not unused:
                 return None
         raise _Unknown
 
+    def _racy(
+        self,
+        part: Part,
+        ignored: Executions | None = None,
+        wanted: Collection[Place] = (),
+    ) -> ReadLog:
+        """Watch the launch again: which executions of loads race."""
+        log = ReadLog(ignored or {}, wanted)
+        log.run = self.again.watched(partial(_log, log), part)
+        if log.run is None or log.lost:
+            raise _Unknown
+        return log
+
     def _places(self, found: list[Collision]) -> set[Place]:
         return {_place(self.launch, each) for each in found}
 
-    def _settle(self, unused: set[Place]) -> None:
-        for each in self.found:
-            if _place(self.launch, each) in unused:
-                each.severity, each.unused = INFO, True
+    def _settle(self, found: list[Collision], unused: set[Place]) -> None:
+        _settle([each for each in found if _place(self.launch, each) in unused])
+        self.used |= self._places(found) - unused
 
-    def _unused(self, places: set[Place]) -> set[Place]:
+    def _unused(self, places: set[Place], part: Part = None) -> set[Place]:
         """The loads of which no value has an effect.
 
         A value that went through memory is not known by the load that it came from.  So
@@ -283,7 +462,10 @@ class _Judge:
         left = set(places)
         while left:
             loads = RacyLoads(left, self.writers, self.executions)
-            run = self.again.followed(partial(_ask, loads))
+            try:
+                run = self.again.followed(partial(_ask, loads), part)
+            except Settled:
+                return set()
             if run is None:
                 raise _Unknown
             used = _used(run, left) | loads.unseen
@@ -300,7 +482,7 @@ class _Judge:
         problems.drop(
             lambda each: (
                 not isinstance(each, Collision)
-                or each.noted.case not in FOLLOWED
+                or each.noted.case not in OF_PRODUCTS
                 or _pair(run, each) in known
             )
         )

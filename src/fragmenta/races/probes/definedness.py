@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from fragmenta.errors import Error
 from fragmenta.isa.tables.moves import row_bytes
 from fragmenta.planes.code.beside import Beside
+from fragmenta.planes.code.kinds import truth_table
 from fragmenta.planes.code.twins import added, place_twin, place_words
 from fragmenta.ptx.checking.register_effects import registers
 from fragmenta.ptx.module import (
@@ -32,10 +33,10 @@ from fragmenta.ptx.module import (
     Vector,
     type_bits,
 )
+from fragmenta.ptx.opcodes.kinds import computes, kind_of
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.undefined_flow import (
-    SHADOWLESS,
     can_follow,
     followed,
     loads,
@@ -44,7 +45,6 @@ from fragmenta.races.probes.windows import FAR, NEAR, window_of
 from fragmenta.simt import layout
 from fragmenta.simt.accessing import element_type, space_of
 from fragmenta.simt.emitter import (
-    HANDLERS,
     Writer,
     Written,
     address_of,
@@ -53,7 +53,7 @@ from fragmenta.simt.events import described, if_some, notify, tell
 from fragmenta.simt.library import Routine
 from fragmenta.simt.matrices import operation
 from fragmenta.simt.program import PlacedFunction, Program, register_bytes
-from fragmenta.simt.synchronising import SPREAD
+from fragmenta.simt.synchronising import SPREAD, shuffle
 from fragmenta.simt.wgmma_operands import describe, is_wgmma
 
 _TWINS: WeakKeyDictionary[PlacedFunction, dict[int, tuple[Register, ...]]] = (
@@ -65,23 +65,10 @@ _SCRATCH: WeakKeyDictionary[PlacedFunction, dict[str, tuple[Register, Register]]
 """Two registers of each width, for what is used at once."""
 _POISONED: WeakKeyDictionary[Program, tuple[int, int]] = WeakKeyDictionary()
 
-BITWISE = {"and": (8, 2), "or": (14, 2), "xor": (6, 2), "not": (1, 1)}
-"""Truth tables, and how many operands they have."""
-MOVING = {
-    "shl": (2,),
-    "shr": (2,),
-    "shf": (3,),
-    "bfe": (2, 3),
-    "bfi": (3, 4),
-    "prmt": (3,),
-    "brev": (),
-    "cvt": (),
-}
-"""Opcodes that only move bits, and the operands that say where to."""
-_CARRYING = frozenset({"add", "sub", "mul", "mad", "neg"})
-_WHOLE = frozenset({"u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64"})
-_ALSO = frozenset({"mov", "cvta", "isspacep", "mapa", "getctarank"})
-"""Opcodes with a handler that compute something in each lane."""
+_KEEPING = frozenset({"mov", "cvta", "xor", "not"})
+"""Opcodes whose results are undefined wherever an operand is."""
+_DROPPING = frozenset({"moves", "reverses", "bitwise"})
+"""Kinds whose results may lack undefined bits of their operands."""
 
 
 def poisoned(program: Program) -> tuple[int, int]:
@@ -101,10 +88,18 @@ def undefined_at_first(program: Program) -> list[list[int]]:
     ]
 
 
-def computes(instruction: Instruction) -> bool:
-    """Whether the results of each lane come from its own operands, not from memory."""
-    opcode = instruction.opcode
-    return opcode in _ALSO or opcode not in HANDLERS
+def keeps_undefined(instruction: Instruction) -> bool:
+    """Whether its results have undefined bits if any bit of an operand is undefined.
+
+    That is so if results are computed as a whole, or if nothing but carries goes from
+    bit to bit.  Masks, shifts and choices may drop the undefined bits.
+    """
+    opcode, mnemonic = instruction.opcode, instruction.mnemonic
+    if opcode in RULES or not computes(mnemonic):
+        return False
+    if opcode in _KEEPING:
+        return all(isinstance(e, Register | Not) for e in instruction.operands)
+    return kind_of(mnemonic).word not in _DROPPING
 
 
 def follow(writer: Writer, instruction: Instruction) -> None:
@@ -177,7 +172,7 @@ class _Step(Beside):
             rule(self)
         elif opcode == "brx":
             self.check(registers(self.instruction.operands[:1]), "branch")
-        elif opcode in SHADOWLESS or not computes(self.instruction):
+        elif not computes(self.instruction.mnemonic):
             self.operands()
             self.clear()
         elif self.writes:
@@ -193,7 +188,7 @@ class _Step(Beside):
         if not named or not self.has(named[0]):
             return ""
         active = self.writer.active()
-        if not computes(self.instruction):
+        if not computes(self.instruction.mnemonic):
             kind = "branch" if self.instruction.opcode in JUMPS else "guard"
             self.check(named, kind, active)
             return ""
@@ -255,28 +250,26 @@ class _Step(Beside):
             self.clear()
             return
         words = set(self.instruction.qualifiers)
-        opcode = self.instruction.opcode
-        if opcode == "mov":
-            self.execute(self.twinned())
-        elif opcode == "cvta":
-            kind = f"b{type_bits(element_type(self.instruction))}"
-            mnemonic = replace(self.twinned(), opcode="mov", qualifiers=(kind,))
-            self.execute(mnemonic)
-        elif opcode == "selp":
-            self._chosen()
-        elif opcode in BITWISE or (opcode == "lop3" and words == {"b32"}):
-            self._bitwise()
-        elif opcode in MOVING and self._only_moves(words):
-            self._moved(MOVING[opcode])
-        elif opcode in _CARRYING and self._carries(words):
-            self._combined(undefined_bits.carried)
-        elif opcode == "cvt" and self._packs(words):
-            self._packed()
-        elif opcode != "cvt" and self._element(words):
-            size = self._element(words)
-            self._combined(lambda bits, n: undefined_bits.elements(bits, size, n))
-        else:
-            self._whole()
+        kind = kind_of(self.instruction.mnemonic)
+        match kind.word, self.instruction.opcode:
+            case _, "cvta":
+                word = f"b{type_bits(element_type(self.instruction))}"
+                self.execute(replace(self.twinned(), opcode="mov", qualifiers=(word,)))
+            case _, "selp":
+                self._chosen()
+            case "bitwise", _:
+                self._bitwise()
+            case "moves" | "reverses", _:
+                self._moved(kind.controls)
+            case "carries", _:
+                self._combined(undefined_bits.carried)
+            case "converts", _ if self._packs(words):
+                self._packed()
+            case "computes" | "compares", _ if self._element(words):
+                size = self._element(words)
+                self._combined(lambda bits, n: undefined_bits.elements(bits, size, n))
+            case _:
+                self._whole()
 
     def _whole(self) -> None:
         sources = [self.second(each) for each in self.reads]
@@ -289,11 +282,6 @@ class _Step(Beside):
                 *(f"ptr {self.writer.address(s)}" for s in sources),
                 self.all_lanes,
             )
-
-    def _only_moves(self, words: set[str]) -> bool:
-        return words <= _WHOLE | {"l", "r", "clamp", "wrap", "u8", "s8", "b8"} or (
-            self.instruction.opcode == "prmt"
-        )
 
     def _moved(self, controls: tuple[int, ...]) -> None:
         """Bits go where the controls say: all are undefined if a control is."""
@@ -308,12 +296,8 @@ class _Step(Beside):
 
     def _bitwise(self) -> None:
         writer, given = self.writer, self.instruction.operands
-        if self.instruction.opcode == "lop3":
-            lut = given[4]
-            assert isinstance(lut, Immediate)
-            table, count = int(lut.value) & 255, 3
-        else:
-            table, count = BITWISE[self.instruction.opcode]
+        table, count = truth_table(self.instruction)
+        table &= (1 << (1 << count)) - 1
         kind = self.instruction.qualifiers[-1]
         goal = self.second(self.writes[0])
         places = []
@@ -344,10 +328,6 @@ class _Step(Beside):
         pointers = [f"ptr {writer.address(each)}" for each in (goal, *places)]
         made = undefined_bits.chosen(goal.bits)
         writer.call(made, *pointers, f"i32 {word}", f"i32 {doubt}", self.all_lanes)
-
-    def _carries(self, words: set[str]) -> bool:
-        """Whether a bit of the result depends only on those to the right."""
-        return words <= (_WHOLE | {"lo"})
 
     def _element(self, words: set[str]) -> int:
         """The bits of an element, if results are computed element by element."""
@@ -397,7 +377,9 @@ def _shuffle(step: _Step) -> None:
     d, a, *rest = step.instruction.operands
     goal = d.first if isinstance(d, Pair) else d
     operands = (step.twin(goal, result=True), step.twin(a), *rest)
-    step.execute(replace(step.instruction, operands=operands, guard=None))
+    unknown = shuffle(
+        step.writer, replace(step.instruction, operands=operands, guard=None)
+    )
     doubtful = [e for e in dict.fromkeys(registers(rest[:2])) if step.has(e)]
     for each in registers((d,)):
         if each not in registers((goal,)) and each in step.writes:
@@ -407,6 +389,9 @@ def _shuffle(step: _Step) -> None:
         lanes = step.writer.value(f"and i32 {word}, {step.writer.lanes()}")
         for result in step.writes:
             step.fill(result, lanes, lanes)
+    for each in registers((goal,)):
+        if step.has(each):
+            step.fill(each, unknown, unknown)
 
 
 def _vote(step: _Step) -> None:
@@ -547,20 +532,30 @@ def _number(value: int) -> Immediate:
 
 def _atomic(step: _Step) -> None:
     """The result is what was in memory; memory then depends on the operand, too."""
-    writer, instruction = step.writer, step.instruction
-    words = instruction.qualifiers
-    kind = element_type(instruction)
-    simple = type_bits(kind) in (32, 64) and not {"async", "v2", "v4", "v8"} & set(
-        words
-    )
-    if not simple:
-        step.operands(*instruction.operands[1 if instruction.opcode == "red" else 2 :])
-        step.clear()
-        return
-    bits = type_bits(kind)
+    instruction = step.instruction
+    bits = type_bits(element_type(instruction))
     operands = list(instruction.operands)
     goal = operands.pop(0) if instruction.opcode == "atom" else Sink()
     address, *sources = operands
+    if bits not in (32, 64) or "async" in instruction.qualifiers:
+        step.operands(*sources)
+        step.clear()
+    elif sources and isinstance(sources[0], Vector) and isinstance(address, Address):
+        items = sources[0].items
+        goals = goal.items if isinstance(goal, Vector) else (goal,) * len(items)
+        for place, (one, into) in enumerate(zip(items, goals, strict=True)):
+            at = replace(address, offset=address.offset + place * bits // 8)
+            _atomic_element(step, bits, into, at, [one])
+    else:
+        _atomic_element(step, bits, goal, address, sources)
+
+
+def _atomic_element(
+    step: _Step, bits: int, goal: Operand, address: Operand, sources: list[Operand]
+) -> None:
+    """The same for one word."""
+    writer, instruction = step.writer, step.instruction
+    words = instruction.qualifiers
     before, after = _SCRATCH[writer.unit][f"b{bits}"]
     old, shadow = writer.register(before), writer.register(after)
     given = [step.second(e) for e in registers(sources) if step.has(e)]

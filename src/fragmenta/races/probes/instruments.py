@@ -8,10 +8,11 @@ may synchronise are events, too.
 from __future__ import annotations
 
 from weakref import WeakKeyDictionary
+from zlib import crc32
 
 from fragmenta.isa.tables.moves import ROW_BYTES
 from fragmenta.planes.code.probes import shadow_lines
-from fragmenta.ptx.module import Address, Function, Instruction
+from fragmenta.ptx.module import Address, Function, Immediate, Instruction
 from fragmenta.ptx.ordering import STRONG, Scope, orders, role, scope, synchronises
 from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
 from fragmenta.races.probes.registers_in_flight import watch_registers
@@ -28,7 +29,7 @@ from fragmenta.races.shadow.barrier_clocks import (
     MODES,
     WARP_SYNC,
 )
-from fragmenta.races.shadow.barrier_roles import COLLIDES
+from fragmenta.races.shadow.barrier_roles import COLLIDES, MEETS
 from fragmenta.races.shadow.boxes import watched_rows
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.shared_memory import SUPPORT, watched
@@ -43,6 +44,7 @@ from fragmenta.simt.program import Program
 
 _ORDERED: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
 _BOXES: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
+_LINES: WeakKeyDictionary[Program, set[int]] = WeakKeyDictionary()
 _SYNCHRONISING: dict[int, tuple[Function, set[int]]] = {}
 
 
@@ -80,13 +82,17 @@ class RaceProbes(Probes):
         of = scope((instruction.opcode, *instruction.qualifiers))
         small = of is Scope.CTA and shadow.KINDS[kind] & shadow.STRONG
         near_kind = f"narrow {kind}" if small else kind
+        if kind != "atomic" and "volatile" in instruction.qualifiers:
+            near_kind = kind.replace("strong", "volatile")
         raced = writer.mode.raced and instruction.opcode in ("ld", "ldu")
         if raced and window != GLOBAL:
             about = ["raced", str(what.bytes), window]
             tell(writer, about, [located(writer, at, offset)])
         if what.space == "global":
             _link(writer, GLOBAL_SUPPORT)
-            writer.call(watched_global(what, kind, scope=of), *given, *places)
+            constant = "nc" in instruction.qualifiers
+            check = watched_global(what, kind, scope=of, constant=constant)
+            writer.call(check, *given, *places)
             if window != GLOBAL:
                 check = watched(what._replace(space="shared"), near_kind, raced)
                 _in_window(writer, check, offset, given, places)
@@ -153,6 +159,20 @@ class RaceProbes(Probes):
         lanes, site = f"i32 {writer.lanes()}", f"i32 {writer.site()}"
         given = f"ptr {number}", f"ptr {count}", lanes, site
         found = writer.call(COLLIDES, *MEMORY, *given, returns="i32")
+        with if_some(writer, found):
+            notify(writer, ["collides"], [], found)
+
+    def whole_barrier(self, writer: Writer, number: str) -> None:
+        """Find warps that meet at ``__syncthreads()`` of different lines."""
+        instruction = writer.unit.function.instructions[writer.index]
+        if not _is_syncthreads(instruction):
+            return
+        line = _line(instruction)
+        if not line or len(_barrier_lines(writer.program)) < 2:
+            return
+        given = f"ptr {number}", f"i32 {writer.lanes()}", f"i32 {line}"
+        site = f"i32 {writer.site()}"
+        found = writer.call(MEETS, *MEMORY, *given, site, returns="i32")
         with if_some(writer, found):
             notify(writer, ["collides"], [], found)
 
@@ -253,6 +273,37 @@ def _in_window(
     moved = list(given)
     moved[3] = f"i64 {as_signed(offset - layout.SHARED_WINDOW, 64)}"
     writer.call(check, *moved, *places)
+
+
+def _is_syncthreads(instruction: Instruction) -> bool:
+    """Whether it is the barrier of CUDA C++: 0, for all threads.
+
+    Others may be met at several places: Triton's warps that wait for work do so.
+    """
+    if instruction.opcode not in ("bar", "barrier") or "warp" in instruction.qualifiers:
+        return False
+    numbers = [each for each in instruction.operands if isinstance(each, Immediate)]
+    return [each.value for each in numbers] == [0]
+
+
+def _line(instruction: Instruction) -> int:
+    """The line of the source as a number, with the calls it is in; 0 without one."""
+    source = instruction.source
+    if source is None:
+        return 0
+    return crc32(" ".join(map(str, source.frames)).encode()) & 0x7FFFFFFF or 1
+
+
+def _barrier_lines(program: Program) -> set[int]:
+    """The lines that have a ``__syncthreads()``."""
+    if program not in _LINES:
+        _LINES[program] = {
+            _line(each)
+            for unit in program.units.values()
+            for each in unit.function.instructions
+            if _is_syncthreads(each)
+        } - {0}
+    return _LINES[program]
 
 
 def _synchronises(writer: Writer, instruction: Instruction) -> None:

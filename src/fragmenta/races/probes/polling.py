@@ -1,36 +1,52 @@
 """Finds instructions that are repeated until they succeed: waits that are loops.
 
-Of a loop on a word of memory, :func:`condition` also finds what it waits for.
+Of a loop on a word of memory, :func:`condition` also finds what it waits for, if that
+is plain.  Else :func:`looped` finds the instructions of the loop, and the registers
+that they start from: they can be run on any value of the word.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.flow import destinations, successors
 from fragmenta.ptx.module import (
+    Address,
     Function,
     Immediate,
     Instruction,
     Not,
     Operand,
     Register,
+    type_bits,
 )
+from fragmenta.ptx.ordering import role
 from fragmenta.simt.emitter import immediate_bits
 
 _FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
-_QUIET = frozenset({"bra", "mov", "cvta", "nanosleep", "fence", "membar", "pragma"})
+_WITHOUT_RESULT = ("nanosleep", "fence", "membar", "pragma")
+_QUIET = frozenset({"bra", *_WITHOUT_RESULT})
 """Opcodes that change nothing that others see, besides those that only compute."""
 
 
 def quiet(instruction: Instruction) -> bool:
     """Whether an instruction changes nothing but registers of its own lane."""
-    if instruction.opcode in _QUIET:
+    return is_quiet(instruction.mnemonic)
+
+
+def is_quiet(mnemonic: str) -> bool:
+    """The same for the mnemonic of an instruction.
+
+    >>> is_quiet("add.u32"), is_quiet("st.global.u32")
+    (True, False)
+    """
+    if mnemonic.partition(".")[0] in _QUIET:
         return True
     # The table takes a while to import.
-    from fragmenta.ptx.opcodes import TABLE
+    from fragmenta.ptx.opcodes.kinds import computes
 
-    return TABLE.computes(instruction.mnemonic)
+    return computes(mnemonic)
 
 
 def spins(function: Function, index: int) -> bool:
@@ -64,12 +80,159 @@ def spins(function: Function, index: int) -> bool:
     return False
 
 
+class Loop(NamedTuple):
+    """A loop on a word: an access, and instructions that only compute."""
+
+    access: int
+    inside: tuple[int, ...]
+    """Those from which the access follows again; all other ways leave the loop."""
+    before: tuple[int, ...]
+    """Those before the loop that compute registers from what ``sources`` found."""
+    inputs: tuple[Register, ...]
+    """The registers that all of them start from."""
+    sources: tuple[int | None, ...]
+    """For each input the strong access before the loop whose result it is, if it is."""
+
+
+def looped(function: Function, index: int) -> Loop | None:
+    """The loop on a load or an atomic; None if there is none, or not of one word.
+
+    >>> from fragmenta.ptx.reading import parse
+    >>> function = parse('''
+    ... .version 8.0
+    ... .target sm_80
+    ... .entry f(.param .u64 at) {
+    ...     .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd;
+    ...     ld.param.u64 %rd, [at];
+    ...     atom.add.release.gpu.global.u32 %r0, [%rd], 1;
+    ... L:  ld.acquire.gpu.global.u32 %r1, [%rd];
+    ...     xor.b32 %r2, %r1, %r0;
+    ...     setp.gt.s32 %p, %r2, -1;
+    ...     @%p bra L;
+    ...     ret;
+    ... }''').functions["f"]
+    >>> found = looped(function, 2)
+    >>> found.inside, [each.name for each in found.inputs], found.sources
+    ((3, 4, 5), ['%r0'], (1,))
+    """
+    code = function.instructions
+    if code[index].opcode not in ("ld", "atom") or not spins(function, index):
+        return None
+    inside = quiet_loop(function, index)
+    body = [code[each] for each in inside]
+    written = {r.number for each in body for r in effects(each).writes}
+    at = [o for o in code[index].operands if isinstance(o, Address)]
+    moves = {r.number for r in registers(at)} & written
+    if moves or any(_varies(each) for each in body) or code[index].guard is not None:
+        return None
+    fresh = {each.number for each in effects(code[index]).writes}
+    place, reads = index + 1, []
+    while place in inside and code[place].opcode != "bra":  # each pass goes this way
+        reads += [r for r in effects(code[place]).reads if r.number not in fresh]
+        if code[place].guard is None:
+            fresh |= {each.number for each in effects(code[place]).writes}
+        place += 1
+    later = [r for each in body for r in effects(each).reads]
+    reads += [each for each in later if each.number not in fresh]
+    reads += [
+        r for o in code[index].operands[1:] if o not in at for r in registers((o,))
+    ]
+    needed = {each.number: each for each in reads}
+    before, sources = _derived(function, index, needed, written)
+    if any(type_bits(each.type) > 64 for each in needed.values()):
+        return None
+    inputs = tuple(needed.values())
+    return Loop(
+        index, inside, before, inputs, tuple(sources.get(e.number) for e in inputs)
+    )
+
+
+def quiet_loop(function: Function, index: int) -> tuple[int, ...]:
+    """The quiet instructions that follow an access, and that it follows again."""
+    code, after = function.instructions, successors(function)
+    seen: set[int] = set()
+    left = list(after[index])
+    while left:
+        place = left.pop()
+        new = place not in seen and place != index and place < len(code)
+        if new and quiet(code[place]):
+            seen.add(place)
+            left += after[place]
+    back = {index}
+    while True:
+        more = {e for e in seen if e not in back and back & set(after[e])}
+        if not more:
+            return tuple(sorted(back - {index}))
+        back |= more
+
+
+def _varies(instruction: Instruction) -> bool:
+    """Whether an instruction computes from more than registers and constants."""
+    if instruction.opcode in ("bra", *_WITHOUT_RESULT):
+        return False
+    plain = Register | Immediate | Not
+    return not all(isinstance(each, plain) for each in instruction.operands)
+
+
+def _derived(
+    function: Function, index: int, needed: dict[int, Register], written: set[int]
+) -> tuple[tuple[int, ...], dict[int, int]]:
+    """What computes the registers of a loop from the results of strong accesses.
+
+    ``needed`` then has what that starts from.  Also which results are among it.
+    """
+    code = function.instructions
+    writers: dict[int, list[int]] = {}
+    for place, each in enumerate(code):
+        for register in effects(each).writes:
+            writers.setdefault(register.number, []).append(place)
+    before: list[int] = []
+    sources: dict[int, int] = {}
+
+    def follow(register: Register) -> bool:
+        """Whether a strong access is behind a register."""
+        places = writers.get(register.number, [])
+        if register.number in written or len(places) != 1 or places[0] == index:
+            return False
+        each, found = code[places[0]], role(code[places[0]])
+        if found is not None and found.reads and not found.fence:
+            sources[register.number] = places[0]
+            needed[register.number] = register
+            return True
+        if places[0] in before:
+            return True
+        if each.guard is not None or not quiet(each) or _varies(each):
+            return False
+        reads, known = effects(each).reads, len(before)
+        behind = [follow(other) for other in reads]
+        # What was there when it was computed must still be there.
+        stays = (
+            b or len(writers.get(o.number, ())) < 2
+            for o, b in zip(reads, behind, strict=True)
+        )
+        if not any(behind) or not all(stays):
+            del before[known:]
+            return False
+        needed.update(
+            (o.number, o) for o, b in zip(reads, behind, strict=True) if not b
+        )
+        before.append(places[0])
+        needed.pop(register.number, None)
+        return True
+
+    for register in list(needed.values()):
+        follow(register)
+    return tuple(before), sources
+
+
 class Condition(NamedTuple):
     """What ends a loop on a word: ``value & mask`` compared with an operand."""
 
     compare: str
     against: Operand
     mask: int
+    signed: bool = False
+    """Whether both are signed numbers; it matters only for less and more."""
 
 
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
@@ -138,32 +301,28 @@ def _ends(
     compare = _SAME.get(word, word)
     if named != p or compare not in _OPPOSITE:
         return None
-    first = isinstance(a, Register) and _from(function, index, place, a)
+    first = isinstance(a, Register) and not _constant(function, index, a)
     against = b if first else a
     if not first:
         compare = _SWAPPED[compare]
-    if isinstance(against, Register) and not _constant(function, index, place, against):
+    if isinstance(against, Register) and not _constant(function, index, against):
         return None
     if not isinstance(against, Register | Immediate):
         return None
-    negative = isinstance(against, Immediate) and against.value < 0
-    if (_FLOATS & set(compared.qualifiers) or negative) and compare not in ("eq", "ne"):
-        return None  # bits are compared, as unsigned numbers
+    kind = compared.qualifiers[-1]
+    if kind in _FLOATS and compare not in ("eq", "ne"):
+        return None  # bits are compared, as numbers
     if isinstance(against, Immediate):
-        number = immediate_bits(against, compared.qualifiers[-1])
+        number = immediate_bits(against, kind)
         against = Immediate(number, "int", number)
     back = [goal for goal in destinations(function, branch) if goal <= index]
     if bool(back) != negated:  # taken while the comparison holds: that goes back
         compare = _OPPOSITE[compare]
-    return Condition(compare, against, mask)
+    return Condition(compare, against, mask, kind.startswith("s"))
 
 
-def _from(function: Function, index: int, place: int, register: Register) -> bool:
-    """Whether a register is written in the loop."""
-    return not _constant(function, index, place, register)
-
-
-def _constant(function: Function, index: int, place: int, register: Register) -> bool:
+def _constant(function: Function, index: int, register: Register) -> bool:
     """Whether nothing in the loop writes a register."""
-    inside = function.instructions[index:place]
-    return all(register not in each.operands[:1] for each in inside)
+    inside = (index, *quiet_loop(function, index))
+    writes = (effects(function.instructions[each]).writes for each in inside)
+    return all(register not in each for each in writes)

@@ -13,7 +13,8 @@ The words of these events:
 - ``accesses``, ``read`` or ``write``, the bytes of each lane, and the window: a plain
   access is about to happen;
 - ``flag``, the opcode, the operation, the type, the window, the scope, the order, and
-  what a loop on it waits for: a strong access.
+  what a loop on it waits for: a strong access.  That is a comparison, with a mask; or
+  ``loop``: then the registers that the loop starts from are an operand.
 """
 
 from __future__ import annotations
@@ -21,17 +22,16 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.ptx.module import Address, Immediate, Instruction, Sink, Vector
+from fragmenta.ptx.opcodes.atomics import OPERATIONS
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.ptx.ordering import role, scope
-from fragmenta.races.probes.polling import condition
+from fragmenta.races.probes.polling import condition, looped
 from fragmenta.races.probes.windows import FAR, NEAR, window_of
 from fragmenta.simt.emitter import Writer, Written, immediate_bits
 from fragmenta.simt.events import described, if_some, located, notify, tell
 from fragmenta.simt.memory import Access
 from fragmenta.simt.probes import Probes
 from fragmenta.simt.program import meets
-
-_OPERATIONS = ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
 
 
 class OrderProbes(Probes):
@@ -93,9 +93,10 @@ class OrderProbes(Probes):
         tell(writer, ["arrives", mode], [described(writer, each) for each in operands])
 
     def warp_barrier_passed(self, writer: Writer, passed: str) -> None:
-        """Lanes have passed a ``bar.warp.sync`` together."""
+        """Lanes have passed a ``bar.warp.sync``; others did before, or will later."""
+        (mask,) = writer.unit.function.instructions[writer.index].operands
         with if_some(writer, passed):
-            notify(writer, ["met"], [], passed)
+            notify(writer, ["met"], [described(writer, mask)], passed)
 
     def leaves(self, writer: Writer) -> None:
         """Lanes are about to end."""
@@ -105,7 +106,7 @@ class OrderProbes(Probes):
 def _strong(instruction: Instruction, window: str) -> list[str]:
     """The words of the event of a strong access."""
     words = instruction.qualifiers
-    operation = next((w for w in words if w in _OPERATIONS), "")
+    operation = next((w for w in words if w in OPERATIONS), "")
     if instruction.opcode not in ("atom", "red"):
         operation = ""
     kind = next(word for word in reversed(words) if word in TYPES)
@@ -115,12 +116,21 @@ def _strong(instruction: Instruction, window: str) -> list[str]:
     return ["flag", instruction.opcode, operation, kind, window, reach, sense]
 
 
+LOOP = "loop"
+"""Stands for a comparison, if the loop has to be run to know whether it ends."""
+
+
 def _condition(writer: Writer) -> list[Any]:
     """What a loop on this access waits for: how it compares, a mask, the operand."""
-    found = condition(writer.unit.function, writer.index)
+    function, index = writer.unit.function, writer.index
+    found, loop = condition(function, index), looped(function, index)
+    if loop is not None and (found is None or any(e is not None for e in loop.sources)):
+        inputs = [described(writer, each) for each in loop.inputs]
+        return [LOOP, "", ["v", inputs]]
     if found is None:
         return ["", "", ["_"]]
-    return [found.compare, str(found.mask), described(writer, found.against)]
+    compare = f"{found.compare}.s" if found.signed else found.compare
+    return [compare, str(found.mask), described(writer, found.against)]
 
 
 def _values(writer: Writer) -> list[list[Any]]:

@@ -234,12 +234,22 @@ def _renew(code: Code, block: Raw) -> None:
             _scramble(code, at, table[index * 2 + 1], some)
 
 
+FINITE = 0xBFFFBFFF
+"""The bits of a word that may be set if no float in it may be a NaN or an infinity."""
+NEAR_ONE = 0x3C003C00
+"""The bits that are set: no float is less than 2**-7, so that sums do not drop it."""
+
+
 def _scramble(code: Code, memory: Raw, size: Value, seed: Value) -> None:
-    """Fill memory with words that differ from one another, unless the seed is 0."""
+    """Fill memory with words that differ from one another, unless the seed is 0.
+
+    None is a NaN or an infinity: what is computed of two of these does not differ.
+    """
     words = field(code, memory, 0, I32)
     with code.when(seed != 0), code.loop(size // 4) as index:
         mixed = (convert(index, I32) + seed) * as_signed(0x9E3779B1, 32)
-        words[index] = mixed ^ (mixed >> 15)
+        some = (mixed ^ (mixed >> 15)) & as_signed(FINITE, 32)
+        words[index] = some | as_signed(NEAR_ONE, 32)
 
 
 RENEW = routine("undefined.renew", _renew, [P], None)

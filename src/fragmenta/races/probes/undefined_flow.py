@@ -18,23 +18,12 @@ from fragmenta.ptx.module import (
     Symbol,
     type_bits,
 )
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.races.probes.unwritten_registers import maybe_unwritten
 from fragmenta.races.probes.windows import GIVEN
 
-SHADOWLESS = frozenset(
-    {
-        "mbarrier",
-        "tensormap",
-        "clusterlaunchcontrol",
-        "activemask",
-        "elect",
-        "createpolicy",
-        "alloca",
-        "stacksave",
-    }
-)
-"""Opcodes whose results count as defined."""
-_LOADS = frozenset({"ld", "ldu", "atom", "ldmatrix"})
+_NEW = ("manages", "synchronises")
+"""Kinds whose results are made of no operand: they count as defined."""
 _CANCELLING = frozenset({"add", "sub", "xor", "mad", "lop3"})
 CALLED = -1
 """The source of what a function is given in a register: its call."""
@@ -63,21 +52,16 @@ class Followed(NamedTuple):
 def loads(instruction: Instruction, function: Function) -> bool:
     """Whether an instruction gets its result from memory that may be unwritten.
 
-    That includes what a call gives and returns, and what products make of memory.
+    That includes what a call gives and returns, what products make of memory, and what
+    a shuffle reads of lanes that do not take part.
     """
-    words = instruction.qualifiers
-    match instruction.opcode:
-        case "wmma":
-            return words[:1] == ("load",)
-        case "wgmma":
-            return "mma_async" in words
-        case "tcgen05":
-            return words[:1] == ("ld",)
-        case "call":
-            return True
-    if instruction.opcode not in _LOADS:
+    kind, opcode = kind_of(instruction.mnemonic).word, instruction.opcode
+    if opcode in ("call", "shfl") or (kind == "multiplies" and opcode == "wgmma"):
+        return True
+    if kind not in ("loads", "updates"):
         return False
-    return not GIVEN & set(words) or passed(instruction, function)
+    given = GIVEN & set(instruction.qualifiers)
+    return not given or passed(instruction, function)
 
 
 def passed(instruction: Instruction, function: Function) -> bool:
@@ -130,7 +114,7 @@ def followed(function: Function) -> Followed:
     sources.append(CALLED)
     uses = []
     for index, each in enumerate(function.instructions):
-        if each.opcode in SHADOWLESS:
+        if kind_of(each.mnemonic).word in _NEW:
             continue
         found = effects(each)
         uses.append(found)

@@ -26,7 +26,8 @@ from fragmenta.ptx.module import (
     Operand,
     Register,
 )
-from fragmenta.simt.emitter import HANDLERS, Writer
+from fragmenta.ptx.opcodes.kinds import computes
+from fragmenta.simt.emitter import Writer
 from fragmenta.simt.events import if_some, notify
 from fragmenta.simt.program import PlacedFunction, Program
 from fragmenta.simt.wgmma_operands import describe, is_wgmma
@@ -84,20 +85,10 @@ def _added(instruction: Instruction) -> tuple[Operand, ...]:
     return () if never else form.d
 
 
-_PLAIN = frozenset({"mov", "cvta"})
-"""Opcodes that compute something in each lane, though they are not in the table."""
-
-
-def _computes(instruction: Instruction) -> bool:
-    """Whether the results of each lane come from its own operands, not from memory."""
-    opcode = instruction.opcode
-    return opcode in _PLAIN or opcode not in HANDLERS
-
-
 def tracked(function: Function) -> set[int]:
     """The numbers of the registers that need a word, also those computed from such."""
     found = {each.number for each in maybe_unwritten(function)}
-    uses = [effects(each) for each in function.instructions if _computes(each)]
+    uses = [effects(each) for each in function.instructions if computes(each.mnemonic)]
     changed = bool(found)
     while changed:
         changed = False
@@ -132,7 +123,7 @@ def watch_unwritten(writer: Writer, instruction: Instruction) -> None:
     if not goals:
         return
     known = "-1"
-    if _computes(instruction):
+    if computes(instruction.mnemonic):
         known = _known(writer, instruction, places)
     lanes = writer.lanes()
     others = writer.value(f"xor i32 {lanes}, -1")
@@ -150,7 +141,7 @@ def _needed(
     """Operands that matter at once, and the lanes for which they do."""
     if instruction.guard is not None:
         yield (instruction.guard,), writer.active
-    if _computes(instruction):
+    if computes(instruction.mnemonic):
         return
     found = effects(replace(instruction, guard=None))
     yield tuple(found.reads), writer.lanes

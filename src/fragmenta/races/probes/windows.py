@@ -9,13 +9,11 @@ NEAR, FAR, GLOBAL = "shared", "generic", "global"
 """What the addresses of an access are: in shared or global memory, or generic."""
 GIVEN = frozenset({"param", "param::entry", "param::func", "const"})
 """Spaces that hold what a launch or a caller gives."""
-_UNWATCHED = GIVEN | {"nc", "local"}
+_UNWATCHED = GIVEN | {"local"}
 
 
 def window_of(instruction: Instruction) -> str:
     """What the addresses of an access are; nothing if no other thread can write there.
-
-    ``ld.global.nc`` promises that nobody writes what it reads.
 
     >>> from fragmenta.ptx.reading import parse
     >>> module = parse('''

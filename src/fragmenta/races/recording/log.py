@@ -6,7 +6,6 @@ counts is the order of the entries that one lane takes part in.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
@@ -144,17 +143,16 @@ class Until(NamedTuple):
     """What a loop on a word waits for: ``value & mask`` compared with a number."""
 
     compare: str
-    """A word of PTX, such as ``ge``; it is a function of :mod:`operator`, too."""
+    """A word of PTX, such as ``ge``, or ``ge.s`` of signed numbers."""
     value: int
     mask: int
 
-    def holds(self, value: int) -> bool:
-        """Whether a value ends the loop.
 
-        >>> Until("ge", 4, -1).holds(5)
-        True
-        """
-        return bool(getattr(operator, self.compare)(value & self.mask, self.value))
+class Looped(NamedTuple):
+    """A loop on a word that has to be run to know what it waits for."""
+
+    registers: tuple[int, ...]
+    """What it starts from: ``inputs`` of ``Loop`` in ``races.probes.polling``."""
 
 
 class Flag(NamedTuple):
@@ -172,21 +170,14 @@ class Flag(NamedTuple):
     """What is stored, or the operands of an atomic."""
     found: int
     """What was there before."""
-    until: Until | None = None
-    """What a loop on it waits for, if it is one and that is plain."""
+    until: Until | Looped | None = None
+    """What a loop on it waits for, if it is one and that is known."""
     pending: bool = False
     """Whether the loop had not ended when the launch did."""
     guessed: bool = False
     """Whether it is not known what the loop waits for: only what ended it."""
     kind: str = "u32"
     """The type."""
-
-    @property
-    def fails(self) -> bool:
-        """Whether it is a pass of a loop that goes on."""
-        if self.until is None or self.pending:
-            return False
-        return not self.until.holds(self.found)
 
 
 class Touched(NamedTuple):

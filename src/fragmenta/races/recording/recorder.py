@@ -9,7 +9,8 @@ that follows is recorded.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import type_bits
 from fragmenta.races.probes.polling import spins
+from fragmenta.races.probes.synchronisation import LOOP
 from fragmenta.races.recording.log import (
     Action,
     Arrives,
@@ -31,6 +33,7 @@ from fragmenta.races.recording.log import (
     Joined,
     Left,
     Log,
+    Looped,
     Made,
     Met,
     Peeked,
@@ -46,23 +49,20 @@ from fragmenta.units import port
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
-from fragmenta.units.copy_groups import Arrival, LaneGroups
 from fragmenta.units.events import Event, carries_out, first, together
 from fragmenta.units.faults import Stop
 from fragmenta.units.findings import Problems
-from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
-from fragmenta.units.tcgen05 import Queued
-from fragmenta.units.tmem_moves import Move
-from fragmenta.units.warpgroups import Wgmma
-from fragmenta.units.work import Copy, Range, Work
+from fragmenta.units.work import Work
 
 MOST_ENTRIES = 400_000
 """Entries of a launch; what comes later is not recorded."""
 PATIENCE = 2_000
 """Passes of loops on words without anything else before it is a deadlock."""
+Ends: TypeAlias = Callable[[int, Flag], bool | None]
+"""Whether the pass of a loop that an access is ends it: asked with the site."""
 
 
 @dataclass
@@ -77,6 +77,22 @@ class Force:
     left: list[int]
 
 
+MOST_HELP = 256
+"""Loops that are ended in a run with forced values."""
+
+
+def _wanted(action: Flag) -> Iterator[int]:
+    """Values of a word that may end a loop on it: those that it is compared with."""
+    until = action.until
+    named = until.registers if isinstance(until, Looped) else ()
+    if isinstance(until, Until):
+        named = (until.value,)
+    whole = (1 << 8 * action.size) - 1
+    for each in (*named, 0, action.found ^ whole ^ whole >> 1):
+        for value in (each, each + 1, each - 1):
+            yield value & whole
+
+
 class OrdersWatch:
     """Records all clusters of a launch."""
 
@@ -85,8 +101,13 @@ class OrdersWatch:
         self.logs: list[Log] = []
         self.entries = 0
         self.force: Force | None = None
+        self.ends: Ends = lambda site, action: None if action.until is None else True
+        """Whether a pass of a loop ends it; None: it is not known what it waits for."""
+        self.guessed = False
+        """Whether that happened."""
         self.fruitless = 0
         """Passes of loops on words since anything else happened."""
+        self._helped = 0
         self.polling: dict[tuple[int, ...], tuple[Recorder, Warp, Entry]] = {}
         """The last pass of each loop on a word that goes on."""
         self.values: dict[int, int] = {}
@@ -126,6 +147,39 @@ class OrdersWatch:
         made = Recorder(self, cluster)
         self._recorders.append(made)
         return made
+
+    def help(self) -> tuple[int, ...] | None:
+        """Let a loop of the lanes end that read other values; which, if one will.
+
+        In the order that has those values, others write the word that they wait for.
+        Here it is written for them, so that what follows is recorded, too.
+        """
+        force = self.force
+        if force is None or self._helped == MOST_HELP:
+            return None
+        for key, (_, warp, (lanes, site, action)) in self.polling.items():
+            mine = (warp.block.index, warp.number) == (force.block, force.warp)
+            if not (mine and lanes & force.lanes and isinstance(action, Flag)):
+                continue
+            for value in _wanted(action):
+                if self.ends(site, action._replace(found=value)):
+                    memory, place = warp.block.memory(action.address)
+                    data = value.to_bytes(action.size, "little")
+                    memory[place : place + action.size] = list(data)
+                    self._helped, self.fruitless = self._helped + 1, 0
+                    return key
+        return None
+
+    def polled(self, step: Step) -> Flag | None:
+        """The pass before of the loop that lanes are in, which is forgotten."""
+        block, number = step.warp.block.index, step.warp.number
+        found = None
+        for key in list(self.polling):
+            if key[:2] == (block, number) and key[3] & step.lanes:
+                _, _, entry = self.polling.pop(key)
+                assert isinstance(entry.action, Flag)
+                found = entry.action if entry.site == step.event.site else found
+        return found
 
     def stuck(self) -> None:
         """The launch is in a deadlock: record the waits that did not end."""
@@ -169,8 +223,10 @@ class Recorder(Port):
         self._flying: dict[Work, Flying] = {}
         self._refused: set[tuple[int, int, int, int, int]] = set()
         self._stalled: dict[tuple[int, int, Place], Entry] = {}
-        self._polled: dict[tuple[int, int], Entry] = {}
-        """The last pass of a loop on a word, of which the end is not known."""
+        self._polled: dict[tuple[int, int], list[Entry]] = {}
+        """The last passes of loops on words, of which the end is not known."""
+        self._passing: dict[tuple[int, int, int], int] = {}
+        """Lanes of a ``bar.warp.sync`` that others passed before, by warp and mask."""
 
     def begin(self) -> None:
         """A new cluster begins."""
@@ -184,6 +240,7 @@ class Recorder(Port):
         self._refused.clear()
         self._stalled.clear()
         self._polled.clear()
+        self._passing.clear()
 
     def add(self, warp: Warp, lanes: int, site: int, action: Action) -> None:
         """Write an entry."""
@@ -194,10 +251,18 @@ class Recorder(Port):
         self.watch.entries += 1
         self.watch.fruitless = 0
         key = warp.block.rank, warp.number
-        polled = self._polled.get(key)
-        if polled is not None and polled.lanes & lanes:
-            self._flush(key)
+        if key in self._polled:
+            self._flush(key, lanes)
         self.log.entries.setdefault(key, []).append(Entry(lanes, site, action))
+
+    def meets(self, warp: Warp, site: int, lanes: int, mask: int) -> None:
+        """Lanes passed a ``bar.warp.sync``: all of its mask met when the first did."""
+        key = warp.block.rank, warp.number, mask
+        left = self._passing.get(key, 0)
+        if lanes & ~left:
+            left = mask & warp.live
+            self.add(warp, left, site, Met())
+        self._passing[key] = left & ~lanes
 
     def _add(self, step: Step, action: Action) -> None:
         self.add(step.warp, step.lanes, step.event.site, action)
@@ -278,34 +343,61 @@ class Recorder(Port):
     def read(self, step: Step, action: Flag) -> None:
         """A strong access; a pass of a loop that goes on is not recorded.
 
-        If it is not plain what a loop waits for, it is taken to wait for what its last
+        If it is not known what a loop waits for, it is taken to wait for what its last
         pass finds.  If all that happens are such passes, the launch hangs.
         """
         warp, event, lanes = step
-        spins = self.watch.spinning[event.number]
-        if spins and action.until is None and action.opcode != "red":
+        ends = self.watch.ends(event.site, action)
+        if (
+            ends is None
+            and self.watch.spinning[event.number]
+            and action.opcode != "red"
+        ):
             until = Until("eq", action.found, -1)
-            self._polled[warp.block.rank, warp.number] = Entry(
-                lanes, event.site, action._replace(until=until, guessed=True)
-            )
-        elif not action.fails:
-            self.watch.polling.pop(_key(step), None)
-            self._add(step, action)
-            return
+            made = action._replace(until=until, guessed=True)
+            self._poll(warp, Entry(lanes, event.site, made))
+            self.watch.guessed = True
         else:
+            first = self.watch.polled(step)
+            if first is not None and isinstance(action.until, Looped):
+                # The loop starts from what its first pass had.
+                action = action._replace(until=first.until)
+            if ends is not False:
+                self._add(step, action)
+                return
             entry = Entry(lanes, event.site, action._replace(pending=True))
             self.watch.polling[_key(step)] = self, warp, entry
         warp.give_way()
         self.watch.fruitless += 1
-        if self.watch.fruitless > PATIENCE:
+        if self.watch.fruitless <= PATIENCE:
+            return
+        helped = self.watch.help()
+        if helped == _key(step):  # the access that is about to happen ends it
+            self.watch.polled(step)
+            self._add(step, action)
+        elif helped is None:
             what = "all that is left are loops on words that nobody changes"
             raise Stop(rules.DEADLOCK, event.site, warp, lanes, what)
 
-    def _flush(self, key: tuple[int, int]) -> None:
-        """The loop on a word that a warp was in has ended."""
-        entry = self._polled.pop(key, None)
-        if entry is not None and self.log is not None:
-            self.log.entries.setdefault(key, []).append(entry)
+    def _poll(self, warp: Warp, entry: Entry) -> None:
+        """Keep the last pass of a loop of which the end is not known."""
+        key = warp.block.rank, warp.number
+        others = self._polled.get(key, [])
+        if any(each.lanes & entry.lanes and each.site != entry.site for each in others):
+            self._flush(key, entry.lanes)
+            others = self._polled.get(key, [])
+        kept = [each for each in others if not each.lanes & entry.lanes]
+        self._polled[key] = [*kept, entry]
+
+    def _flush(self, key: tuple[int, int], lanes: int = -1) -> None:
+        """The loops on words that some lanes of a warp were in have ended."""
+        every = self._polled.pop(key, [])
+        left = [each for each in every if not each.lanes & lanes]
+        if left:
+            self._polled[key] = left
+        ended = [each for each in every if each.lanes & lanes]
+        if ended and self.log is not None:
+            self.log.entries.setdefault(key, []).extend(ended)
 
     def forced(self, warp: Warp, site: int, lanes: int) -> int | None:
         """What a word is to hold before some lanes read it; None: what it holds."""
@@ -313,7 +405,18 @@ class Recorder(Port):
         if force is None or site not in force.sites or not force.left:
             return None
         mine = (warp.block.index, warp.number) == (force.block, force.warp)
-        return force.left.pop(0) if mine and lanes & force.lanes else None
+        if not (mine and lanes & force.lanes) or self._again(warp, site, lanes):
+            return None
+        return force.left.pop(0)
+
+    def _again(self, warp: Warp, site: int, lanes: int) -> bool:
+        """Whether an access is a further pass of a loop that some lanes are in."""
+        here = warp.block.index, warp.number, site
+        passes = (key for key in self.watch.polling if key[:3] == here)
+        others = self._polled.get((warp.block.rank, warp.number), [])
+        return any(key[3] & lanes for key in passes) or any(
+            each.lanes & lanes and each.site == site for each in others
+        )
 
     # ── barriers ────────────────────────────────────────────────────────────
 
@@ -338,39 +441,14 @@ class Recorder(Port):
         """Work is in flight from now on."""
         made = Flying(step.event.mnemonic, work.site, work.completes, work.proxy)
         made.combines, made.ordinal = work.combines, len(self._flying)
-        warp, rank = step.warp, step.warp.block.rank
-        match work:
-            case Arrival():
-                made.signals = [(_place(work.mbarrier), work.count, 0)]
-                made.after = [self._flying[e] for e in work.before if e in self._flying]
-            case WarpCopy():
-                made.queue = ("cp.async", rank, warp.number, 0)
-                made.epoch = _copy_epoch(warp)
-                made.reads, made.writes = list(work.sources), list(work.goals)
-            case Copy():
-                self._copy(step, work, made)
-            case Wgmma():
-                made.queue = ("wgmma", rank, warp.number // 4, 0)
-                made.epoch = work.group
-                units = [each for _, each, _ in work.reads()]
-                made.reads = [
-                    Range("shared", rank, e.astype(np.int64), 16) for e in units
-                ]
-            case Queued():
-                made.reads = list(work.sources)
-            case Move():
-                made.queue = (work.completes, rank, warp.number, 0)
+        made.reads, made.writes = list(work.sources), list(work.goals)
+        if work.slot is not None:
+            made.queue, made.epoch = work.slot[:-1], max(work.slot.epoch, 0)
+        arrive = work.arrivals, work.bytes
+        made.signals = [(_place(each), *arrive) for each in work.mbarriers]
+        made.after = [self._flying[e] for e in work.before if e in self._flying]
         self._flying[work] = made
         self._add(step, Issued(made))
-
-    def _copy(self, step: Step, work: Copy, made: Flying) -> None:
-        made.reads, made.writes = list(work.sources), list(work.goals)
-        if work.completes == "mbarrier":
-            made.signals = [(_place(each), 0, work.bytes) for each in work.mbarriers]
-        else:
-            warp, lane = step.warp, work.thread.lane
-            made.queue = ("bulk", warp.block.rank, warp.number, lane)
-            made.epoch = warp.block.bulk_queue(warp.number, lane).epoch
 
     # ── the end ─────────────────────────────────────────────────────────────
 
@@ -391,12 +469,6 @@ def _place(mbarrier: Mbarrier) -> Place:
 def _key(step: Step) -> tuple[int, ...]:
     warp = step.warp
     return warp.block.index, warp.number, step.event.site, step.lanes
-
-
-def _copy_epoch(warp: Warp) -> int:
-    kept = warp.block.groups.get(warp.number)
-    found = kept or LaneGroups(warp.block.lane_groups(warp.number))
-    return found.epoch
 
 
 # ── events of the instrument ────────────────────────────────────────────────
@@ -423,8 +495,10 @@ def arrives(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("met")
 def met(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes of a warp go on together."""
-    _recorder(warp).add(warp, lanes, event.site, Met())
+    """Lanes passed a ``bar.warp.sync``, or exchange values."""
+    for group, given in together(warp, lanes, *event.operands):
+        mask = given[0] & 0xFFFFFFFF if given else group
+        _recorder(warp).meets(warp, event.site, group, mask)
     return lanes
 
 
@@ -464,20 +538,24 @@ def flag(warp: Warp, event: Event, lanes: int) -> int:
     at, against, *known = event.operands
     if any(each.kind == "_" for each in known):
         known = []
-    compared, recorder = [against] if compare else [], _recorder(warp)
+    compared = list(against.items) if compare == LOOP else [against] * bool(compare)
+    recorder, count = _recorder(warp), len(compared)
     start = SHARED_WINDOW if window == "shared" else 0
     for members, (offset, *given) in together(warp, lanes, at, *compared, *known):
         address = offset + start
         memory, place = warp.block.memory(address)
-        forced = None if compare else recorder.forced(warp, event.site, members)
+        forced = recorder.forced(warp, event.site, members)
         if forced is not None:
             memory[place : place + size] = list(forced.to_bytes(size, "little"))
         there = int.from_bytes(memory[place : place + size].tobytes(), "little")
         recorder.watch.values.setdefault(address, there)
-        values = tuple(each & (1 << 8 * size) - 1 for each in given)
-        until = None
-        if compare:
-            until, values = Until(compare, values[0], int(mask)), values[1:]
+        values = tuple(each & (1 << 8 * size) - 1 for each in given[count:])
+        until: Until | Looped | None = None
+        if compare == LOOP:
+            until = Looped(tuple(given[:count]))
+        elif compare:
+            number = given[0] & (1 << 8 * size) - 1
+            until = Until(compare, number, int(mask))
         how = opcode, operation, scope, sense
         action = Flag(address, size, *how, values, there, until, kind=kind)
         recorder.read(Step(warp, event, members), action)

@@ -18,6 +18,7 @@ from fragmenta.shared.copied_operands import (
     repaired,
 )
 from fragmenta.shared.descriptor import span
+from fragmenta.shared.operand_steps import Move, Part
 from fragmenta.shared.swizzles import Swizzle, pattern
 
 _FIELDS = {
@@ -34,6 +35,10 @@ _ANY = (
 _OVERLAP = (
     "Let the offsets be at least as large as the atoms that they step over, or 0 if a "
     "part is to be repeated."
+)
+_STEPS = (
+    "Advance the descriptors of A and B by the same number of k steps from one product "
+    "to the next, in their tiles and in the coordinates of their copies."
 )
 _TYPE = (
     "Give the tensor map the type of the elements, and count its sizes and its box in "
@@ -191,6 +196,35 @@ def of_overlap(
         f"{reading.descriptor.stride} and {_with(reading.descriptor.swizzle)}"
     )
     return message, _OVERLAP
+
+
+def of_steps(parts: Sequence[Part], moves: Sequence[Move]) -> tuple[str, str]:
+    """The message and the repair of a product whose A and B are at different k."""
+    how = [
+        f"{part.reading.name} {_step(move)} of k ({_way(part, move)})"
+        for part, move in zip(parts, moves, strict=True)
+    ]
+    message = (
+        f"since the product before, {' and '.join(how)}: both add to the same D, so "
+        "one of the two has A and B of different k"
+    )
+    return message, _STEPS
+
+
+def _step(move: Move) -> str:
+    """How far an operand goes."""
+    if not move.steps:
+        return "stays at its part"
+    verb = "advances" if move.steps > 0 else "goes back"
+    count = abs(move.steps)
+    return f"{verb} by {count} step{'s' if count != 1 else ''}"
+
+
+def _way(part: Part, move: Move) -> str:
+    """From where to where."""
+    if part.box is None:
+        return f"from byte {move.old} to {move.new} of its lines"
+    return f"from element {move.old} to {move.new} of its tensor"
 
 
 def of_uneven(reading: Reading, name: str) -> tuple[str, str]:

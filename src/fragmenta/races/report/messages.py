@@ -16,8 +16,10 @@ from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.languages import PTX, Words, told_from
 from fragmenta.ptx.module import Source
 from fragmenta.ptx.ordering import Scope, scope
-from fragmenta.ptx.rules import INFO, SEVERITIES, Rule, named
+from fragmenta.ptx.rules import INFO, SEVERITIES, named
 from fragmenta.races.report import phrases
+from fragmenta.races.report.directions import CLUSTER, LANE_WAITS, Directions, need
+from fragmenta.races.report.places import Advice, Places
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Wait
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.simt import layout
@@ -46,13 +48,21 @@ def grouped(
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
         if id(launch) not in reporters:
             reporters[id(launch)] = Reporter(launch)
-        problem = reporters[id(launch)].report(each)
-        together.setdefault(key(problem), []).append((reporters[id(launch)], each))
-    every = [
-        (_with_count(_report_once(some)), [each for _, each in some])
-        for some in together.values()
+        reporter = reporters[id(launch)]
+        problem = reporter.report(each)
+        together.setdefault(key(problem), []).append((reporter, each))
+    every = [(_told(some), some) for some in map(_as_seen, together.values())]
+    places: dict[int, Places] = {}
+    for number, ((reporter, told), _) in enumerate(every):
+        reporter.place(number, told, places.setdefault(id(reporter), Places()))
+    made = [
+        (
+            _with_count(reporter.report(told, places[id(reporter)].advice(number))),
+            [each for _, each in some],
+        )
+        for number, ((reporter, told), some) in enumerate(every)
     ]
-    return sorted(every, key=lambda pair: order(pair[0]))
+    return sorted(made, key=lambda pair: order(pair[0]))
 
 
 def order(problem: Problem) -> tuple[int, bool, int]:
@@ -61,14 +71,18 @@ def order(problem: Problem) -> tuple[int, bool, int]:
     return severity, named(problem.rule).consequence, problem.line
 
 
-def _report_once(some: list[tuple[Reporter, Finding]]) -> Problem:
-    """Several findings as one problem; its repair is enough for all of them."""
+def _as_seen(some: list[tuple[Reporter, Finding]]) -> list[tuple[Reporter, Finding]]:
+    """Findings of one problem: those first that were seen in the order of the text."""
+    return sorted(some, key=lambda each: each[0].turned(each[1]) is not each[1])
+
+
+def _told(some: list[tuple[Reporter, Finding]]) -> tuple[Reporter, Finding]:
+    """Several findings as one, which is reported; its repair is enough for all."""
     reporter, first = some[0]
-    apart = 0
+    apart, count = 0, 0
     for _, each in some:
-        apart |= each.apart
-    problem = reporter.report(replace(first, apart=apart))
-    return replace(problem, count=sum(each.count for _, each in some))
+        apart, count = apart | each.apart, count + each.count
+    return reporter, replace(first, apart=apart, count=count)
 
 
 def _writes(found: Finding) -> bool:
@@ -98,11 +112,40 @@ class Reporter:
         self.launch = launch
         self.names = Names(launch.module(), launch.compiled)
         self._lines = self.names.module.text.splitlines()
+        self._directions = Directions(self.names.module, launch.compiled)
 
-    def report(self, found: Finding) -> Problem:
+    def turned(self, found: Finding) -> Finding:
+        """A problem in the order that the text of the kernel means."""
+        if not isinstance(found, Collision):
+            return found
+        return self._directions.turned(found)
+
+    def place(self, number: int, found: Finding, places: Places) -> None:
+        """Add a problem to those that lack a barrier, if it does."""
+        found = self.turned(found)
+        if not isinstance(found, Collision) or not self._lacks_barrier(found):
+            return
+        needed = need(found)
+        between = self._directions.between(found, needed.closes)
+        if between is not None:
+            places.add(number, between, needed)
+
+    def _lacks_barrier(self, found: Collision) -> bool:
+        """Whether a barrier between two accesses of threads would repair a problem."""
+        now, before = found.story.now, found.story.before
+        simple = found.rule.race and found.severity != INFO and not found.unused
+        if before is None or not simple or found.story.narrow is not None:
+            return False
+        hint = self._repair(found, now, before, None)
+        return hint.startswith(_OPENINGS) or (
+            found.story.own_wait >= 0 and before.kind in LANE_WAITS
+        )
+
+    def report(self, found: Finding, advice: Advice | None = None) -> Problem:
         """A problem in the user's terms."""
+        found = self.turned(found)
         if isinstance(found, Collision):
-            message, hint = self._accesses(found)
+            message, hint = self._accesses(found, advice)
         else:
             message, hint = self._said(found)
         line, column, source = found.line, 1, None
@@ -157,9 +200,7 @@ class Reporter:
         hint = self.names.with_mbarriers(hint)
         message = self.names.with_mbarriers(found.message)
         if self.names.instruction(found.site) is None:
-            hint = found.rule.fatal
-            counts = found.rule is rules.DEADLOCK and "mbarrier" in message
-            return message, phrases.UNBALANCED if counts else hint
+            return message, found.repair or found.rule.fatal
         where = self.names.place(found.site)
         what = self.names.mnemonic(found.site)
         if found.rule is rules.BANK_CONFLICT:  # it is about all warps
@@ -169,15 +210,39 @@ class Reporter:
         message = f"{self._who(found)}{what} of {who} at {where}: {message}"
         if found.other is not None and self.names.instruction(found.other) is not None:
             title = found.rule.other
-            message += f"; {title} is at {self.names.place(found.other)}"
+            there = self.names.place(found.other)
+            message += f"; {title} is at {there}"
+            hint = hint.replace("{here}", where).replace("{there}", there)
+            relaxed = self._directions.relaxed(found.site, found.other)
+            if found.rule is rules.TENSOR_MEMORY_RACE and relaxed:
+                hint = self._not_relaxed(phrases.NOT_RELAXED, *relaxed)
+        if found.rule is rules.LEAK:
+            hint = self._uncommitted(found.site) or hint
+        if found.rule is rules.WGMMA_REGISTERS_IN_FLIGHT and found.other is not None:
+            hint = self._uncommitted(found.other, found.site) or hint
+        if found.rule is rules.DIVERGENT_ALIGNED and hint == found.rule.repair:
+            where = self._directions.condition(found.site)
+            hint = phrases.OUTSIDE.format(what=what, where=where) if where else hint
         return message, hint
+
+    def _uncommitted(self, site: int, used: int = -1) -> str:
+        """What to do about work that is in no group when a wait_group is executed."""
+        found = self._directions.uncommitted(site, used)
+        if found is None:
+            return ""
+        kind = found.mnemonic.partition(".wait_group")[0]
+        return phrases.NO_COMMIT.format(
+            kind=kind, work=self.names.place(site), wait=place(found)
+        )
 
     def _who(self, found: Finding) -> str:
         return f"{block_words(self._block(found.block))}: "
 
     # ── two accesses ────────────────────────────────────────────────────────
 
-    def _accesses(self, found: Collision) -> tuple[str, str]:
+    def _accesses(
+        self, found: Collision, advice: Advice | None = None
+    ) -> tuple[str, str]:
         story, noted = found.story, found.noted
         now, before = story.now, story.before
         verb = "writes" if noted.now_write else "reads"
@@ -199,13 +264,15 @@ class Reporter:
             phrase = self._scoped(found)
         other = self._agent(before, now)
         verb = "wrote" if noted.was_write else "read"
+        when, passed = self._round(found)
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
+        rest = rest.replace(f"{verb} it,", f"{verb} it{when},")
         if found.rule.symmetric:
             rest += phrases.wider(found.apart, now, before)
         if found.unused:
             return f"{start}; {rest}{phrases.UNUSED}", ""
-        why = self._why(found.rule, now, before, story.wait)
-        hint = self._repair(found, now, before)
+        why = self._why(found, now, before) or passed
+        hint = self._repair(found, now, before, advice)
         if story.narrow is not None and noted.case is not Detected.SCOPE:
             why, hint = self._narrow(story.narrow)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
@@ -314,12 +381,33 @@ class Reporter:
 
     # ── what is missing between them ────────────────────────────────────────
 
-    def _why(self, rule: Rule, now: Agent, before: Agent, wait: Wait | None) -> str:
+    def _round(self, found: Collision) -> tuple[str, str]:
+        """When the earlier access was, if the two are of different rounds of a loop.
+
+        Also the barrier that does not come between them.
+        """
+        before = found.story.before
+        if before is None or not self._lacks_barrier(found):
+            return "", ""
+        between = self._directions.between(found, need(found).closes)
+        if between is None or len(between.gaps) != 1:
+            return "", ""
+        (gap,) = between.gaps
+        if gap.first == gap.second or not between.next_round(gap):
+            return "", ""
+        when = phrases.LATER if gap.second == between.before else phrases.SOONER
+        passed = between.passed(gap, need(found).closes)
+        if passed is None:
+            return when, ""
+        return when, phrases.PASSED.format(where=place(passed))
+
+    def _why(self, found: Collision, now: Agent, before: Agent) -> str:
         """Which waits came before, and why they do not help."""
+        rule, wait = found.rule, found.story.wait
         if rule is rules.MBARRIER:
             return ""
         if before.kind == "mbarrier" and before.mbarrier is not None:
-            return self._counted_copy(now, before, wait)
+            return self._counted_copy(found, now, before)
         if rule is not rules.OVERWRITE_WHILE_READ or wait is None:
             return ""
         readers = phrases.warps([number for _, number in before.warps])
@@ -328,10 +416,14 @@ class Reporter:
         phrase = phrases.RELEASED if done else phrases.ANOTHER
         return self._waited(phrase, wait, readers=readers, arrival=arrival)
 
-    def _counted_copy(self, now: Agent, before: Agent, wait: Wait | None) -> str:
+    def _counted_copy(self, found: Collision, now: Agent, before: Agent) -> str:
         assert before.mbarrier is not None
+        wait, (_, unordered) = found.story.wait, found.story.handed
         mbarrier = self.names.mbarrier(before.mbarrier[1])
         part = phrases.COUNTED.format(phase=before.epoch, mbarrier=mbarrier)
+        if unordered >= 0 and self._is_relaxed(unordered):
+            where = self.names.place(unordered)
+            return f"{part}, for which it waited with .relaxed, at {where}"
         if wait is None or (wait.rank, wait.offset) != before.mbarrier:
             who = phrases.warps([number for _, number in now.warps]) or "the thread"
             return f"{part}, for which {who} had not waited"
@@ -340,6 +432,11 @@ class Reporter:
         if wait.phase < 0:
             return f"{part}; {self._waited(phrases.NEW, wait)}"
         past = phrases.PAST if wait.at_once else " only"
+        surplus = found.story.surplus
+        if surplus:
+            past += (
+                f"; {mbarrier} got {counted(surplus, 'byte')} more than were expected"
+            )
         return f"{part}; {self._waited(phrases.WAITED, wait)}{past}"
 
     def _waited(self, phrase: str, wait: Wait, **more: str) -> str:
@@ -354,29 +451,105 @@ class Reporter:
             **more,
         )
 
-    def _repair(self, found: Collision, now: Agent, before: Agent) -> str:
+    def _repair(
+        self, found: Collision, now: Agent, before: Agent, advice: Advice | None
+    ) -> str:
         case, writes = found.noted.case, found.noted.now_write
         if case.same_value:
             return ""
+        if case in phrases.REPAIRS:
+            return phrases.REPAIRS[case]
         if case in phrases.BY_CASE:
             return phrases.ONE_LANE
         if case is Detected.SCOPE:
             return phrases.WIDEN.format(needed=_needed(found).word)
-        mbarrier = ""
-        if before.mbarrier is not None:
-            offset = before.mbarrier[1]
-            mbarrier = f"the mbarrier {self.names.shared(offset) or f'at {offset:#x}'}"
+        relaxed = self._relaxed(found, now, before) or self._lock(now, before)
+        relaxed = relaxed or self._uncommitted(before.site, now.site)
+        if relaxed:
+            return relaxed
         phrase = phrases.repair(
             found.rule, case.space, writes, now, before, found.apart
         )
+        mbarrier = where = ""
+        if before.mbarrier is not None:
+            offset = before.mbarrier[1]
+            mbarrier = f"the mbarrier {self.names.shared(offset) or f'at {offset:#x}'}"
+        own_wait = found.story.own_wait
+        if own_wait >= 0 and before.kind in LANE_WAITS and now.block == before.block:
+            phrase, where = phrases.OWN_WAIT, self.names.place(own_wait)
+        elif found.story.surplus and before.mbarrier is not None:
+            phrase = phrases.EXPECT
+        elif phrase == phrases.BETWEEN and advice is None:
+            phrase = self._unplaced(found)
         return phrase.format(
             access="the write" if writes else "the read",
             mbarrier=mbarrier,
+            surplus=counted(found.story.surplus, "byte"),
             user=self._user(now),
             phase=before.epoch,
             parity=before.epoch & 1,
             readers=phrases.warps([number for _, number in before.warps]),
+            wait=self.names.mnemonic(own_wait),
+            where=where,
+            **_barrier(found, advice),
         )
+
+    def _unplaced(self, found: Collision) -> str:
+        """What to do about two accesses that no place for a barrier is known for."""
+        between = self._directions.between(found, need(found).closes)
+        if between is None or need(found) is CLUSTER:
+            return phrases.BETWEEN
+        if found.noted.now_write and found.noted.was_write:
+            if between.now == between.before:
+                return phrases.ONE_THREAD
+        elif between.adds:
+            return phrases.ADDS
+        return phrases.BETWEEN if between.meet else phrases.OTHER_PATH
+
+    def _relaxed(self, found: Collision, now: Agent, before: Agent) -> str:
+        """What to do about a barrier between two accesses that orders nothing."""
+        if not found.rule.race:
+            return ""
+        arrival, wait = found.story.handed
+        for site, word in ((arrival, ".release"), (wait, ".acquire")):
+            if site >= 0 and self._is_relaxed(site):
+                return self._not_relaxed(phrases.UNLIKE.format(word=word), site)
+        sites = self._directions.relaxed(now.site, before.site)
+        return self._not_relaxed(phrases.NOT_RELAXED, *sites) if sites else ""
+
+    def _lock(self, now: Agent, before: Agent) -> str:
+        """What to do about a lock that both threads hold, and that orders nothing."""
+        found = self._directions.lock(now.site, before.site)
+        if found is None:
+            return ""
+        taken, given = (place(each) for each in found)
+        return phrases.LOCK.format(taken=taken, given=given)
+
+    def _is_relaxed(self, site: int) -> bool:
+        return "relaxed" in self._words(site).split(".")
+
+    def _not_relaxed(self, instead: str, *sites: int) -> str:
+        words = self._words(sites[0]).partition(".relaxed")
+        places = dict.fromkeys(map(self.names.place, sites))
+        return phrases.RELAXED.format(
+            relaxed="".join(words[:2]), where=one_of(places, "and"), instead=instead
+        )
+
+
+_OPENINGS = tuple(phrases.BETWEEN.partition("{")[0] + each for each in phrases.BARRIERS)
+"""How hints begin that ask for a barrier between two accesses."""
+
+
+def _barrier(found: Collision, advice: Advice | None) -> dict[str, str]:
+    """The barrier that two accesses need, and where it belongs."""
+    if advice is None:
+        return {"barrier": phrases.BARRIERS[need(found).rank], "place": ""}
+    barrier = phrases.BARRIERS[advice.need.rank]
+    if advice.some_warps:
+        barrier = phrases.SOME_WARPS
+    where = f": {advice.where}" if advice.where else ""
+    repairs = phrases.repairs(advice.problems) if where else ""
+    return {"barrier": barrier, "place": where + repairs}
 
 
 def _needed(found: Collision) -> Scope:

@@ -17,6 +17,13 @@ from fragmenta.simt.naming import Names
 from fragmenta.units.findings import Finding
 
 _BAR, _WARP_BAR = PTX.block_barrier, PTX.warp_barrier
+_CLUSTER_BAR = "barrier.cluster"
+_BARRIERS = {
+    _WARP_BAR: _WARP_BAR,
+    _BAR: _BAR,
+    "a barrier of the cluster": _CLUSTER_BAR,
+}
+"""Barriers, by the words of hints."""
 _COMMIT = "tcgen05.commit and a wait for its mbarrier"
 
 _BY_RULE = {
@@ -57,12 +64,23 @@ class Missing(NamedTuple):
     """The instruction before which it belongs, if it is neither of the two."""
 
 
-def missing(found: Finding, names: Names, language: Words = PTX) -> Missing | None:
-    """What is missing between two accesses; None if no single instruction is."""
+def missing(
+    found: Finding, names: Names, language: Words = PTX, hint: str = ""
+) -> Missing | None:
+    """What is missing between two accesses; None if no single instruction is.
+
+    A hint may ask for a wider barrier than these two need, which repairs other errors,
+    too: then it is that one.
+    """
     made = _of(found, names)
     if made is None:
         return None
-    words = language.spoken(made.words).replace(_BAR, "bar.sync")
+    words = made.words
+    if words in _BARRIERS.values():
+        asked = (f"Let {language.spoken(each)} come" for each in _BARRIERS)
+        told = zip(asked, _BARRIERS.values(), strict=True)
+        words = next((barrier for said, barrier in told if said in hint), words)
+    words = language.spoken(words).replace(_BAR, "bar.sync")
     return made._replace(words=words)
 
 
@@ -119,6 +137,6 @@ def _of_threads(found: Collision, now: Agent, before: Agent) -> str:
         done = "read" if found.noted.now_write else "written"
         return f"a wait until warp {before.number} has {done}"
     if now.rank != before.rank or apart & Apart.BLOCK:
-        return "barrier.cluster"
+        return _CLUSTER_BAR
     same = now.number == before.number and not apart & Apart.WARP
     return _WARP_BAR if same else _BAR

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fragmenta.errors import ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.languages import PTX
-from fragmenta.ptx.rules import Rule
+from fragmenta.ptx.rules import ATOMIC, Rule
 from fragmenta.races.report.stories import Agent
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import Apart
@@ -36,8 +36,21 @@ ROUNDED = (
     "{other} wrote there by the same instruction; both hold one reduction, rounded in "
     "different ways, and which lane's stays is left open by the PTX manual"
 )
-BY_CASE = {Detected.ONE_STORE: ONE_STORE, Detected.ROUNDED: ROUNDED}
-"""What two lanes do that store by one instruction."""
+NOT_COHERENT = (
+    "{other} {verb} it in the same launch, and ld.global.nc need not see that: it is "
+    "for memory that no thread of the launch writes"
+)
+VOLATILE = (
+    "{other} {verb} it; both are volatile, so nothing is torn, but lanes of a warp "
+    "need not run together, and nothing says which is first"
+)
+BY_CASE = {
+    Detected.VOLATILE: VOLATILE,
+    Detected.ONE_STORE: ONE_STORE,
+    Detected.ROUNDED: ROUNDED,
+    Detected.NOT_COHERENT: NOT_COHERENT,
+}
+"""What is wrong, if another order would not help."""
 SEVERAL = "several blocks have read it, and nothing orders the accesses"
 SOMEBODY = "another block has accessed it, and nothing orders the two"
 SCOPED = (
@@ -80,19 +93,81 @@ USES = {
 """How an undefined value is used."""
 
 _WARP, _BLOCK = PTX.warp_barrier, PTX.block_barrier
+BARRIERS = (_WARP, _BLOCK, "a barrier of the cluster")
+"""What threads wait at, by how far apart they are."""
+SOME_WARPS = (
+    "a barrier of the warps that come there (a number of its own, and the count of "
+    "their threads)"
+)
 
 ONE_LANE = "Let one lane store it, or let all of them store the same value."
+COHERENT = (
+    "Load it without .nc: without __ldg(), or without const together with __restrict__."
+)
+REPAIRS = {
+    Detected.NOT_COHERENT: COHERENT,
+    Detected.VOLATILE: f"Let {_WARP} come between the two.",
+}
+"""What repairs a case, whoever takes part."""
+ONE_THREAD = "Let one thread store it, or let all of them store the same value."
+ADDS = (
+    f"If both add to it, use {ATOMIC}. Otherwise let one thread do it, or each in a "
+    "place of its own."
+)
+BETWEEN = "Let {barrier} come between the two{place}."
+OTHER_PATH = f"Let {_BLOCK} or an mbarrier come between the two."
+EXPECT = (
+    "Expect {surplus} more in the phase before (expect_tx): {mbarrier} got more bytes "
+    "than were expected."
+)
+OWN_WAIT = (
+    "{wait} at {where} waits for the copies of its own thread only. Let {barrier} come "
+    "between that and {access}{place}."
+)
+OUTSIDE = (
+    "Let {what} stand outside the condition of {where}, so that all threads of the "
+    "warp execute it."
+)
+LOCK = (
+    "The lock that is taken at {taken} orders nothing by itself. Let a fence "
+    "(__threadfence() or fence.acq_rel.gpu) come after that, and another before it is "
+    "given back at {given}; or take it with .acquire and give it back with .release."
+)
+RELAXED = "{relaxed} at {where} orders no memory. {instead}"
+NOT_RELAXED = "Leave out .relaxed there."
+UNLIKE = "Write {word} there instead of .relaxed."
+LATER = " in the next round"
+"""When the second access of a gap was, if it is the other one that is reported."""
+SOONER = " in the round before"
+PASSED = "the barrier of {where} comes before both"
 
-UNBALANCED = (
-    "Check that the arrivals and bytes that are expected are those that come, and that "
-    "every thread waits for the phase that it means."
+
+def repairs(problems: int) -> str:
+    """How many problems one barrier repairs.
+
+    >>> repairs(1), repairs(2), repairs(3)
+    ('', '; that repairs both errors', '; that repairs all 3 errors')
+    """
+    if problems < 2:
+        return ""
+    return f"; that repairs {'both' if problems == 2 else f'all {problems}'} errors"
+
+
+NO_COMMIT = (
+    "Execute {kind}.commit_group after the work of {work}: there is none between that "
+    "and the {kind}.wait_group of {wait}, which waits for groups only."
 )
 
 _WAIT = "Wait for phase {phase} (parity {parity}) of {mbarrier} before {access}."
 _GROUP = "Let the thread that issued it execute {wait} before {access}{others}."
 _PRODUCT = (
-    "Let {readers} execute wgmma.wait_group for it and then arrive at an mbarrier, and "
-    "wait for that before {access}."
+    "Let {readers} execute wgmma.wait_group for it and then arrive at a barrier or an "
+    "mbarrier, and wait for that before {access}."
+)
+_USED = "Wait for the mbarrier of that copy before {access}."
+_TOLD = (
+    "Let the thread that issued it execute {wait} before it tells the other block that "
+    "it is done."
 )
 _COMMITTED = (
     "Let a tcgen05.commit follow it, and wait for the mbarrier of that before {access}."
@@ -119,6 +194,16 @@ UNSEEN_LOAD = (
 UNSEEN = "Wait for phase {phase} of {mbarrier} before this instruction."
 ELECT = "Let one thread of the warp issue it: the one that elect.sync chooses."
 UNWAITED = "Execute tcgen05.wait::{kind} there first{others}."
+USED_LOAD = "; its registers are used before, and ptxas waits there"
+MISPLACED = (
+    "Execute tcgen05.wait::{kind} before that arrival: what comes after it is not part "
+    "of what the others wait for."
+)
+RELAXED_BARRIER = (
+    "; it is done before the barrier of the cluster, but .relaxed orders no memory",
+    "Leave out .relaxed at barrier.cluster.arrive.",
+)
+"""About tensor memory that is freed after a relaxed barrier of the cluster."""
 UNORDERED = f"Let {_BLOCK} or an mbarrier come between the two."
 _WRITERS = (
     "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "
@@ -132,6 +217,38 @@ _FENCE = (
     "Execute fence.proxy.async in the threads that write, after they have written and "
     "before they arrive at the barrier."
 )
+
+
+_WAITS = {
+    "mbarrier": "Wait for {mbarrier} before the {other}",
+    "wgmma_group": "Execute wgmma.wait_group for the {work} before the {other}",
+    "async_group": "Let cp.async.wait_group and then a barrier of the threads that "
+    "issued the {work} come before the {other}",
+    "bulk_group": "Let the thread that issued the {work} execute "
+    "cp.async.bulk.wait_group{read}, and let the {other} wait for that thread",
+    "commit": "Let a tcgen05.commit follow the {work}, and wait for its mbarrier "
+    "before the {other}",
+}
+"""What waits for work in flight, by the lines of ``COMPLETIONS``."""
+_FIRST = (
+    "; a barrier alone does not wait for it. If the {other} is to come first, let a "
+    "barrier or an mbarrier come after it, and issue the {work} after that."
+)
+
+
+def waited_for(
+    done_by: str, work: str, other: str, mbarrier: str, only_read: bool
+) -> str | None:
+    """What orders work in flight and another access; None if nothing waits for it.
+
+    >>> waited_for("wgmma_group", "wgmma", "st.shared", "", True)[:51]
+    'Execute wgmma.wait_group for the wgmma before the s'
+    """
+    if done_by not in _WAITS or (done_by == "mbarrier" and not mbarrier):
+        return None
+    return (_WAITS[done_by] + _FIRST).format(
+        work=work, other=other, mbarrier=mbarrier, read=".read" * only_read
+    )
 
 
 def repair(
@@ -150,9 +267,12 @@ def repair(
         and (apart & Apart.GROUP or now.kind != "warp")
     ):
         return rules.GLOBAL_RACE.repair
+    far = now.block != before.block
     match before.kind:
         case "mbarrier" if before.mbarrier is not None:
             return _WAIT
+        case "mbarrier":
+            return rules.GLOBAL_RACE.repair if far else _USED
         case "wgmma":
             return _PRODUCT
         case "tcgen05":
@@ -165,19 +285,17 @@ def repair(
                 "{others}", others
             )
         case "bulk-write":
-            return _GROUP.replace("{wait}", "cp.async.bulk.wait_group").replace(
-                "{others}", others
+            return (
+                (_TOLD if far else _GROUP)
+                .replace("{wait}", "cp.async.bulk.wait_group")
+                .replace("{others}", others)
             )
-    if now.kind != "warp":
+    if now.kind not in ("warp", "cp.async"):
         phrase = _READERS if now_write else _WRITERS
         if now.rank == before.rank:
             return phrase
         return phrase.replace("a barrier", "a barrier of the cluster")
-    if now.rank != before.rank or apart & Apart.BLOCK:
-        return "Let a barrier of the cluster come between the two."
-    if now.number == before.number and not apart & Apart.WARP:
-        return f"Let {_WARP} come between the two."
-    return f"Let {_BLOCK} come between the two."
+    return BETWEEN
 
 
 WIDER = {

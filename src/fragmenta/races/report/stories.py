@@ -94,6 +94,14 @@ class Story(NamedTuple):
     """The last wait before the later access that the earlier one depends on."""
     narrow: Narrow | None = None
     """Scopes that were too small to order the two."""
+    own_wait: int = -1
+    """Where those who issued the earlier work waited for it, before the later access;
+    -1 if they did not."""
+    surplus: int = 0
+    """Bytes that the mbarrier of the earlier copy got, and nobody expected."""
+    handed: tuple[int, int] = (-1, -1)
+    """An arrival after the earlier access and a wait for its phase before the later
+    one, which did not order the two; -1 for a part that threads had no part in."""
 
 
 @dataclass(kw_only=True)
@@ -138,7 +146,7 @@ class Stories:
         found = self._new()
         history, alone = observer.history, observer.cluster.alone
         if alone:  # several blocks have run, and one of them has notes
-            history.keep_alone({observer.number_of(each) for each in found})
+            history.keep_alone({observer.number_of(each.now.group) for each in found})
         else:
             number = observer.cluster.number
             tracer = observer.machine.tracer
@@ -146,7 +154,7 @@ class Stories:
             history.keep(number, bool(found) or problem, chosen)
         for each in found:
             if each.key not in self._stories:
-                number = observer.number_of(each)
+                number = observer.number_of(each.now.group)
                 notes = history.kept.get(number, ()) if alone else history.notes
                 self._stories[each.key] = self._story(each, notes)
 
@@ -166,8 +174,17 @@ class Stories:
         before = None
         if found.before is not None:
             before = self.agent(found.before, notes, goal)
-        wait = None if before is None else self._wait(now, before, notes)
-        return Story(self.observer.number_of(found), now, before, wait)
+        number = self.observer.number_of(found.now.group)
+        if before is None:
+            return Story(number, now, None, None)
+        return Story(
+            number,
+            now,
+            before,
+            self._wait(now, before, notes),
+            own_wait=_own_wait(now, before, notes),
+            handed=_handed(now, before, notes),
+        )
 
     def agent(self, access: Moment, notes: Sequence[Note], goal: int) -> Agent:
         """Who did an access of the shared memory of the block with rank ``goal``."""
@@ -222,3 +239,40 @@ class Stories:
         rank, offset, phase = last.about
         arrival = arrived[-1] if arrived else -1
         return Wait(rank, offset, phase, last.site, numbers, lanes, not tried, arrival)
+
+
+def _own_wait(now: Agent, before: Agent, notes: Sequence[Note]) -> int:
+    """The wait of the thread that issued the earlier work, if it came in between."""
+    kind = before.kind.partition("-")[0]
+    if (now.rank, now.warps, now.lane) == (before.rank, before.warps, before.lane):
+        return -1  # a wait of its own would be enough
+    found = [
+        each.site
+        for each in notes
+        if each.what == "waited"
+        and each.about[0] == kind
+        and each.about[1] > before.epoch
+        and (before.kind != "bulk-write" or not each.about[2])
+        and (each.rank, each.warp) == (before.rank, before.number)
+        and before.time < each.time <= now.time
+    ]
+    return found[0] if found else -1
+
+
+def _handed(now: Agent, before: Agent, notes: Sequence[Note]) -> tuple[int, int]:
+    """An arrival and a wait at one phase of an mbarrier between two accesses."""
+    until = now.time if now.time >= 0 else LATEST
+    waits = {
+        each.about: each.site
+        for each in waits_of(notes, now.warps, until, None)
+        if now.lane < 0 or each.lanes >> now.lane & 1
+    }
+    if before.kind == "mbarrier" and before.mbarrier is not None:
+        return -1, waits.get((*before.mbarrier, before.epoch), -1)
+    if before.kind != "warp":
+        return -1, -1
+    for each in notes:
+        mine = (each.rank, each.warp) in before.warps and each.time > before.time
+        if each.what == "arrive" and mine and each.about in waits:
+            return each.site, waits[each.about]
+    return -1, -1

@@ -8,6 +8,7 @@ padding of the rows would help.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from fragmenta.jit.trace import (
     convert,
     shift_unsigned,
 )
-from fragmenta.shared.banks import IDLE, WORD, Conflicts, bank_conflicts
+from fragmenta.shared.banks import IDLE, WORD, bank_conflicts
 from fragmenta.shared.descriptor import swizzled
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of, sparse
@@ -118,8 +119,8 @@ class Banks(NamedTuple):
     executions: int
     passes: int
     least: int
-    worst: Conflicts
-    """The worst execution."""
+    degree: int
+    """How many lanes want different words of one bank, in the worst execution."""
     advice: str
     """What would help; nothing if nothing simple does."""
 
@@ -131,7 +132,7 @@ class Banks(NamedTuple):
         text = (
             f"{per:.3g} passes for each execution instead of {needed:.3g}, in "
             f"{self.executions} execution{'s' * (self.executions != 1)}; "
-            f"{self.worst.degree} lanes at most want different words of one bank"
+            f"{self.degree} lanes at most want different words of one bank"
         )
         return f"{text}; {self.advice}" if self.advice else text
 
@@ -179,11 +180,23 @@ class BankCounts:
             lines = [table[site] for table in self._tables]
             line = max(lines, key=lambda each: int(each["worst"]))
             given, width = worst_of(line)
-            if ((given != IDLE) & (given % width != 0)).any():
+            judged = _judged(given.tobytes(), width)
+            if judged is None:
                 continue  # a misaligned access: the launch ended with a fault
-            cost, hint = bank_conflicts(given, width), advice(given, width)
             total, taken, needed = (int(e[site]) for e in (executions, passes, least))
-            yield Banks(site, total, taken, needed, cost, hint)
+            yield Banks(site, total, taken, needed, *judged)
+
+
+@lru_cache(maxsize=1 << 14)
+def _judged(addresses: bytes, width: int) -> tuple[int, str] | None:
+    """The degree of an access, and what helps; None if it is misaligned.
+
+    Further launches of a kernel have the same accesses.
+    """
+    given = np.frombuffer(addresses, np.int64)
+    if ((given != IDLE) & (given % width != 0)).any():
+        return None
+    return bank_conflicts(given, width).degree, advice(given, width)
 
 
 def worst_of(line: np.void) -> tuple[NDArray[np.int64], int]:

@@ -259,11 +259,14 @@ def _warp_sync(code: Code, warp: Raw, block: Raw, passed: Value) -> None:
 
     def then(head: Head) -> None:
         clocks, live = warp_of(code, head, warp), _live(code, warp)
+        members = warps.place(code, warp, engine.MEMBERS)
         full = ((live & ~passed) == 0) & (passed != 0)
+        # Lanes that go on together may have named different lanes.
+        all_named = warps.to_word((warps.all_lanes(code, members) & live) == live)
+        full = full & ((live & ~all_named) == 0)
         with code.when(full):
             _all_met(code, clocks)
         with code.when(~full):
-            members = warps.place(code, warp, engine.MEMBERS)
             later = field(code, warp, engine.RELEASED, I32)[0]
             rest = code.variable(passed)
             with code.when(passed != 0), warps.repeat(code) as again:
@@ -311,7 +314,7 @@ def _renew(code: Code, block: Raw) -> None:
         with code.loop(32) as index:
             clock = code.builder.gep(barriers, [(index * step).raw])
             field(code, clock, layout.CLOCK_PHASE, I32)[0] = warps_.lift(-1)
-            for word in (layout.CLOCK_WAITING, layout.CLOCK_USED):
+            for word in layout.CLOCK_ZEROED:
                 field(code, clock, word, I32)[0] = warps_.lift(0)
         sets = head.pointer(layout.HEAD_SETS)
         with code.when(field(code, sets, layout.SETS_USED, I32)[0] != 0):

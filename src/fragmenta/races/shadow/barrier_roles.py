@@ -2,14 +2,15 @@
 
 A barrier with a count of threads belongs to a group of warps.  If other warps use the
 same barrier, each of their arrivals must come after the phase before it is complete;
-otherwise it may be counted in that phase, in another order of the warps.  All arrivals
-of one phase must give the same count.
+otherwise it may be counted in that phase, in another order of the warps.  So must those
+of a warp that signalled in that phase and came again before it was complete
+(:mod:`fragmenta.simt.barriers`).  All arrivals of one phase must give the same count.
 """
 
 from __future__ import annotations
 
 from fragmenta.jit.llvm import Raw
-from fragmenta.jit.trace import I32, I64, Code, Value, convert, larger, select
+from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, larger, select
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.barrier_clocks import clock_at, each_barrier, watching
 from fragmenta.races.shadow.order import Head, WarpClocks, clock_row, warp_of
@@ -81,13 +82,14 @@ def _arrival(
         ):
             field(code, now, offset, I32)[0] = value
     with code.when(word(now, layout.CLOCK_COUNT) != count):
-        _tell(code, head, layout.COUNTS, number, now)
+        _tell(code, head, layout.COUNTS, number, now, _USED)
         wrong.value = lanes.lift(layout.COUNTS)
     before = word(last, layout.CLOCK_WARPS)
     apart = (word(last, layout.CLOCK_USED) == phase) & (phase > 0)
-    apart = apart & (((before >> own) & 1) == 0)
+    held = field(code, warp, engine.HELD, I32)[0] != 0
+    apart = apart & ((((before >> own) & 1) == 0) | held)
     with code.when(apart & (_unknown(code, clocks, lanes, before, last) != 0)):
-        _tell(code, head, layout.WARPS, number, last)
+        _tell(code, head, layout.WARPS, number, last, _USED)
         wrong.value = lanes.lift(layout.WARPS)
     mine = field(code, now, layout.CLOCK_WARPS, I32)
     mine[0] = mine[0] | own.lift(1) << own
@@ -111,9 +113,63 @@ def _unknown(
     return found.value
 
 
-def _tell(code: Code, head: Head, kind: int, number: Value, clock: Raw) -> None:
+_USED = (layout.CLOCK_WARPS, layout.CLOCK_COUNT, layout.CLOCK_SITE)
+_MET = (layout.CLOCK_MET_WARPS, layout.CLOCK_MET_LINE, layout.CLOCK_MET_SITE)
+
+
+def _meets(
+    code: Code,
+    warp: Raw,
+    block: Raw,
+    numbers: Raw,
+    lanes: Value,
+    line: Value,
+    site: Value,
+) -> Value:
+    """The lanes that meet others which came to another line; it is noted, too."""
+    found = code.variable(lanes.lift(0))
+
+    def then(head: Head) -> None:
+        new = lanes & ~field(code, warp, engine.ARRIVED, I32)[0]
+        own = field(code, warp, engine.WARP_NUMBER, I32)[0]
+
+        def each(number: Value, group: Value) -> Value:
+            place = number * engine.BARRIER_BYTES + (engine.BLOCK_BARRIERS + 8)
+            phase = field(code, code.builder.gep(block, [place.raw]), 0, I32)[0]
+            clock = clock_at(code, head, number, phase)
+
+            def word(offset: int) -> Memory:
+                return field(code, clock, offset, I32)
+
+            with code.when(word(layout.CLOCK_MET)[0] != phase + 1):
+                word(layout.CLOCK_MET)[0] = phase + 1
+                word(layout.CLOCK_MET_LINE)[0] = line
+                word(layout.CLOCK_MET_SITE)[0] = site
+                word(layout.CLOCK_MET_WARPS)[0] = phase.lift(0)
+            other = word(layout.CLOCK_MET_LINE)[0] != line
+            with code.when(other):
+                _tell(code, head, layout.LINES, number, clock, _MET)
+                found.value = found.value | group
+            with code.when(~other):
+                mine = word(layout.CLOCK_MET_WARPS)
+                mine[0] = mine[0] | own.lift(1) << own
+            return group
+
+        each_barrier(code, numbers, new, each)
+
+    watching(code, block, then)
+    return found.value
+
+
+def _tell(
+    code: Code,
+    head: Head,
+    kind: int,
+    number: Value,
+    clock: Raw,
+    parts: tuple[int, int, int],
+) -> None:
     """Write down what collides, for Python."""
-    parts = (layout.CLOCK_WARPS, layout.CLOCK_COUNT, layout.CLOCK_SITE)
     found = [number.lift(kind), number]
     found += [field(code, clock, each, I32)[0] for each in parts]
     goal = field(code, head.raw, layout.HEAD_COLLIDED, I32)
@@ -124,3 +180,6 @@ def _tell(code: Code, head: Head, kind: int, number: Value, clock: Raw) -> None:
 COLLIDES = routine("watch.bar.collides", _collides, [P, P, P, P, I32, I32], I32)
 """Called before a barrier with a count: warp, block, barriers and counts of the lanes,
 lanes, site; the lanes that report."""
+MEETS = routine("watch.bar.meets", _meets, [P, P, P, I32, I32, I32], I32)
+"""Called before a barrier of all threads: warp, block, barriers of lanes, lanes, the
+line of the source as a number, site; the lanes that report."""

@@ -7,6 +7,9 @@ same byte of their lines.  :mod:`fragmenta.races.layout_watch` is the half in Py
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
@@ -30,7 +33,7 @@ from fragmenta.simt.warps import P, routine
 from fragmenta.units.fast.layout import HASH
 from fragmenta.units.fast.step import declared, shift
 
-_START = 0x3FFF
+START = 0x3FFF
 """The bits of a descriptor that have the start address, in units of 16 bytes."""
 _REPEAT = 64
 """A swizzle repeats after so many units."""
@@ -59,22 +62,23 @@ class Boxes:
         return self.code.builder.gep(first, [(line * at.BOX_BYTES).raw])
 
 
-def _there(code: Code, pointer: Raw) -> Value:
+def there(code: Code, pointer: Raw) -> Value:
+    """Whether a pointer is not null."""
     b = code.builder
     return Value(b, b.icmp_unsigned("!=", pointer, ir.Constant(POINTER, None)))
 
 
-def _mixed(number: Value) -> Value:
+def mixed(number: Value) -> Value:
     """A hash of a number."""
     by = as_signed(HASH, 64)
     once = number * by
-    mixed: Value = (once ^ shift(once, 32)) * by
-    return mixed
+    found: Value = (once ^ shift(once, 32)) * by
+    return found
 
 
 def _hashed(code: Code, layout_: Value, line: Value) -> Value:
     """The part of a box in the signature."""
-    return _mixed((layout_ << 20) + line + 1)
+    return mixed((layout_ << 20) + line + 1)
 
 
 # ── copies ──────────────────────────────────────────────────────────────────
@@ -94,7 +98,7 @@ def _written(
 ) -> None:
     """A copy writes bytes: a box whose layout has a number, or others (0)."""
     head = Head(code, head_at)
-    with code.when(_there(code, head.pointer(layout.HEAD_BOXES))):
+    with code.when(there(code, head.pointer(layout.HEAD_BOXES))):
         boxes = Boxes(code, head)
         first = convert(shift(start, 7), I64)
         count = convert(shift(size + (at.LINE - 1), 7), I64)
@@ -125,11 +129,11 @@ def _renew(code: Code, boxes: Boxes, first: Value, count: Value, kind: Value) ->
         field(code, boxes.raw, at.BOXES_USED, I32)[0] = code.constant(1, I32)
         used = convert(convert(kind != 0, I32, signed=False), I32)
         with code.loop(first + count, first) as line:
-            there = field(code, boxes.record(line), at.BOX_LAYOUT, I64)
-            with code.when(there[0] != 0):
-                gone = _hashed(code, there[0], line)
+            kept = field(code, boxes.record(line), at.BOX_LAYOUT, I64)
+            with code.when(kept[0] != 0):
+                gone = _hashed(code, kept[0], line)
                 boxes.signature[0] = boxes.signature[0] ^ gone
-                there[0] = code.constant(0, I64)
+                kept[0] = code.constant(0, I64)
             lines[line] = number * used
         with code.when(kind != 0):
             own[0] = kind
@@ -151,28 +155,45 @@ def written(code: Code, *given: Raw) -> None:
 
 # ── products ────────────────────────────────────────────────────────────────
 
+_TRIES = 4
+"""So many places of a table may have a number, so that two of them seldom meet."""
+
+
+@contextmanager
+def if_new(code: Code, table: Memory, hashed: Value) -> Iterator[None]:
+    """Write what is done if a table of 4096 numbers lacks one; it has it then."""
+    first = shift(hashed, 52)
+    with code.when(table[first] != hashed):
+        places = [first + n & 0xFFF for n in range(_TRIES)]
+        lacks, goal = table[places[1]] != hashed, first
+        for place in reversed(places[1:]):
+            lacks = lacks & (table[place] != hashed)
+            goal = select(table[place] == 0, place, goal)
+        goal = select(table[first] == 0, first, goal)
+        with code.when(lacks):
+            table[goal] = hashed
+            yield
+
 
 def _look(
     code: Code, head_at: Raw, of: Value, word: Value, site: Value, warp: Value
 ) -> None:
     """A product reads an operand: judge it, if that was not done."""
     b, head = code.builder, Head(code, head_at)
-    with code.when(_there(code, head.pointer(layout.HEAD_BOXES))):
+    with code.when(there(code, head.pointer(layout.HEAD_BOXES))):
         boxes = Boxes(code, head)
         signature = boxes.signature[0]
-        line = (word & _START) >> 3
+        line = (word & START) >> 3
         begins = code.variable(code.constant(0, I32))
         with code.when((signature != 0) & (line < boxes.count)):
             begins.value = boxes.lines[line]
         # What begins in no box is judged by itself, wherever it is.
         alone = begins.value == 0
-        near = select(alone, word & ~(_START & -_REPEAT), word)
+        near = select(alone, word & ~(START & -_REPEAT), word)
         boxed = select(alone, signature.lift(0), signature)
         judged = field(code, head.pointer(layout.HEAD_JUDGED), 0, I64)
-        hashed = _mixed(_mixed(near ^ (of << 48)) ^ boxed)
-        place = shift(hashed, 52)
-        with code.when(judged[place] != hashed):
-            judged[place] = hashed
+        hashed = mixed(mixed(near ^ (of << 48)) ^ boxed)
+        with if_new(code, judged, hashed):
             rank = convert(head.word(layout.HEAD_RANK), I64)
             ask = head.pointer(layout.HEAD_ASK_LAYOUT)
             given = [rank, of, word, convert(site, I64), convert(warp, I64)]
@@ -211,7 +232,7 @@ def watched_rows(bits: int) -> Routine:
         site: Value,
     ) -> None:
         def check(head: Head) -> None:
-            with code.when(_there(code, head.pointer(layout.HEAD_BOXES))):
+            with code.when(there(code, head.pointer(layout.HEAD_BOXES))):
                 boxes = Boxes(code, head)
                 left = field(code, head.pointer(layout.HEAD_ROWS), 0, I8)
                 place = convert(site, I64)

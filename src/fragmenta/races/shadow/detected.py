@@ -59,6 +59,13 @@ class Detected(IntEnum):
     """A plain load and an atomic operation without order.  Loops with
     compare-and-swap begin like that everywhere, and it does no harm there."""
 
+    NOT_COHERENT = 17, "global", rules.GLOBAL_RACE
+    """Read after a write, in order, but by ``ld.global.nc``: it need not see it."""
+
+    VOLATILE = 18, "shared", rules.SHARED_RACE, WARNING
+    """Lanes of a warp pass values on by ``.volatile`` accesses alone: only with
+    ``strict``."""
+
     @property
     def same_value(self) -> bool:
         """Whether the order does not matter, because both wrote the same value."""

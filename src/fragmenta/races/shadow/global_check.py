@@ -14,10 +14,20 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw, Type
-from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
+from fragmenta.jit.trace import (
+    I32,
+    I64,
+    Code,
+    Memory,
+    Value,
+    convert,
+    select,
+    shift_unsigned,
+)
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow.global_records import (
     FIRST_ID,
+    ID_SHIFT,
     MASK_BITS,
     PAIR,
     QUAD,
@@ -208,16 +218,24 @@ def _word(condition: Value) -> Value:
     return convert(condition, I32, signed=False)
 
 
-def _of_other(here: Here, entry: _Entry, before: Value, lane: Value | None) -> Value:
-    """1 if an access of another group is known; without a lane, to all lanes."""
+def _of_other(
+    here: Here, entry: _Entry, before: Value | None = None, lane: Value | None = None
+) -> Value:
+    """1 if an access of another group is known to a lane.
+
+    Without lanes: if those of all its lanes are known to all lanes.
+    """
     code = here.code
     foreign, there = here.foreign()
 
     def look() -> Value:
         row = here.head.row
         place = convert(entry.group, I64) * row * 12
-        clock = field(code, code.builder.gep(foreign, [place.raw]), 0, I32)
-        known = Plane(clock, row).knows(entry.agent, before, entry.epoch)
+        plane = Plane(field(code, code.builder.gep(foreign, [place.raw]), 0, I32), row)
+        known, lanes = plane.known(entry.agent, entry.epoch)
+        known = known | (
+            lanes == -1 if before is None else ((lanes >> before) & 1) != 0
+        )
         return _one_of_both(
             code, known, lambda: _informed(here, lane), lambda: _zero(code)
         )
@@ -311,6 +329,17 @@ def _ordered(
     return select(strong_self, simple.lift(1), simple)
 
 
+def _strong(here: Here, record: Value) -> Value:
+    """1 if a record is that of one strong access; not of none or several lanes."""
+
+    def line() -> Value:
+        number = shift_unsigned(record, ID_SHIFT)
+        return _word(_is(here.entry(number).flags, Flags.STRONG))
+
+    one = (record != 0) & ~composite(record)
+    return _one_of_both(here.code, one, line, lambda: _zero(here.code))
+
+
 def _observed(
     here: Here, write: Value, read: Value, reader: Value, lane: Value, verdict: Value
 ) -> Value:
@@ -383,7 +412,7 @@ def _all_ordered(
         narrow = _narrow(here, entry, flags)
 
         def others() -> Value:
-            return _of_other(here, entry, number.lift(0), None)
+            return _of_other(here, entry)
 
         found = _one_of_both(
             code, same, lambda: _word(_known_to_all(here, entry, match)), others
@@ -421,13 +450,16 @@ def _second_read(here: Here, number: Value, match: Value, flags: Value) -> Value
 
         def inside() -> Value:
             known = _known_to_all(here, entry, match)
-            # The record of a plain load is worth more than that of a strong one.
-            keep = strong & ~both & ~known
+            # The record of a plain load is worth more than that of a strong one.  That
+            # of another warp is kept, because who reads often writes then: its own read
+            # would hide the other one.
+            plain = ~_is(entry.flags, Flags.STRONG) & (entry.agent != here.agent)
+            keep = ~known & ((strong & ~both) | (~strong & plain))
             return select(keep, number.lift(3), number.lift(0))
 
         def outside() -> Value:
             zero = number.lift(0)
-            known = _of_other(here, entry, zero, None)
+            known = _of_other(here, entry)
             return select(known != 0, zero, several)
 
         same = entry.group == here.group()
@@ -587,6 +619,7 @@ _CHECKS: dict[Check, list[Type]] = {
     _ordered: [I32] * 5,
     _all_ordered: [I32] * 4,
     _second_read: [I32] * 3,
+    _strong: [I32],
     _observed: [I32] * 5,
     _part: [I32] * 2,
     _joined: [I32] * 2,

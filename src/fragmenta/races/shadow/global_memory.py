@@ -90,6 +90,8 @@ class _Site(NamedTuple):
     spilled: Raw
     """The lanes' addresses."""
     registers: tuple[Raw, ...]
+    constant: bool
+    """Whether it is a load of what nobody may write: ``ld.global.nc``."""
 
     def call(self, name: str, *given: Value) -> Value:
         """Call one of the functions of :mod:`global_check`."""
@@ -106,12 +108,16 @@ class _Shadow(NamedTuple):
     writes: Value
     reads: Value
     unwritten: Value
+    plain: Value
 
 
-def watched_global(access: Access, kind: str, *, scope: Scope = Scope.GPU) -> Routine:
+def watched_global(
+    access: Access, kind: str, *, scope: Scope = Scope.GPU, constant: bool = False
+) -> Routine:
     """The routine that checks an access; it returns nothing.
 
-    ``kind`` is a key of ``layout.KINDS``, but not ``cp.async``.
+    ``kind`` is a key of ``layout.KINDS``, but not ``cp.async``.  ``constant``: it is a
+    load of what no thread of the launch may write.
 
     It takes what the routine of the access takes, without the registers unless it is a
     store.  ``scope`` counts if it is strong.  Lanes whose address is not in a segment
@@ -122,7 +128,7 @@ def watched_global(access: Access, kind: str, *, scope: Scope = Scope.GPU) -> Ro
     flags = _FLAGS[kind]
     narrow = SCOPES.get(scope) if flags & Flags.STRONG else None
     flags |= narrow or Flags(0)
-    word = "" if narrow is None else scope.word
+    word = ".nc" if constant else "" if narrow is None else scope.word
     name = f"watch.{kind.replace(' ', '.')}{word}.{access.name}"
 
     def trace(
@@ -139,7 +145,17 @@ def watched_global(access: Access, kind: str, *, scope: Scope = Scope.GPU) -> Ro
         there = Value(code.builder, code.builder.ptrtoint(ledger, I64)) != 0
         place = register, offset, lanes, number
         with code.when(there & (lanes != 0)):
-            _watch(code, access, flags, warp, block, ledger, *place, *registers)
+            _watch(
+                code,
+                access,
+                flags,
+                constant,
+                warp,
+                block,
+                ledger,
+                *place,
+                *registers,
+            )
 
     def build(module: ir.Module) -> None:
         global_check.declare(module)
@@ -158,6 +174,7 @@ def _watch(
     code: Code,
     access: Access,
     flags: Flags,
+    constant: bool,
     warp: Raw,
     block: Raw,
     ledger: Raw,
@@ -189,6 +206,7 @@ def _watch(
             number,
             spilled,
             registers,
+            constant,
         )
         own = site.call("intern", number, number.lift(int(flags)))
         site = site._replace(own=own)
@@ -215,7 +233,7 @@ def _shadow(code: Code, ledger: Raw, address: Value) -> _Shadow:
     safe = select(compare_unsigned("<", slot, layout.SLOTS), slot, 0)
     table = pointer_at(code, ledger, global_records.SHADOWS)
     entry = code.builder.gep(table, [(safe * global_records.SHADOW_BYTES).raw])
-    return _Shadow(*(field(code, entry, 8 * i, I64)[0] for i in range(3)))
+    return _Shadow(*(field(code, entry, 8 * i, I64)[0] for i in range(4)))
 
 
 # ── words side by side ──────────────────────────────────────────────────────
@@ -235,12 +253,18 @@ def _dense(
     first = shift_unsigned(start, 2)
     before: list[Value] = []
     kept: list[Value] = []
+    behind: list[tuple[Value, Value]] = []
     for number, (written, pattern) in enumerate(patterns):
         place = first + count * number
         write = _Records(site, shadow.writes, place, written)
         read = _Records(site, shadow.reads, place, pattern)
         before.append(read.raw)
-        fine = fine & write.harmless()
+        fine = fine & (write.empty if site.constant else write.harmless())
+        if site.flags & Flags.STRONG:
+            plain = _Records(site, shadow.plain, place, written)
+            strong = site.call("strong", write.first) != 0
+            fine = fine & (~strong | plain.harmless())
+            behind.append((strong, write.raw))
         if site.flags & Flags.WRITE:
             fine = fine & read.harmless()
             known = known | ~read.empty
@@ -258,6 +282,10 @@ def _dense(
                 new = (site.own << ID_SHIFT).in_all_lanes(count) | constants(
                     code, written
                 )
+                if site.flags & Flags.STRONG:
+                    strong, old = behind[number]
+                    with code.when(~strong):
+                        _put(code, shadow.plain, place, old)
                 _put(code, shadow.writes, place, new)
                 _replace(code, shadow.reads, place, before[number], new ^ new)
             else:
@@ -413,6 +441,8 @@ def _word(
     own_lane = convert(lane, I32)
     mine = site.own << ID_SHIFT | own_lane << MASK_BITS | mask
     at = (where.start + place * WORD) - address
+    if site.flags & Flags.STRONG:
+        _behind(site, shadow, where, address, lane, place, wrote, mask)
     if not site.flags & Flags.WRITE:
         seen = _compare_parts(site, where, address, lane, at, wrote, mask, has_read)
         # The strong read through which this one is ordered is worth more than it.
@@ -444,6 +474,28 @@ def _word(
         b.store(rest.raw, read)
 
 
+def _behind(
+    site: _Site,
+    shadow: _Shadow,
+    where: Where,
+    address: Value,
+    lane: Value,
+    place: Value,
+    wrote: Value,
+    mask: Value,
+) -> None:
+    """Compare with the plain write before the strong ones; a write may begin these."""
+    b, code = site.code.builder, site.code
+    plain = b.inttoptr((shadow.plain + place * WORD).raw, I32.as_pointer())
+    strong = site.call("strong", wrote) != 0
+    with code.when(strong):
+        at, record = (where.start + place * WORD) - address, Value(b, b.load(plain))
+        _compare_parts(site, where, address, lane, at, record, mask)
+    if site.flags & Flags.WRITE:
+        with code.when(~strong):
+            b.store(wrote.raw, plain)
+
+
 def _updated(site: _Site, read: Value) -> None:
     """Note that an atomic operation changes a word whose reads it makes forget."""
     code = site.code
@@ -465,9 +517,12 @@ def _compare_parts(
     at: Value,
     record: Value,
     mask: Value,
-    has_read: Value,
+    has_read: Value | None = None,
 ) -> Value:
-    """Compare with the last write of a word, or with each writer of its bytes."""
+    """Compare with the last write of a word, or with each writer of its bytes.
+
+    Without ``has_read``, it is not the last write: its value is not there any more.
+    """
     code, writes = site.code, site.flags & Flags.WRITE
     case = Detected.WRITE_WRITE if writes else Detected.WRITE_READ
     several = composite(record)
@@ -543,7 +598,8 @@ def _compare(
             found = code.variable(
                 select(verdict == 2, verdict.lift(Detected.SCOPE), name)
             )
-            if case is Detected.WRITE_WRITE and not site.flags & Flags.ATOMIC:
+            last = has_read is not None and case is Detected.WRITE_WRITE
+            if last and not site.flags & Flags.ATOMIC:
                 bytes_ = record & mask
                 given = where, address, lane, at, bytes_, before, earlier
                 equal = _equal(site, *given)
@@ -560,6 +616,11 @@ def _compare(
                 own_lane,
                 address,
             )
+        if site.constant:  # no order helps
+            with code.when(verdict == 1):
+                case_now = verdict.lift(Detected.NOT_COHERENT)
+                lanes = before, site.own, earlier, own_lane
+                site.call("report", case_now, *lanes, address)
     alone: Value = observed.value != 0
     return alone
 

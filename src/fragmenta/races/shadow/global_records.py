@@ -1,10 +1,14 @@
 """The shadow of global memory: its records, the table of accesses, and the ledger.
 
-Every word of 4 bytes that a kernel may write has two *records* of 32 bits: its last
-write and its last read.  A record is ``id:23 | lane:5 | mask:4``: the mask are the
-bytes of the word, the id is a line of the *table of accesses*.  That line has the group
-of blocks that share clocks (a cluster), the agent, its epoch, the instruction and its
-kind.  A record is stored by one instruction of the host, so that two threads of the
+Every word of 4 bytes that a kernel may write has three *records* of 32 bits: its last
+write, its last read, and a *plain* write.  That counts only if the last write is
+strong: then it is the last plain one before the strong ones.  Strong operations do not
+race with one another, but each of them may race with it.
+
+A record is ``id:23 | lane:5 | mask:4``: the mask are the bytes of the word, the id is a
+line of the *table of accesses*.  That line has the group of blocks that share clocks (a
+cluster), the agent, its epoch, the instruction and its kind.  A record is stored by
+one instruction of the host, so that two threads of the
 host never leave half of one.
 
 Bytes of one word may be written by several lanes.  Two or four lanes of one instruction
@@ -64,9 +68,10 @@ CACHE_LINES = 1024
 CACHE_BYTES = 16
 LEDGER_BYTES = CACHE + CACHE_LINES * CACHE_BYTES
 
-SHADOW_BYTES = 24
+SHADOW_BYTES = 32
 """The shadows of a slot, i64 each: pointers to the records of writes, to those of
-reads, and to a byte for each byte that is 1 until it is written."""
+reads, to a byte for each byte that is 1 until it is written, and to the records of
+plain writes before strong ones."""
 
 ENTRY = np.dtype(
     [("group", "i4"), ("agent", "u2"), ("flags", "u2"), ("epoch", "i4"), ("site", "i4")]

@@ -137,6 +137,11 @@ NARROW = 32
 KINDS |= {
     f"narrow {kind}": bits | NARROW for kind, bits in KINDS.items() if bits & STRONG
 }
+VOLATILE = 64
+"""Added to the bits of a strong access of shared memory: it is ``.volatile``."""
+KINDS |= {
+    f"volatile {kind}": KINDS[f"strong {kind}"] | VOLATILE for kind in ("read", "write")
+}
 """Kinds of accesses.  Strong ones, such as ``ld.relaxed``, do not race with one
 another; ``strong write`` is also for an exchange whose old value is not used."""
 
@@ -210,6 +215,8 @@ HEAD_ROWS = 312  #: pointer to a byte for each site: how often its rows were loo
 HEAD_TENSOR = 320  #: pointer to what is known of tensor memory; see tensor_layout.py
 HEAD_COLLIDED = 328  #: 5 x i32: what collides, the barrier, warps, count and site
 HEAD_MADE = 352  #: pointer to the clocks of mbarriers (``MADE_...``)
+HEAD_NEAR = 360  #: pointer to what the lanes of each warp know of one another
+HEAD_STEPS = 368  #: pointer to the steps of products along k (``STEPS_...``)
 HEAD_BYTES = 384
 
 # The clocks of a warp.
@@ -220,7 +227,12 @@ STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_WAITED = 16  #: i32: each lane has waited for its own ``cp.async`` before this
 STATE_FENCED = 20  #: i32: whether a plain fence has kept a row, and for whom
 STATE_IGNORED = 24  #: i32: lanes whose next read is not looked at
+STATE_APART = 28  #: i32: the epoch after some lanes last met without the others
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
+
+NEAR_ROW = 32 * 4
+"""For each lane, what it knows of its warp: 32 x i32, each lane's epochs below that."""
+NEAR_BYTES = 32 * NEAR_ROW
 
 FENCED_BLOCK, FENCED_CLUSTER = 1, 2
 """The scope of the fence that kept a row: the block, or at least the cluster."""
@@ -232,9 +244,16 @@ CLOCK_USED = 8  #: i32: 1 + the phase that the next three are about
 CLOCK_WARPS = 12  #: i32: the warps that arrived, of a barrier with a count
 CLOCK_COUNT = 16  #: i32: the count of the first arrival
 CLOCK_SITE = 20  #: i32: where that is
+CLOCK_MET = 24  #: i32: 1 + the phase that the next three are about
+CLOCK_MET_LINE = 28  #: i32: the line of the first arrival, of a barrier without a count
+CLOCK_MET_SITE = 32  #: i32: where that is
+CLOCK_MET_WARPS = 36  #: i32: the warps that arrived at that line
+CLOCK_ZEROED = (CLOCK_WAITING, CLOCK_USED, CLOCK_MET)
+"""Words that are 0 when a block begins."""
 CLOCK_ROW = 64
-COUNTS, WARPS = 1, 2
-"""What collides: counts of one phase that differ, or warps that may come too early."""
+COUNTS, WARPS, LINES = 1, 2, 3
+"""What collides: counts of one phase that differ, warps that may come too early, or
+lines of the source."""
 
 # The clocks of the barrier of a cluster: phase x has the row x % PHASES.
 PHASES = 4

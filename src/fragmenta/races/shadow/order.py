@@ -3,7 +3,9 @@
 Each warp has a clock row that holds for all of its lanes, and a second row for lanes
 that learned something alone; the second row always knows at least as much as the first.
 When several lanes use the second row, each of them knows what any of them learned.
-That can hide a race, but it never invents one.
+That can hide a race, but it never invents one.  Lanes that met without the others know
+no more of their own warp than that: a table says what each lane knows of each other
+one, from then on until all lanes meet (:class:`Near`).
 
 The detectors of shared and of global memory ask a :class:`Plane` whether an access
 happened before.  :mod:`fragmenta.races.order` is the half of this in Python.
@@ -11,6 +13,8 @@ happened before.  :mod:`fragmenta.races.order` is the half of this in Python.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from fragmenta.jit.llvm import Raw
@@ -25,11 +29,22 @@ from fragmenta.jit.trace import (
     convert,
     larger,
     select,
+    smaller,
 )
 from fragmenta.races.shadow import layout
 from fragmenta.simt import layout as engine
 from fragmenta.simt.library import field, pointer_at
-from fragmenta.simt.warps import P, place, routine
+from fragmenta.simt.memory import has
+from fragmenta.simt.warps import (
+    P,
+    all_lanes,
+    first_lane,
+    place,
+    put_lanes,
+    routine,
+    to_lanes,
+    to_word,
+)
 
 
 class Head:
@@ -65,22 +80,48 @@ class Head:
         return self.row * self.planes * 3
 
 
+class Near(NamedTuple):
+    """What lanes know of their own warp, if some have met without the others."""
+
+    agent: Value
+    there: Value
+    """Whether that is so; otherwise the row of these lanes says it."""
+    epochs: Value
+    """They know what each lane did in an epoch below this."""
+    common: Plane
+    """What all lanes of the warp know."""
+
+
 class Plane(NamedTuple):
     """What is known through one proxy: base, extra and mask for each agent."""
 
     row: Memory
     length: Value
+    near: Near | None = None
 
     def of(self, agent: Value) -> tuple[Value, Value, Value]:
         """What is known of an agent: base, extra, mask."""
         at = convert(agent, I64)
         return self.row[at], self.row[at + self.length], self.row[at + self.length * 2]
 
+    def known(self, agent: Value, epoch: Value) -> tuple[Value, Value]:
+        """Whether what all lanes of an agent did in an epoch happened before.
+
+        And, if not: of which lanes it did.
+        """
+        base, extra, mask = self.of(agent)
+        every, lanes = epoch < base, select(epoch < extra, mask, 0)
+        if self.near is not None:
+            own = self.near.there & (agent == self.near.agent)
+            shared, some = self.near.common.known(agent, epoch)
+            met = to_word(self.near.epochs > self.near.epochs.lift(epoch))
+            every, lanes = select(own, shared, every), select(own, some | met, lanes)
+        return every, lanes
+
     def knows(self, agent: Value, lane: Value, epoch: Value) -> Value:
         """Whether what a lane of an agent did in an epoch happened before."""
-        base, extra, mask = self.of(agent)
-        named = ((mask >> lane) & 1) != 0
-        known: Value = (epoch < base) | ((epoch < extra) & named)
+        every, lanes = self.known(agent, epoch)
+        known: Value = every | (((lanes >> lane) & 1) != 0)
         return known
 
     def knows_all(self, agent: Value, epoch: Value) -> Value:
@@ -147,11 +188,86 @@ class WarpClocks(NamedTuple):
 
     def plane_of(self, lane: Value) -> Plane:
         """What a lane knows through the generic proxy."""
-        return Plane(self.row_of(lane.lift(1) << lane), self.head.row)
+        lanes = lane.lift(1) << lane
+        return Plane(self.row_of(lanes), self.head.row, self.near(lanes))
+
+    def plane_of_all(self, lanes: Value) -> Plane:
+        """What every one of these lanes knows through the generic proxy."""
+        return Plane(self.row_of_all(lanes), self.head.row, self.near(lanes))
 
     def common_plane(self) -> Plane:
         """What all lanes know through the generic proxy."""
         return Plane(self.common(), self.head.row)
+
+    # ── lanes of the warp ───────────────────────────────────────────────────
+
+    @property
+    def apart(self) -> Memory:
+        """The epoch after some lanes last met without the others."""
+        return field(self.code, self.state, layout.STATE_APART, I32)
+
+    def is_apart(self) -> Value:
+        """Whether some lanes have met since all of them last did."""
+        since: Value = self.apart[0] > self.common()[convert(self.agent, I64)]
+        return since
+
+    def near_row(self, lane: Value) -> Raw:
+        """What a lane knows of each lane of its warp, while they are apart."""
+        number = convert(self.agent - self.head.word(layout.HEAD_AGENT), I64)
+        place = number * layout.NEAR_BYTES + lane * layout.NEAR_ROW
+        return self.code.builder.gep(self.head.pointer(layout.HEAD_NEAR), [place.raw])
+
+    def near(self, lanes: Value) -> Near:
+        """What every one of these lanes knows of its warp."""
+        code = self.code
+        apart, first = self.is_apart(), convert(first_lane(lanes), I64) & 31
+        epochs = code.variable(lanes.lift(0).in_all_lanes(32))
+        with code.when(apart):
+            epochs.value = all_lanes(code, self.near_row(first))
+            with code.when((lanes & (lanes - 1)) != 0), self.each(lanes) as lane:
+                row = all_lanes(code, self.near_row(lane))
+                epochs.value = smaller(epochs.value, row)
+        return Near(self.agent, apart, epochs.value, self.common_plane())
+
+    @contextmanager
+    def each(self, lanes: Value) -> Iterator[Value]:
+        """Write code that runs for each of these lanes."""
+        with self.code.loop(32) as lane, self.code.when(has(lanes, lane)):
+            yield lane
+
+    def met_apart(self, lanes: Value) -> None:
+        """Some lanes meet: each knows what these knew and did; a new epoch follows."""
+        code, nothing = self.code, lanes.lift(0).in_all_lanes(32)
+        with code.when(~self.is_apart()):
+            known = _epochs(Plane(self.elected(), self.head.row), self.agent)
+            elect = self.elect[0]
+            with code.loop(32) as lane:
+                put_lanes(code, self.near_row(lane), select(has(elect, lane), known, 0))
+        together = code.variable(nothing)
+        with self.each(lanes) as lane:
+            row = all_lanes(code, self.near_row(lane))
+            together.value = larger(together.value, row)
+        following = self.epoch[0] + 1
+        row = select(to_lanes(lanes), nothing.lift(following), together.value)
+        with self.each(lanes) as lane:
+            put_lanes(code, self.near_row(lane), row)
+        self.apart[0] = following
+
+    def told_apart(self, lanes: Value, other: Memory) -> None:
+        """Lanes acquire what a row knows of their own warp."""
+        code = self.code
+        with code.when(self.is_apart()):
+            known = _epochs(Plane(other, self.head.row), self.agent)
+            with self.each(lanes) as lane:
+                row = self.near_row(lane)
+                put_lanes(code, row, larger(all_lanes(code, row), known))
+
+
+def _epochs(plane: Plane, agent: Value) -> Value:
+    """Below which epoch each lane of an agent is known."""
+    base, extra, mask = plane.of(agent)
+    named = to_lanes(mask)
+    return select(named, larger(base, extra).in_all_lanes(32), base.in_all_lanes(32))
 
 
 def warp_at(code: Code, head: Head, number: Value) -> WarpClocks:
@@ -266,8 +382,8 @@ def _join(warp: WarpClocks, lanes: Value) -> Memory:
 
 
 def _settle(warp: WarpClocks, live: Value) -> None:
-    """Make the second row the common one, if all lanes use it."""
-    with warp.code.when(_covers(warp.elect[0], live)):
+    """Make the second row the common one, if all lanes use it and are not apart."""
+    with warp.code.when(_covers(warp.elect[0], live) & ~warp.is_apart()):
         copy(warp.code, warp.head, warp.common(), warp.elected())
         warp.elect[0] = live.lift(0)
 
@@ -281,6 +397,7 @@ def acquire(warp: WarpClocks, lanes: Value, live: Value, other: Memory) -> None:
         with code.when(warp.elect[0] != 0):
             merge(code, head, warp.elected(), other)
     with code.when(~full & (lanes != 0)):
+        warp.told_apart(lanes, other)
         merge(code, head, _join(warp, lanes), other)
         _settle(warp, live)
 
@@ -305,6 +422,7 @@ def sync_warp(warp: WarpClocks, lanes: Value, live: Value) -> None:
         know(warp.common(), head.row, warp.agent, following, lanes, full)
         _add_copies(warp, warp.common(), lanes, full)
     with code.when(~full):
+        warp.met_apart(lanes)
         row = _join(warp, lanes)
         know(row, head.row, warp.agent, following, lanes, full)
         _add_copies(warp, row, lanes, full)

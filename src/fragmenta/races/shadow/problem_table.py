@@ -32,6 +32,7 @@ from fragmenta.races.shadow.layout import APART, LANES_APART, LANES_APART_AT
 from fragmenta.simt.compiled import aligned, sparse
 from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, repeat, routine
+from fragmenta.tracing.code import layout as traced
 
 MOMENT = np.dtype(
     [(name, "i4") for name in ("site", "group", "agent", "lane", "epoch")]
@@ -46,6 +47,7 @@ ENTRY = np.dtype(
         ("last", "i8"),
         ("now", MOMENT),
         ("before", MOMENT),
+        ("step", "i8"),
     ]
 )
 NOW_WRITES, WAS_WRITE, PARTLY = 1, 2, 4
@@ -58,6 +60,7 @@ USED = 0  #: i32: how many entries there are
 LOST = 4  #: i32: how many problems found no place
 LOG = 8  #: pointer to the log, or 0
 LOGGED = 16  #: i64: how many problems were logged, with those that found no place
+STEPS = 24  #: pointer to the log of the steps of the cluster, or 0
 BUCKETS_AT = 64  #: BUCKETS x i32: the number of an entry, or 0
 ENTRIES_AT = BUCKETS_AT + 4 * BUCKETS  #: entry 1 is here
 TABLE_BYTES = ENTRIES_AT + MOST * ENTRY.itemsize
@@ -99,6 +102,8 @@ class Noted:
     lanes: int = 0
     """Bits in which the numbers of two lanes differ that store by one instruction; or
     ``layout.TWICE``."""
+    step: int = -1
+    """The step of the record at which it was found; -1 if steps are not recorded."""
 
     @property
     def key(self) -> tuple[Detected, int, int]:
@@ -130,13 +135,17 @@ class ProblemTable:
         self._log = aligned(MOST_LOGGED * ENTRY.itemsize)
         self.memory.view(np.int64)[LOG // 8] = self._log.ctypes.data
 
-    def logged(self) -> list[Noted] | None:
+    def steps_from(self, log: int) -> None:
+        """Note the steps of problems from now on: where their log is, or 0."""
+        self.memory.view(np.int64)[STEPS // 8] = log
+
+    def logged(self) -> NDArray[np.void] | None:
         """What was logged since the last call; None if some of it found no place."""
         count = self.memory.view(np.int64)[LOGGED // 8 : LOGGED // 8 + 1]
         used, count[0] = int(count[0]), 0
         if used > MOST_LOGGED:
             return None
-        return [_decoded(*each) for each in self._log.view(ENTRY)[:used].tolist()]
+        return self._log.view(ENTRY)[:used].copy()
 
     @property
     def address(self) -> int:
@@ -173,6 +182,7 @@ def _decoded(
     last: int,
     now: tuple[int, ...],
     before: tuple[int, ...],
+    step: int,
 ) -> Noted:
     return Noted(
         BY_NUMBER[case],
@@ -186,6 +196,7 @@ def _decoded(
         bool(flags & PARTLY),
         flags & APART,
         (flags & LANES_APART) >> LANES_APART_AT,
+        step,
     )
 
 
@@ -251,6 +262,7 @@ def _put(code: Code, entry: Raw, name: str, of: Type, value: Value) -> None:
 def _report(code: Code, table: Raw, made: Raw, widen: Value) -> None:
     """Find the entry of a problem by its hash, and count it, or add one."""
     b = code.builder
+    _put(code, made, "step", I64, _step(code, table))
     _log(code, table, made)
     buckets = field(code, table, BUCKETS_AT, I32)
     key = [_offset("case"), _offset("now", "site"), _offset("before", "site")]
@@ -272,6 +284,16 @@ def _report(code: Code, table: Raw, made: Raw, widen: Value) -> None:
             _add(code, table, bucket, made)
         index.value = (index.value + 1) & (BUCKETS - 1)
         again(~free & ~same)
+
+
+def _step(code: Code, table: Raw) -> Value:
+    """The number of the present step, if steps are recorded; else -1."""
+    found = code.variable(code.constant(-1, I64))
+    with code.when(field(code, table, STEPS, I64)[0] != 0):
+        log = pointer_at(code, table, STEPS)
+        base, steps = (field(code, log, e, I64)[0] for e in (traced.BASE, traced.STEPS))
+        found.value = base + steps
+    return found.value
 
 
 def _log(code: Code, table: Raw, made: Raw) -> None:

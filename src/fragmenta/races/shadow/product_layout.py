@@ -63,3 +63,35 @@ UNITS: Final = 1024
 """Places in the table of an observer."""
 UNITS_PROBES: Final = 8
 """How many of them a descriptor may be at."""
+
+# ── steps along k ───────────────────────────────────────────────────────────
+
+STEPS_CHAINS: Final = 0  #: pointer to the chains of the block's warpgroups
+STEPS_JUDGED: Final = 8  #: pointer to STEPS_KNOWN x i64: steps that were judged
+STEPS_ASK: Final = 16  #: pointer to Python: it judges a step
+STEPS_ZERO: Final = (
+    24  #: pointer to i32 for each warp: whether D was 0 before its product
+)
+STEPS_BYTES: Final = 64
+STEPS_KNOWN: Final = 4096
+CHAINS: Final = 8
+"""Chains of a warpgroup: products that add to the same registers, one after another."""
+
+CHAIN_PLACE: Final = 0  #: i64: where D begins in a warp, plus 1; 0: no chain
+CHAIN_GROUP: Final = 8  #: i64: the group of the last product
+CHAIN_KIN: Final = 16  #: i64: its kin
+CHAIN_SITE: Final = 24  #: i64
+CHAIN_OLD_KIN: Final = 32  #: i64: the kin of the product before it
+CHAIN_OLD_SITE: Final = 40  #: i64
+CHAIN_OLD: Final = 64  #: 2 x PART: its A and B
+CHAIN_NOW: Final = 224  #: 2 x PART: A and B of the last product
+CHAIN_BYTES: Final = 384
+
+PART_WORD: Final = 0  #: i64: the descriptor
+PART_LINE: Final = (
+    8  #: i64: the line at which its box begins, plus 1; 0: it is in no box
+)
+PART_LAYOUT: Final = 16  #: i64: the number of the box's layout
+PART_SITE: Final = 24  #: i64: the copy
+PART_COORDINATES: Final = 32  #: 5 x i64
+PART_BYTES: Final = 80

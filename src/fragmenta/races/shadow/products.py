@@ -21,7 +21,7 @@ from fragmenta.jit.trace import (
     select,
     smaller,
 )
-from fragmenta.races.shadow import boxes, layout, shared_memory
+from fragmenta.races.shadow import boxes, layout, product_steps, shared_memory
 from fragmenta.races.shadow import product_layout as places
 from fragmenta.races.shadow.observing import Seen, observing
 from fragmenta.races.shadow.order import (
@@ -45,11 +45,6 @@ UNIT = 16
 """Bytes of a unit."""
 WGMMA = layout.AGENT_KINDS.index("wgmma")
 _ASK = ir.FunctionType(ir.VoidType(), [I64, I64])
-
-
-def _there(code: Code, pointer: Raw) -> Value:
-    b = code.builder
-    return Value(b, b.icmp_unsigned("!=", pointer, ir.Constant(POINTER, None)))
 
 
 class _Kin:
@@ -248,12 +243,20 @@ def _meet(seen: Seen) -> None:
     sync_warp(seen.clocks, seen.lanes, seen.live)
 
 
+def _first_of_d(code: Code, form: Raw) -> Value:
+    """Where D begins in a warp."""
+    return field(code, pointer_at(code, form, units.FORM_D), 0, I64)[0]
+
+
 def _touch(seen: Seen) -> Value:
     """A warp is about to issue a product: whether nothing is wrong."""
     code = seen.code
+    number = field(code, seen.warp, engine.WARP_NUMBER, I32)[0]
+    d = code.builder.gep(seen.warp, [_first_of_d(code, seen.about).raw])
+    product_steps.zero(code, seen.head, number, d)
     raw = pointer_at(code, seen.about, units.FORM_OBSERVER)
     answer = code.variable(code.constant(0, I32))
-    with code.when(_there(code, raw)):
+    with code.when(boxes.there(code, raw)):
         keeper, kin = _Keeper(seen), _Kin(code, raw)
         with code.when(keeper.may_issue(kin)):
             _meet(seen)
@@ -317,6 +320,12 @@ def _product(seen: Seen) -> None:
     with code.when(from_shared):
         _read(seen, kin, 0, words[0], agent, epoch, clock)
     _read(seen, kin, 1, select(from_shared, words[1], words[0]), agent, epoch, clock)
+    with code.when(from_shared):
+        adds = seen.long(units.PRODUCT_SCALE_D)[0]
+        number = field(code, seen.warp, engine.WARP_NUMBER, I32)[0]
+        about = words[0], words[1], adds, epoch, _first_of_d(code, form)
+        given = [each.raw for each in (kin.number, *about, seen.site, number)]
+        product_steps.step(code, seen.head.raw, *given)
 
 
 def _read(
@@ -404,5 +413,11 @@ ROUTINES = {
     units.PORT_MULTIPLIED: observing("watch.port.multiplied", _multiplied),
 }
 """What answers the calls of the port."""
-LINKED = (shared_memory.TOUCH, *shared_memory.SUPPORT, boxes.LOOK, boxes.WRITTEN)
+LINKED = (
+    shared_memory.TOUCH,
+    *shared_memory.SUPPORT,
+    boxes.LOOK,
+    boxes.WRITTEN,
+    product_steps.STEP,
+)
 """Routines that these call."""

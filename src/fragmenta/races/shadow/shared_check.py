@@ -143,6 +143,17 @@ def _strict(head: Head) -> Value:
     return strict
 
 
+def _trusts(head: Head, now: Now, record: Value) -> Value:
+    """Whether lanes of a warp rely on ``.volatile`` alone; with strict rules only.
+
+    Such accesses are strong, so they do not race, but nothing says which is first:
+    lanes of a warp need not execute an instruction at the same time.
+    """
+    same = agent_of(record) == now.agent
+    strict: Value = now.has(layout.VOLATILE) & same & _strict(head)
+    return strict
+
+
 def _after_write(
     code: Code,
     head: Head,
@@ -160,6 +171,10 @@ def _after_write(
     agent = agent_of(write)
     ordered = known(now.viewer, write, lane_in(write), overlap)
     strong = now.has(layout.STRONG) & _in_scope(head, now.agent, now.lanes, write)
+    trusts = _trusts(head, now, write) & strong & ~ordered
+    with code.when(trusts):
+        case = agent.lift(int(Detected.VOLATILE))
+        _report(code, head, now, word, case, write, overlap, WAS_WRITE)
     with code.when(~ordered & ~strong):
         observed.value = _observed(code, head, now, word, write, overlap)
     ordered = ordered | strong | (observed.value != 0)

@@ -130,7 +130,7 @@ def _now(
 ) -> Now:
     """An access by lanes of a warp."""
     warp = warp_at(code, head, number)
-    known = Plane(warp.row_of_all(lanes), head.row)
+    known = warp.plane_of_all(lanes)
     several = ones(lanes) > 1
     own = select(several, lanes.lift(0), lanes)
     plain = select(several, lanes.lift(int(Lanes.SEVERAL)), int(Lanes.ONE))
@@ -147,7 +147,7 @@ def _now(
         first_lane(lanes) & (LANES - 1),
         select((kind & layout.STRONG) != 0, strong, plain),
         kept_site(site),
-        kind & 7,
+        kind & (7 | layout.VOLATILE),
         code.constant(0, I1),
     )
 

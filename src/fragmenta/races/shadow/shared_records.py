@@ -121,9 +121,9 @@ def known(viewer: Viewer, record: Value, lane: Value, overlap: Value) -> Value:
     may be those.
     """
     agent, epoch, lanes = agent_of(record), epoch_of(record), lanes_of(record)
-    base, extra, mask = viewer.plane.of(agent)
+    every, named_lanes = viewer.plane.known(agent, epoch)
     mine = agent == viewer.agent
-    available = select(epoch < extra, mask, 0) | select(mine, viewer.own, 0)
+    available = named_lanes | select(mine, viewer.own, 0)
     if viewer.copier is not None and viewer.waited is not None:
         copied = (agent == viewer.copier) & (epoch < viewer.waited)
         available = available | select(copied, viewer.own, 0)
@@ -141,7 +141,7 @@ def known(viewer: Viewer, record: Value, lane: Value, overlap: Value) -> Value:
     named = (needed & ~available) == 0
     count = ones(available)
     enough = select(several, count > 1, select(anyone, (count > 0) | mine, named))
-    return (epoch < base) | enough
+    return every | enough
 
 
 def combined(old: Value, new: Value, lane: Value) -> Value:
