@@ -137,7 +137,7 @@ class Clones:
         machine = launch.machine
         if machine is not None:
             stepped = machine.schedule.plan.stepped
-            python = machine.watching is not None and _copying(launch) is None
+            python = bool(machine.observers) and _copying(launch) is None
             alone = stepped or python or machine.grants or machine.notes
             self._may = self._may and not alone
 
@@ -148,7 +148,7 @@ class Clones:
         about: tuple[object, ...] = ()
         if launch.machine is not None:
             machine = launch.machine
-            about = str(machine.schedule.work), machine.strict, machine.watching is None
+            about = str(machine.schedule.work), machine.strict, not machine.observers
         sizes = launch.dynamic, launch.stack, launch.cooperative, launch.goes_on
         return launch.shape, launch.target, sizes, about
 
@@ -217,8 +217,8 @@ class Clones:
 def _copying(launch: Launch) -> Copying | None:
     """How copies are observed, if anything observes them."""
     machine = launch.machine
-    if machine is None or machine.watching is None:
-        return None
+    if machine is None or machine.watching is None or machine.following is not None:
+        return None  # values are followed in Python
     return machine.watching.copying()
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from fragmenta.errors import KernelFault, ranges
 from fragmenta.launch.limits import how_to_raise
 from fragmenta.ptx import rules
-from fragmenta.ptx.module import Instruction, Module, Special, demangled
+from fragmenta.ptx.barrier_places import is_block_barrier
+from fragmenta.ptx.module import Instruction, Module, Special, demangled, type_bytes
 from fragmenta.ptx.placement import reachable
 from fragmenta.ptx.rules import Rule
-from fragmenta.simt import layout
+from fragmenta.simt import layout, naming
 from fragmenta.simt.arguments import Segment
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Context, Shape, word
@@ -21,9 +24,17 @@ from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.naming import Names, counted, illegal_code
 
 if TYPE_CHECKING:
+    from fragmenta.launch.spinning import Spun
     from fragmenta.units.blocks import Block
     from fragmenta.units.clusters import Cluster
     from fragmenta.units.mbarrier_state import Mbarrier
+
+
+ORDERS = (
+    'launch(..., orders="all"), or the command "fragmenta orders", says who would '
+    "have to write it"
+)
+"""What tells more about words that threads spin on."""
 
 
 class Place(NamedTuple):
@@ -36,6 +47,8 @@ class Place(NamedTuple):
     context: Context
     parameters: int
     """The bytes of the kernel's parameters."""
+    written: Callable[[int], tuple[int, str]] = lambda _: (-1, "")
+    """Who wrote a word of global memory last: the instruction, and words for it."""
 
 
 def explain(place: Place, why: str = "") -> KernelFault:
@@ -225,16 +238,41 @@ def _address(place: Place, space: str, address: int) -> str:
         return _from(address - start, size, name)
     if address < layout.FIRST_SLOT:
         return f" at {address:#x}, {address} bytes past a null pointer"
-    return (
-        f" at {address:#x}, where nothing is; if this is the address of an array, give "
-        "the array itself or ptx.pointer(array, offset)"
-    )
+    return f" at {address:#x}{NOTHING_THERE}"
+
+
+NOTHING_THERE = (
+    ", where nothing is; if this is the address of an array, give the array itself or "
+    "ptx.pointer(array, offset)"
+)
+_NOWHERE = re.compile(rf" at 0x([0-9a-f]+){re.escape(NOTHING_THERE)}")
+
+
+def with_freed(text: str, freed: Callable[[int], str]) -> str:
+    """The message of a program's kernel, which has no arrays to give.
+
+    ``freed`` says what was at an address before it was freed, if anything was.
+
+    >>> with_freed(f"it reads 4 bytes at 0x10{NOTHING_THERE}", lambda _: "")
+    'it reads 4 bytes at 0x10, where nothing is allocated'
+    >>> with_freed(f"it reads 4 bytes at 0x10{NOTHING_THERE}", lambda _: "allocation 0")
+    'it reads 4 bytes at 0x10, which was freed: allocation 0'
+    """
+
+    def said(found: re.Match[str]) -> str:
+        was = freed(int(found[1], 16))
+        there = f", which was freed: {was}" if was else ", where nothing is allocated"
+        return f" at 0x{found[1]}{there}"
+
+    return _NOWHERE.sub(said, text)
 
 
 def _in_shared(place: Place, offset: int) -> str:
     whole = place.context.parts["shared"].size - layout.SHARED_START
     static = place.compiled.shared - layout.SHARED_START
     parts = f" ({static} static, {whole - static} dynamic)"
+    if 1 << 31 <= offset < 1 << 32:  # an address of 32 bits below zero
+        offset -= 1 << 32
     return _from(offset, whole, "shared memory") + parts
 
 
@@ -265,7 +303,23 @@ def stuck(place: Place, cluster: Cluster | None = None) -> KernelFault:
             about += _allocations(place, cluster, each)
             for found in each.mbarriers.values():
                 about += _mbarrier(place, each, found)
-    return _listed(place, about, rules.DEADLOCK.name)
+    made = _listed(place, about, rules.DEADLOCK.name)
+    made.hint = _stuck_hint(made.message)
+    return made
+
+
+def _stuck_hint(message: str) -> str:
+    """What to look at, if every warp waits at barriers."""
+    if "mbarrier" not in message:
+        return rules.DEADLOCK.fatal
+    if "were over before" in message:
+        return rules.OVERTAKEN
+    asked = re.search(r"did you mean parity (\d)\?", message)
+    return (
+        rules.OTHER_PARITY.format(asked[1], 1 - int(asked[1]))
+        if asked
+        else rules.UNBALANCED
+    )
 
 
 def _allocations(place: Place, cluster: Cluster, block: Block) -> str:
@@ -301,10 +355,62 @@ def _mbarrier(place: Place, block: Block, mbarrier: Mbarrier) -> str:
     of = f" of block {_tuple(place.shape.block_at(block.index))}"
     phase = next(iter(mbarrier.waiting.values()))
     name = Names(place.module, place.compiled).with_mbarriers(str(mbarrier))
+    missing = f", which {_missing(mbarrier)}{_made(place, mbarrier, phase)}"
+    why = _overtaken(mbarrier) or missing + _skipped(mbarrier)
     return (
         f"\n  {who}{of} wait{'s' * one} for phase {phase} (parity {phase & 1}) of "
-        f"{name}, which {_missing(mbarrier)}"
+        f"{name}{why}"
     )
+
+
+def _overtaken(mbarrier: Mbarrier) -> str:
+    """That warps came too late for the phase that they meant, if they did.
+
+    A wait by parity is for the present phase or the one before it.  Who has seen one
+    phase waits for the next; if that and the one after it are over, the present phase
+    may have its parity.
+    """
+    last = {mbarrier.seen(each) for each in mbarrier.waiting}
+    phase = next(iter(mbarrier.waiting.values()))
+    if len(last) != 1:
+        return ""
+    meant = last.pop() + 1
+    if meant >= phase or (phase - meant) % 2:
+        return ""
+    they = "it" if len(mbarrier.waiting) == 1 else "they"
+    return (
+        f": phases {meant} and {meant + 1} were over before {they} waited for phase "
+        f"{meant}, which has the same parity"
+    )
+
+
+def _skipped(mbarrier: Mbarrier) -> str:
+    """That warps never waited for the phase before, whose parity is the other one."""
+    last = {mbarrier.seen(each) for each in mbarrier.waiting}
+    phase = next(iter(mbarrier.waiting.values()))
+    begun = mbarrier.pending != mbarrier.expected or mbarrier.bytes
+    if begun or last != {phase - 2}:
+        return ""
+    they = "it has" if len(mbarrier.waiting) == 1 else "they have"
+    return (
+        f"; phase {phase - 1} is over, and {they} not waited for it: did you mean "
+        f"parity {1 - (phase & 1)}?"
+    )
+
+
+def _made(place: Place, mbarrier: Mbarrier, phase: int) -> str:
+    """What is known about the making of an mbarrier that somebody waits for."""
+    about, site = "", mbarrier.birth[3]
+    come = mbarrier.expected - mbarrier.pending
+    if site >= 0 and come and mbarrier.pending:
+        where = Names(place.module, place.compiled).place(site)
+        about = (
+            f" ({come} came): its mbarrier.init at {where} gave it a count of "
+            f"{mbarrier.expected}"
+        )
+    if phase == mbarrier.phase == 0 and not come and not mbarrier.bytes:
+        about += "; nobody has arrived, and a new mbarrier passes a wait for parity 1"
+    return about
 
 
 def _missing(mbarrier: Mbarrier) -> str:
@@ -328,13 +434,90 @@ def over_limit(limit: int) -> str:
     )
 
 
-def endless(place: Place, limit: int) -> KernelFault:
+def endless(places: list[Place], limit: int) -> KernelFault:
     """The error for a kernel that executed too many instructions."""
+    return with_places(KernelFault(over_limit(limit), "limit"), places)
+
+
+def standstill(places: list[Place], ended: int = 0, later: int = 0) -> KernelFault:
+    """The error for blocks all of whose threads spin on words, or wait.
+
+    ``ended`` blocks are over, and ``later`` ones have not begun: others are in the way.
+    """
+    place, *others = places
     block = place.shape.block_at(place.context.index)
-    about = over_limit(limit)
-    if _lanes(place):
+    about = f"deadlock: every warp of block {_tuple(block)} spins or waits"
+    if others:
+        about += f", and so do those of {counted(len(others), 'other block')}"
+    if ended:
+        about += f"; {counted(ended, 'block')} {_has(ended)} ended"
+    spins = any(spun_words(each) for each in places)
+    about += f"; {'nobody is left to change the word' if spins else 'nothing changes'}"
+    if later:
+        about += (
+            f"\n  {counted(later, 'block')} of the grid {_has(later)} not begun: "
+            f"{len(places):,} wait, and no more run at a time"
+        )
+    made = _listed(place, about, rules.DEADLOCK.name)
+    if spins:
+        made.hint = f"Nobody who is left can change the word. {rules.NOBODY_WRITES}"
+    elif not any(map(_waits, places)):
+        made.hint = rules.NO_END
+    if later:
+        made.hint = rules.DOES_NOT_FIT
+    return made
+
+
+def _waits(place: Place) -> bool:
+    """Whether a thread of a block waits for others at a barrier, or for lanes."""
+    functions = place.module.functions
+    found = (functions[name].instructions[index] for name, index in _lanes(place))
+    return any(e.opcode in _BARRIERS or "sync" in e.qualifiers for e in found)
+
+
+_BARRIERS = ("bar", "barrier", "mbarrier")
+
+
+def _has(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+Ended = TypeVar("Ended", bound=KernelFault)
+
+
+def with_places(fault: Ended, places: list[Place]) -> Ended:
+    """The error for a launch that a limit ended: where the threads of a block are.
+
+    That is a block that spins, if one does.
+    """
+    spinning = (each for each in places if spun_words(each))
+    chosen = next(spinning, places[0] if places else None)
+    if chosen is None:
+        return fault
+    about = fault.message
+    if _lanes(chosen):
+        block = chosen.shape.block_at(chosen.context.index)
         about += f"\n  block {_tuple(block)} is here:"
-    return _listed(place, about, "limit")
+    made = _listed(chosen, about, "limit")
+    fault.args = (made.message, fault.kind, *made.args[2:])
+    fault.line, fault.source = made.line, made.source
+    fault.block, fault.place = made.block, made.place
+    return fault
+
+
+def spun_words(place: Place) -> list[str]:
+    """Which threads of a block spin, on which words, and where."""
+    block, said = _tuple(place.shape.block_at(place.context.index)), []
+    for (function, index), found in _lanes(place).items():
+        instruction = place.module.functions[function].instructions[index]
+        for words in _spun(place, function, index, found)[:1]:
+            who = _short([f"warp {w} lanes {ranges(n)}" for w, n in found])
+            where = " ".join(place.module.where(instruction).rstrip(";").split())
+            said.append(
+                f"{who} of block {block} {'is' if len(found) == 1 else 'are'} "
+                f"{words.strip()}, at {where}"
+            )
+    return said
 
 
 def _listed(place: Place, about: str, kind: str) -> KernelFault:
@@ -345,12 +528,14 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
         instruction = place.module.functions[function].instructions[index]
         first = first or instruction
         lines.append(f"  {_short(who)}\n    at {place.module.where(instruction)}")
-        if kind == "limit":
+        if kind == "limit" or "spins" in about:
             lines += _spun(place, function, index, found)
         if kind == rules.DEADLOCK.name and "aligned" in instruction.qualifiers:
             lines += _divided(place, instruction, who)
+    if kind == rules.DEADLOCK.name:
+        lines += _apart(place)
     if any(each.startswith("    spinning") for each in lines):
-        lines.append('  launch(..., orders="all") says who would have to write it')
+        lines.append(f"  {ORDERS}")
     made = KernelFault(
         "\n".join([about, *lines]),
         kind,
@@ -362,10 +547,33 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
     return made
 
 
+def _apart(place: Place) -> list[str]:
+    """The barriers that some warps wait at and others do not come to."""
+    at: dict[str, set[int]] = defaultdict(set)
+    live: set[int] = set()
+    for (function, index), found in _lanes(place).items():
+        instruction = place.module.functions[function].instructions[index]
+        numbers = {number for number, _ in found}
+        live |= numbers
+        if is_block_barrier(instruction):
+            at[naming.place(instruction)] |= numbers
+    lines = []
+    for where, some in at.items():
+        others = sorted(live - some)
+        if others:
+            plural = "s" * (len(others) > 1)
+            does = "do" if plural else "does"
+            lines.append(
+                f"  warp{plural} {ranges(others)} {does} not come to the barrier of "
+                f"{where}"
+            )
+    return lines
+
+
 def _spun(
     place: Place, function: str, index: int, who: list[tuple[int, list[int]]]
 ) -> list[str]:
-    """Which word lanes spin on, if they do."""
+    """Which word lanes spin on, if they do, and what is known about it."""
     from fragmenta.launch.spinning import Spinning
 
     number, lanes = who[0]
@@ -383,7 +591,55 @@ def _spun(
         if found.instruction.line != line
         else ""
     )
-    return [f"    spinning on the word {where}{others}{also}"]
+    return [
+        f"    spinning on the word {where}{others}{also}",
+        *_holds(place, found),
+    ]
+
+
+def _holds(place: Place, found: Spun) -> list[str]:
+    """Who wrote a word of global memory last, and what it holds."""
+    slot, offset = found.address >> layout.SLOT_BITS, found.address & _OFFSET
+    space = next((each for each in place.segments if each.slot == slot), None)
+    if space is None or _space(found.instruction, 0) != "generic":
+        return []
+    size = type_bytes(found.instruction.qualifiers[-1])
+    value = int.from_bytes(space.data[offset : offset + size].tobytes(), "little")
+    site, who = place.written(found.address)
+    if site < 0:
+        last = "which no thread wrote" if who else ""
+    elif (
+        tuple(place.compiled.places[site]) == found.at
+        and found.instruction.opcode != "ld"
+    ):
+        last = ""  # an attempt in vain counts as a write
+    else:
+        last = f"written last by {who}"
+    held = f"    it holds {value}{', ' if last else ''}{last}"
+    return [held, *_missing_arrivals(place, found, value)]
+
+
+def _missing_arrivals(place: Place, found: Spun, value: int) -> list[str]:
+    """What a word has to become, and how many arrivals at it are missing."""
+    if found.address >> layout.SLOT_BITS == layout.WORKSPACE_SLOT:
+        # Bit 31 changes when all have come: block 0 adds the rest, others one each.
+        blocks = place.shape.blocks
+        come = blocks - (-value & 0x7FFFFFFF)
+        return [f"    {come} of {counted(blocks, 'block')} came to grid.sync()"]
+    if found.until is None:
+        return []
+    compare, limit = found.until
+    line = f"    the loop ends if it is {naming.COMPARED[compare]} {limit}"
+    wanted = limit + (compare == "gt")
+    if compare in ("eq", "ge", "gt") and found.counts and value != wanted:
+        came = f"{value} of {counted(wanted, 'arrival')} came"
+        if value > wanted:
+            came = f"{counted(value, 'arrival')} came, {value - wanted} too many"
+        line += f": {came}"
+    return [line]
+
+
+_OFFSET = (1 << layout.SLOT_BITS) - 1
 
 
 def _lanes(place: Place) -> dict[tuple[str, int], list[tuple[int, list[int]]]]:

@@ -12,8 +12,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from fragmenta.launch.clones import Clones
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import total
 from fragmenta.launch.runners import Runner
+from fragmenta.launch.standstill import Standstill
+from fragmenta.progress import log
 from fragmenta.simt.context import Queue
 from fragmenta.simt.layout import Status
 
@@ -81,8 +84,9 @@ def run(launch: Launch, limit: int | None) -> None:
     finally:
         launch.arguments.write_back()
         machine = launch.machine
-        if machine is not None and machine.watching is not None:
-            machine.watching.collect(machine.problems)
+        if machine is not None:
+            for observer in machine.observers:
+                observer.collect(machine.problems)
 
 
 def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None:
@@ -152,7 +156,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     waiting: deque[Runner] = deque()
     every: list[Runner] = []
     following, patience, pace = first, 0, _Pace()
-    order = _order(first, last)
+    order, still = _order(first, last), Standstill()
     # All blocks of a cooperative grid are on the device at the same time.
     most = last - first if launch.cooperative else MOST_WAITING
     try:
@@ -164,21 +168,28 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
                 context = free.pop()
                 count = 1 if waiting or order else pace.rounds
                 start = following if order is None else order[following - first]
+                still.moved()
                 context.begin(start, min(last, start + count))
                 context.allow(count, False)
                 following += order is not None
             else:
                 context = waiting.popleft()
             pace.begin()
-            _step(launch, context, every, limit)
+            _step(launch, context, every, limit, together=True)
             pace.end()
             if order is None:
                 following = max(following, context.following)
             if context.status == Status.ENDED:
                 free.append(context)
+                still.moved()
             else:
                 waiting.append(context)
                 context.keep_one()  # the others are begun one at a time
+                all_begun = following >= last or len(waiting) >= most
+                if still.turn(context, len(waiting)) and all_begun:
+                    ended, later = following - first - len(waiting), last - following
+                    left = [launch.place(each) for each in waiting]
+                    raise faults.standstill(left, ended, later)
             launch.progress((following - first - len(waiting)) / (last - first))
             patience = (patience or min(PATIENCE, len(waiting)) + 1) - 1
     finally:
@@ -186,19 +197,49 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
         # The traceback of an error keeps this frame; it must not keep their memory.
         for runners in (every, free, waiting):
             runners.clear()
+        still.forget()
 
 
 def _step(
-    launch: Launch, context: Runner, every: list[Runner], limit: int | None
+    launch: Launch,
+    context: Runner,
+    every: list[Runner],
+    limit: int | None,
+    together: bool = False,
 ) -> None:
+    """Let a runner have a turn, and raise what has to end the launch.
+
+    ``together``: the others run in this thread, too, so that they can be looked at.
+    """
     launch.run(context)
     launch.check(context)
-    launch.interrupts.check()
-    launch.meter.check()
+    seen = [context, *(e for e in every if e is not context)] if together else [context]
+    seen = [each for each in seen if each.status != Status.ENDED]
+    launch.spins.look(launch.compiled.kernel, (partial(launch.place, e) for e in seen))
+    with _explained(launch, seen):
+        launch.interrupts.check()
+        launch.meter.check()
     if limit is not None:
         used = sum(total(launch.compiled, each.counts) for each in every)
         if used > limit:
-            raise faults.endless(launch.place(context), limit)
+            raise faults.endless([launch.place(each) for each in seen], limit)
+
+
+@contextmanager
+def _explained(launch: Launch, runners: list[Runner]) -> Iterator[None]:
+    """What ends a launch from outside says where its threads are."""
+    try:
+        yield
+    except LimitReached as limit:
+        if limit.kind == "seconds" and limit.block is None:
+            faults.with_places(limit, [launch.place(each) for each in runners])
+        raise
+    except KeyboardInterrupt:
+        for each in runners:
+            for words in faults.spun_words(launch.place(each)):
+                log().info(f"interrupted: {words}; {faults.ORDERS}")
+                raise  # one is enough
+        raise
 
 
 def _in_parallel(workers: _Workers) -> None:
@@ -216,9 +257,10 @@ def _in_parallel(workers: _Workers) -> None:
             while each.is_alive():
                 each.join(0.1)
                 workers.check()
-    except BaseException:
+    except BaseException as why:
         workers.stop()
         _wait_for(started)
+        workers.explain(why)
         raise
     finally:
         workers.close()
@@ -277,6 +319,12 @@ class _Workers:
         running = sum(not each.finished for each in self.contexts)
         self.launch.progress(max(0, begun - running) / (last - first))
 
+    def explain(self, why: BaseException) -> None:
+        """Let what ended the launch from outside say where its threads were."""
+        left = [each for each in self.contexts if each.status == Status.SPENT]
+        with suppress(type(why)), _explained(self.launch, left):
+            raise why
+
     def stop(self, index: int = -1) -> None:
         """Let no block after this one begin.
 
@@ -310,8 +358,10 @@ class _Workers:
     def alone(self) -> None:
         """Run all blocks in this thread."""
         try:
-            for _ in self._slices(self._context()):
-                self.check()
+            context = self._context()
+            for _ in self._slices(context):
+                with _explained(self.launch, [context]):
+                    self.check()
         finally:
             self.close()
 
@@ -343,9 +393,16 @@ class _Workers:
         """Run blocks until there are no more; Python has its turn now and then."""
         alone = self.most == 1
         pace = _Pace(SLICE) if alone else _Pace(LONG_SLICE, ROUNDS)
+        still = Standstill()
         while not context.halt[0] and not context.finished:
             context.allow(pace.rounds, True)
             pace.begin()
             _step(self.launch, context, self.contexts, self.limit)
             pace.end()
+            begun = self.queue.following >= self.queue.last
+            if alone and begun and context.status == Status.SPENT:
+                if still.turn(context, 1):
+                    raise faults.standstill([self.launch.place(context)])
+            else:
+                still.moved()
             yield

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import BadCall, KernelError, KernelFault, KernelHazard
 from fragmenta.launch.result import Followed, sums
+from fragmenta.simt import untouched
 
 if TYPE_CHECKING:
     from fragmenta.launch.kernel import Kernel
@@ -71,7 +72,7 @@ def _follow(
         from fragmenta.numerics.engine import KeepingAlgebra
 
         how = {"algebra": KeepingAlgebra.of(kernel.loaded.module), **how}
-    return run(replay=False, **how)
+    return run(replay=False, **{**how, "watch": False})  # the recorded run is watched
 
 
 def _asked(value: object) -> bool:
@@ -176,7 +177,9 @@ def _joined(
     made: Made, lost: Result, others: list[_Other], differs: tuple[str, ...]
 ) -> Made:
     """The recorded runs with what numerics found in each."""
-    found = [Followed(lost.numerics, differs)]
+    assert lost.numerics is not None
+    numerics = replace(lost.numerics, watched=made.watched)
+    found = [Followed(numerics, differs)]
     for other, steps in zip(others, made.steps[1:], strict=False):
         apart = [
             name
@@ -184,7 +187,7 @@ def _joined(
             if other.left.get((slot, name), each) != each
         ]
         found.append(Followed(other.numerics, tuple(apart), other.why))
-    return replace(made, numerics=lost.numerics, followed=found)
+    return replace(made, numerics=numerics, followed=found)
 
 
 def _segments(
@@ -210,21 +213,20 @@ Images: TypeAlias = dict[tuple[int, str], NDArray[np.uint8]]
 def _images(kernel: Kernel, given: object) -> Images:
     """A copy of all memory that a launch may write."""
     every = _segments(kernel, given)[0]
-    return {(each.slot, each.name): each.data.copy() for each in every}
+    return {(each.slot, each.name): untouched.copied(each.data) for each in every}
 
 
 def _restore(kernel: Kernel, given: object, images: Images) -> None:
     segments, write_back = _segments(kernel, given)
     for each in segments:
-        each.data[:] = images[each.slot, each.name]
+        untouched.put_back(each.data, images[each.slot, each.name])
     write_back()
 
 
 def _different(kernel: Kernel, given: object, images: Images) -> tuple[str, ...]:
     """The arrays that are not what they were."""
-    now = _images(kernel, given)
     return tuple(
-        place[1]
-        for place, data in now.items()
-        if not np.array_equal(data, images[place])
+        each.name
+        for each in _segments(kernel, given)[0]
+        if untouched.different(each.data, images[each.slot, each.name]).size
     )

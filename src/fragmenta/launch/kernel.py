@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -173,16 +174,15 @@ class Kernel:
         every float goes the value that exact arithmetic would have, and each
         instruction counts what it loses.  NaN and infinities are followed from where
         they are born to the arrays that they reach; with ``nan="raise"``, a birth stops
-        the launch.  The results keep their bits.  Such a launch is not watched for
-        races, unless it is recorded, too: then it is run twice, and both runs must
-        leave the same bits.
+        the launch.  The results keep their bits.  A launch that is recorded, too, is
+        run twice, and both runs must leave the same bits.
 
         With ``replay=True``, the steps of the first cluster are recorded, or those of
         the first one with a problem: ``result.replay()`` has them.  A :class:`Window`
         says which blocks, from which step on, and how many steps.
 
         An ``algebra`` of :mod:`fragmenta.planes` follows second values beside all
-        registers and memory; then the launch is not watched for races.
+        registers and memory.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -233,7 +233,7 @@ class Kernel:
         }
         given = arguments if isinstance(arguments, Received) else as_list(arguments)
         progress(0)
-        start, watched = time.perf_counter(), how is not None and algebra is None
+        start, watched = time.perf_counter(), how is not None
         reports = how is not None and how.problems == "report"
         if how is not None and not reports:
             self._refuse_errors(where)
@@ -245,6 +245,7 @@ class Kernel:
             raced: bool = False,
             traced: bool = False,
             quiet: bool = False,
+            strict: bool = False,
             other: Algebra | None = None,
         ) -> Launch:
             plain = defined is None and not recorded
@@ -252,8 +253,8 @@ class Kernel:
                 self.name,
                 shape,
                 given,
-                watch=watched and defined is None and not quiet,
-                strict=how is not None and how.strict,
+                watch=watched and defined is None and not quiet and other is None,
+                strict=strict or (how is not None and how.strict),
                 schedule=schedule,
                 defined=defined,
                 recorded=recorded,
@@ -261,7 +262,8 @@ class Kernel:
                 goes_on=reports,
                 counted=counters and plain,
                 window=window if traced else None,
-                algebra=(other or algebra) if plain else None,
+                algebra=other
+                or (algebra if plain and not (raced or quiet or strict) else None),
                 names=self.names,
                 language=self.language,
                 meter=meter,
@@ -271,7 +273,7 @@ class Kernel:
             return launch
 
         spread = _spread(self, options, limits, client)
-        explored = None if states is None else _explored(states, prepared)
+        explored = None if states is None else _explored(states, prepared, where)
         repeats = _repeats(numerics, self.loaded, partial(prepared, several[0]))
 
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
@@ -471,11 +473,18 @@ def _runs(
     return ScheduledRuns(prepared, run_one, several, reports, replays)
 
 
-def _explored(states: int, prepared: Prepare) -> Explored:
+def _explored(states: int, prepared: Prepare, target: str) -> Explored:
     """What explores all orders of a launch."""
     from fragmenta.launch.orders.exploring import Explored
 
-    return Explored(partial(prepared, LAZY, recorded=True), states)
+    def once(text: str, state: object) -> None:
+        kernels = known.get(text) or known.setdefault(text, parse(text).kernels)
+        (kernel,) = kernels.values()
+        plain = inspect.unwrap(Kernel.launch)  # nobody is told of it
+        plain(kernel, 1, 1, [state], watch=False, target=target)
+
+    known: dict[str, Mapping[str, Kernel]] = {}
+    return Explored(partial(prepared, LAZY, recorded=True), states, once)
 
 
 def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:

@@ -17,13 +17,14 @@ from fragmenta.launch import faults
 from fragmenta.launch.interrupts import Interrupts
 from fragmenta.launch.limits import Meter
 from fragmenta.launch.runners import BlockRunner, ClusterRunner, Runner
+from fragmenta.launch.spin_notices import SpinNotices
 from fragmenta.launch.stepping import Recording, StepRunner
 from fragmenta.launch.variables import Variables
 from fragmenta.launch.warp_functions import function_table
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.module import Module
-from fragmenta.simt import layout
+from fragmenta.simt import layout, naming
 from fragmenta.simt.arguments import Arguments, Received, Segment
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape, template
@@ -88,6 +89,7 @@ class Launch:
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
         self.interrupts = Interrupts()
+        self.spins = SpinNotices()
         self.target = ""
         self.language = PTX
         self.machine: Machine | None = None
@@ -153,10 +155,12 @@ class Launch:
     def follow(self, algebra: Algebra) -> None:
         """Follow second values; the code was made for this algebra."""
         from fragmenta.planes.memory import PlaneWatch
+        from fragmenta.planes.shadows import quiet
 
         assert self.machine is not None
         self.saved *= 1 + algebra.planes  # planes of registers are saved, too
-        self.machine.watching = PlaneWatch(self.machine, algebra)
+        self.machine.following = PlaneWatch(self.machine, algebra)
+        self.machine.quiet = {quiet()}
         self.part = algebra.part
 
     @property
@@ -233,7 +237,25 @@ class Launch:
             self.places,
             runner.failed,
             self.parameters.size,
+            self._written,
         )
+
+    def _written(self, address: int) -> tuple[int, str]:
+        """Who wrote a word of global memory last, if the launch is watched."""
+        if self.machine is None or self.machine.watching is None:
+            return -1, ""
+        from fragmenta.races.launch_watch import LaunchWatch
+
+        watching = self.machine.watching
+        if not isinstance(watching, LaunchWatch):
+            return -1, ""
+        found = watching.last_write(address)
+        if found is None:
+            return -1, "nobody"
+        lane = "" if found.lane < 0 else f" lane {found.lane}"
+        block = naming.block_words(self.shape.block_at(found.block))
+        where = naming.Names(self.module(), self.compiled).place(found.site)
+        return found.site, f"warp {found.number}{lane} of {block} at {where}"
 
 
 def _workspace() -> Segment:

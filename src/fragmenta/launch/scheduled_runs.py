@@ -21,7 +21,7 @@ from fragmenta.launch.result import first_errors, sums, total
 from fragmenta.progress import ignore_progress
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR, SEVERITIES
-from fragmenta.simt import layout
+from fragmenta.simt import layout, untouched
 from fragmenta.simt.arguments import Arguments, Passed, segments_of
 from fragmenta.simt.naming import element
 from fragmenta.units.events import once_per_kernel
@@ -45,6 +45,8 @@ SEEDS = 1, 2
 """What undefined bits are in further runs; in the first one they are 0."""
 LEAST = 1_000_000
 """Warp instructions of a further run, in addition to twice those of the first."""
+MOST_FENCED = 100_000
+"""Warp instructions of a cluster that is run again to look for fences."""
 
 
 class Prepare(Protocol):
@@ -58,12 +60,13 @@ class Prepare(Protocol):
         raced: bool = False,
         traced: bool = False,
         quiet: bool = False,
+        strict: bool = False,
     ) -> Launch:
         """``defined`` is the seed of undefined bits, if they are followed.
 
         ``recorded``: what synchronises is recorded.  With ``raced``, what racy loads
         read is undefined.  ``traced``: its steps are recorded.  ``quiet``: it is not
-        watched.
+        watched.  ``strict``: with all rules.
         """
 
 
@@ -231,6 +234,8 @@ class ScheduledRuns:
             stopped = fault
         hidden = self._follow_races(launch, schedule, before)
         more = hidden + self._follow(launch, schedule, before)
+        if stopped is None:
+            more += self._fences(launch, schedule, before)
         self._record(launch, schedule, before, stopped)
         if stopped is not None:
             self._fatal(launch, stopped)
@@ -286,6 +291,36 @@ class ScheduledRuns:
             run.close()
         return kept
 
+    def _fences(
+        self, launch: Launch, schedule: Given, before: Images
+    ) -> list[tuple[Launched, Finding]]:
+        """Missing fences of tensor memory, in the first cluster of a launch.
+
+        Compiled code does not count them, so that cluster is run again with all rules.
+        A kernel without one of the two is left alone: its compiler does without.
+        """
+        if not before or not _has_tensor_fences(launch):
+            return []
+        if launch.recording.plan.chooser is not None:  # it is asked once
+            schedule = launch.recording.to_json()
+        after = copies(launch)
+        restore(launch, before)
+        again = self._prepare(schedule, strict=True)
+        again.progress, again.part = ignore_progress, (0, 1)
+        assert again.machine is not None
+        try:
+            with suppress(KernelFault):  # the first run came to its end
+                self._run(again, MOST_FENCED)
+            kept = again.kept
+            return [
+                (kept, each)
+                for each in again.machine.problems
+                if each.rule is rules.MISSING_TENSOR_FENCE
+            ]
+        finally:
+            restore(launch, after)
+            again.close()
+
     def _follow_races(
         self, launch: Launch, schedule: Given, before: Images
     ) -> list[tuple[Launched, Finding]]:
@@ -305,9 +340,14 @@ class ScheduledRuns:
             schedule = launch.recording.to_json()
         after, runs = copies(launch), []
 
-        def run(prepare: Callable[[], Launch], attach: Attach) -> Launch | None:
+        def run(
+            prepare: Callable[[], Launch],
+            attach: Attach,
+            part: tuple[int, int] | None,
+        ) -> Launch | None:
             restore(launch, before)
             again = prepare()
+            again.part, again.progress = part, ignore_progress
             assert again.machine is not None
             attach(again.machine)
             runs.append(again)
@@ -352,7 +392,15 @@ class ScheduledRuns:
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])
         rule = rules.of_fault(fault.kind)
-        made = Finding(rule, -1, str(fault), number, severity=ERROR, line=fault.line)
+        made = Finding(
+            rule,
+            -1,
+            str(fault),
+            number,
+            severity=ERROR,
+            line=fault.line,
+            repair=fault.hint or None,
+        )
         if fault.thread is not None:
             x, y, z = fault.thread
             wide, high, _ = launch.shape.block
@@ -387,7 +435,7 @@ class ScheduledRuns:
         for segment, wanted in zip(launch.places, after, strict=True):
             if wanted is None:
                 continue
-            different = np.flatnonzero(segment.data != wanted)
+            different = untouched.different(segment.data, wanted)
             if not different.size:
                 continue
             where = element(segment.name, segment.elements, int(different[0]))
@@ -399,6 +447,19 @@ class ScheduledRuns:
             made = Finding(rules.SCHEDULE, -1, message)
             if made.key not in {each.key for _, each in self.found}:
                 self.found.append((launch.kept, made))
+
+
+def _has_tensor_fences(launch: Launch) -> bool:
+    """Whether the kernel has both fences of tensor memory, and no error so far."""
+    machine = launch.machine
+    if machine is None or machine.watching is None or not machine.tensor:
+        return False
+    if machine.strict or any(each.severity == ERROR for each in machine.problems):
+        return False
+    size = total(launch.compiled, launch.counts) // launch.cluster_count
+    words = {word for each in machine.events for word in each.words[1:2]}
+    fenced = words >= {"fence::before_thread_sync", "fence::after_thread_sync"}
+    return fenced and size <= MOST_FENCED
 
 
 def _may_doubt(launch: Launch) -> bool:
@@ -440,7 +501,7 @@ def _wrong_cluster(launch: Launch, fault: KernelFault | None) -> int | None:
 def copies(launch: Launch, slots: set[int] | None = None) -> Images:
     """A copy of the memory that a launch may write; if slots are given, of theirs."""
     return [
-        each.data.copy()
+        untouched.copied(each.data)
         if each.writable and (slots is None or each.slot in slots)
         else None
         for each in launch.places
@@ -511,5 +572,5 @@ def restore(launch: Launch, memory: Images) -> None:
     """Make the memory of a launch what it was."""
     for segment, data in zip(launch.places, memory, strict=True):
         if data is not None:
-            segment.data[:] = data
+            untouched.put_back(segment.data, data)
     launch.arguments.write_back()

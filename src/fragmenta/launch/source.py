@@ -207,7 +207,7 @@ class Source:
         follows = defined is not None
         mode = Mode(
             watch, clustered, late, follows, plan.stepped, recorded, raced, counted
-        )._replace(traced=window is not None)
+        )._replace(traced=window is not None, valued=counted and _asks_for_results())
         if algebra is not None:
             mode = mode._replace(planes=algebra.planes)
         ready = self.compiled(name, target, contract, mode, meter, algebra)
@@ -243,6 +243,14 @@ class Source:
         return launch
 
 
+def _asks_for_results() -> bool:
+    """Whether a launch that is counted says how results differ, too."""
+    # A launch that is not counted does not load it.
+    from fragmenta.counters.asking import ASKED
+
+    return ASKED.get()
+
+
 def _probes(mode: tuple[int, ...], algebra: Algebra | None = None) -> Probes:
     """The instruments of a mode; without one, none of them is imported."""
     wanted = Mode.of(mode)
@@ -256,7 +264,7 @@ def _probes(mode: tuple[int, ...], algebra: Algebra | None = None) -> Probes:
     if wanted.counted:
         from fragmenta.counters.code.probes import CounterProbes
 
-        every.append(CounterProbes())
+        every.append(CounterProbes(values=wanted.valued))
     if wanted.traced:
         from fragmenta.tracing.code.probes import TraceProbes
 

@@ -6,13 +6,22 @@ others can see.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from fragmenta.ptx.flow import successors
-from fragmenta.ptx.module import Address, Function, Instruction, Module, Register
-from fragmenta.races.probes.polling import quiet, spins
+from fragmenta.ptx.module import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Register,
+    type_bytes,
+)
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.program import program
 
@@ -25,6 +34,12 @@ class Spun(NamedTuple):
     """Of the first of the lanes."""
     several: bool
     """Whether other lanes have other addresses."""
+    at: tuple[str, int]
+    """The function, and the number of the instruction in it."""
+    until: tuple[str, int] | None = None
+    """How the word is compared, and with which number, if that ends the loop."""
+    counts: bool = False
+    """Whether the kernel adds ones to words: those who arrive are counted."""
 
 
 class Spinning:
@@ -46,11 +61,47 @@ class Spinning:
         goal = next(e for e in instruction.operands if isinstance(e, Address))
         if not isinstance(goal.base, Register):
             return None
-        wide = np.uint64 if goal.base.type.endswith("64") else np.uint32
-        start = self._placed.units[function].registers[goal.base.number]
-        values = warp[start : start + LANES * np.dtype(wide).itemsize].view(wide)
+        values = self._values(warp, function, goal.base)
         addresses = [int(values[lane]) + goal.offset for lane in lanes]
-        return Spun(instruction, addresses[0], len(set(addresses)) > 1)
+        several = len(set(addresses)) > 1
+        until = self._until(warp, function, at, lanes[0])
+        counts = any(map(_counts, code.instructions))
+        made = instruction, addresses[0], several, (function, at)
+        return Spun(*made, until, counts)
+
+    def _values(
+        self, warp: np.ndarray, function: str, register: Register
+    ) -> np.ndarray:
+        """What a register is in each lane."""
+        wide = np.uint64 if type_bytes(register.type) == 8 else np.uint32
+        start = self._placed.units[function].registers[register.number]
+        return warp[start : start + LANES * np.dtype(wide).itemsize].view(wide)
+
+    def _until(
+        self, warp: np.ndarray, function: str, at: int, lane: int
+    ) -> tuple[str, int] | None:
+        """What the loop on a word waits for, if that is a number."""
+        # A launch that is not watched loads nothing of the race detector.
+        from fragmenta.races.probes.polling import condition
+
+        found = condition(self.module.functions[function], at)
+        if found is None or found.mask != -1:
+            return None
+        if isinstance(found.against, Immediate):
+            return found.compare, int(found.against.value)
+        assert isinstance(found.against, Register)
+        if type_bytes(found.against.type) not in (4, 8):
+            return None
+        return found.compare, int(self._values(warp, function, found.against)[lane])
+
+
+def _counts(instruction: Instruction) -> bool:
+    """Whether an instruction adds one to a word."""
+    words = instruction.qualifiers
+    if instruction.opcode not in ("atom", "red") or not {"add", "inc"} & set(words):
+        return False
+    last = instruction.operands[-1]
+    return "inc" in words or (isinstance(last, Immediate) and last.value == 1)
 
 
 def repeated(function: Function, index: int) -> int | None:
@@ -68,24 +119,45 @@ def repeated(function: Function, index: int) -> int | None:
     ...     @%p bra L;
     ...     ret;
     ... }''').functions["f"]
-    >>> repeated(function, 2), repeated(function, 0)
+    >>> repeated(function, 2), repeated(function, 4)
     (1, None)
     """
-    after, seen, left = successors(function), set[int](), [index]
+    following = _reached(function, [index])
+    return next((each for each in following if _repeats(function, each)), None)
+
+
+def _reached(function: Function, start: list[int]) -> Iterator[int]:
+    """The instructions that are executed from some on, up to one that others see."""
+    # A launch that is not watched loads nothing of the race detector.
+    from fragmenta.ptx.opcodes.kinds import kind_of
+    from fragmenta.races.probes.polling import quiet
+
+    def passes(instruction: Instruction) -> bool:
+        kind = kind_of(instruction.mnemonic).word
+        return instruction.opcode in _PASSED or kind in ("loads", "exchanges")
+
+    after, seen, left = successors(function), set[int](), deque(start)
     while left:
-        place = left.pop()
+        place = left.popleft()
         if place in seen or place >= len(function.instructions):
             continue
         seen.add(place)
+        yield place
         instruction = function.instructions[place]
-        words = set(instruction.qualifiers)
-        if instruction.opcode in ("ld", "atom") and not words & _ELSEWHERE:
-            if spins(function, place):
-                return place
-        elif quiet(instruction):
+        if passes(instruction) or quiet(instruction):
             left += after[place]
-    return None
 
 
+def _repeats(function: Function, place: int) -> bool:
+    """Whether an instruction reads a word that others may change, again and again."""
+    instruction = function.instructions[place]
+    reads = instruction.opcode in ("ld", "atom")
+    if not reads or set(instruction.qualifiers) & _ELSEWHERE:
+        return False
+    return place in _reached(function, list(successors(function)[place]))
+
+
+_PASSED = frozenset({"atom", "bar", "barrier"})
+"""What may stand in a loop on a word, besides loads, exchanges and calculations."""
 _ELSEWHERE = frozenset({"param", "const", "local"})
 """Memory that no other thread changes."""

@@ -114,6 +114,8 @@ class Recording:
         turns = turns or {key: list(some) for key, some in self.plan.turns.items()}
         if turns:
             made["turns"] = {str(cluster): some for cluster, some in turns.items()}
+            if self.plan.hasty:
+                made["hasty"] = True
         return made
 
     def _turn(self, number: int) -> Any:

@@ -12,10 +12,11 @@ that is held.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from functools import partial
 from typing import TypeAlias
 
 from fragmenta.orders.hops import QUIET, Meetings
-from fragmenta.orders.machine import Machine, computed, contribution, wrapped
+from fragmenta.orders.machine import Machine, contribution, kept
 from fragmenta.orders.program import (
     Arrive,
     Atomic,
@@ -33,6 +34,7 @@ from fragmenta.orders.program import (
     GroupWait,
     Issue,
     Load,
+    Loop,
     MbarrierArrive,
     MbarrierInit,
     MbarrierInval,
@@ -52,13 +54,12 @@ from fragmenta.orders.state import (
     State,
 )
 from fragmenta.orders.tree import Node
+from fragmenta.orders.updates import Passing, Updates, done, reachable, wrapped
 
 ENDLESS = 1 << 40
 """A number of phases that is more than any."""
 COUNTS = (MbarrierArrive, ExpectTx, CompleteTx)
 """Events that count at an mbarrier."""
-MOST_VALUES = 64
-"""More values of a word than this count as any value."""
 
 
 class Front:
@@ -165,8 +166,8 @@ class WordAhead:
         """The same, without atomic operations."""
         self.added: set[tuple[int, int]] = set()
         """Who has done an atomic operation, and at which node: each is done once."""
-        self.atomics: list[tuple[Atomic, Condition | None, int]] = []
-        """With the condition under which they write, and the word of their result."""
+        self.atomics: Updates = []
+        """With what a loop makes of a value, and the word of their result."""
         self.writers: set[int] = set()
         self.readers: set[int] = set()
         self.reds: set[int] = set()
@@ -663,12 +664,13 @@ class Ahead:
         thing = self.word(node, node.key)
         values = thing.values
         if isinstance(event, Await):
-            if values is not None:
-                values = {each for each in values if event.condition.holds(each)}
+            passed = self._passing(front, event)
+            if values is not None and passed is not None:
+                values = {each for each in values if passed(each).ends}
                 if not values:
                     return False
             if event.update is not None:
-                self._atomic(front, thing, event.update, event.condition)
+                self._atomic(front, thing, event.update, event.condition, passed)
                 thing.writers.add(front.root)
             thing.readers.add(front.root)
         elif isinstance(event, Load):
@@ -684,8 +686,18 @@ class Ahead:
                 thing.readers.add(front.root)
             if event.result is not None:
                 self.word(node, node.result).writers.add(front.root)
-            self._atomic(front, thing, event, None)
+            self._atomic(front, thing, event)
+        if not isinstance(event, Store) and event.kept is not None:
+            front.phases["kept", event.kept] = 1  # which value is not known
         return self._branches(front, values)
+
+    def _passing(self, front: Front, event: Await) -> Passing | None:
+        """What a loop does for each value; None if it depends on what is not known."""
+        keeps = event.condition.keeps
+        if any(("kept", name) in front.phases for name in keeps):
+            return None
+        values = kept(self.state.actors[front.number], keeps)
+        return partial(event.condition.passed, kept=values)
 
     def commutes(self, node: Node) -> bool:
         """Whether an event is a ``red.add`` that nothing else can tell from another.
@@ -703,14 +715,21 @@ class Ahead:
         return not tree.accesses.collides[access]
 
     def _atomic(
-        self, front: Front, thing: WordAhead, atomic: Atomic, when: Condition | None
+        self,
+        front: Front,
+        thing: WordAhead,
+        atomic: Atomic,
+        loop: Condition | Loop | None = None,
+        passed: Passing | None = None,
     ) -> None:
         mark = (front.number, id(front.node))
         if mark in thing.added:
             return
         thing.added.add(mark)
-        thing.atomics.append((atomic, when, front.node.result))
-        self._can_hold(thing, set())
+        step = None if loop is None else partial(done, atomic, loop, passed)
+        thing.atomics.append((atomic, step, front.node.result))
+        unclear = isinstance(loop, Loop) and passed is None
+        self._can_hold(thing, None if unclear else set())
 
     def _can_hold(self, thing: WordAhead, values: set[int] | None) -> None:
         """Add values, and what atomic operations make of them."""
@@ -725,40 +744,6 @@ class Ahead:
                 held = {wrapped(each, atomic.result) for each in held}
             if other.stored is not None and (held is None or held - other.stored):
                 self._can_hold(other, held)
-
-
-Updates: TypeAlias = list[tuple[Atomic, Condition | None, int]]
-
-
-def reachable(stored: set[int] | None, atomics: Updates) -> set[int] | None:
-    """The values that atomic operations make of others; None: more than are kept.
-
-    Each operation is done at most once.  Additions may come in any order, so a pass
-    over them finds all sums; other operations are repeated until nothing is new.
-
-    >>> from fragmenta.orders.program import Word
-    >>> add = Atomic(Word("global", 0), "add", 1)
-    >>> sorted(reachable({0}, [(add, None, -1)] * 3))
-    [0, 1, 2, 3]
-    """
-    if stored is None:
-        return None
-    found = set(stored)
-    once = all(each.operation == "add" and when is None for each, when, _ in atomics)
-    size = -1
-    while size != len(found):
-        size = len(found)
-        for atomic, when, _ in atomics:
-            found |= {
-                computed(atomic, each)
-                for each in found
-                if when is None or when.holds(each)
-            }
-            if len(found) > MOST_VALUES:
-                return None
-        if once:
-            break
-    return found
 
 
 _ENDED = Node(-1, -1, None)

@@ -21,6 +21,7 @@ from fragmenta.orders.hangs import describe
 from fragmenta.orders.machine import Machine
 from fragmenta.orders.program import (
     Access,
+    Await,
     Choose,
     ClusterArrive,
     ClusterWait,
@@ -289,10 +290,25 @@ class Search:
                 self.complete = False
                 self.reasons[node.cut] = None
         agents = any(each < self.machine.agents for each in state.actors)
-        if not cut and agents:
+        if self._unclear(state):
+            self.complete = False
+        elif not cut and agents:
             depth = self.depths[number]
             if self.hang is None or depth < self.hang[0]:
                 self.hang = depth, number
+
+    def _unclear(self, state: State) -> bool:
+        """Whether somebody is in a loop that another value may end, too.
+
+        Then it is not known whether this is a hang.
+        """
+        found = False
+        for actor in state.actors.values():
+            event = actor.node.event
+            if isinstance(event, Await) and not self.machine.passes(state, actor).known:
+                self.reasons[f"loop {event.place}"] = None
+                found = True
+        return found
 
     def _place(self, state: State) -> Place:
         before = self.depths[self.here] if self.here >= 0 else 0

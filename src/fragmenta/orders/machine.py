@@ -13,6 +13,7 @@ from typing import TypeAlias
 from fragmenta.errors import BadCall
 from fragmenta.orders.accesses import Home, reaches
 from fragmenta.orders.hops import Hops
+from fragmenta.orders.kept import Kept
 from fragmenta.orders.program import (
     Access,
     Arrive,
@@ -32,6 +33,7 @@ from fragmenta.orders.program import (
     GroupWait,
     Issue,
     Load,
+    Loop,
     MbarrierArrive,
     MbarrierInit,
     MbarrierInval,
@@ -39,6 +41,7 @@ from fragmenta.orders.program import (
     MbarrierTest,
     MbarrierWait,
     Order,
+    Passed,
     Proxy,
     ProxyFence,
     ReadDone,
@@ -61,7 +64,7 @@ from fragmenta.orders.state import (
     narrowed,
 )
 from fragmenta.orders.tree import Node, Tree
-from fragmenta.orders.typed import TYPED
+from fragmenta.orders.updates import computed, wrapped
 from fragmenta.orders.verdict import Kind
 from fragmenta.ptx.ordering import Scope
 
@@ -90,6 +93,7 @@ class Machine:
     ) -> None:
         self.tree = tree
         self.hops = Hops(tree)
+        self.kept = Kept(tree)
         self.agents = len(tree.program.agents)
         self.homes = tree.homes
         self.threads = [each.threads for each in tree.program.agents]
@@ -235,7 +239,7 @@ class Machine:
         if isinstance(event, UnitWait):
             return all(e in state.done for e in self.issued(state, event.units))
         if isinstance(event, Await):
-            return event.condition.holds(self.word(state, node.key, event.word).value)
+            return self.passes(state, actor).ends
         if isinstance(event, ClusterWait):
             phase = dict(actor.local).get(("cluster", node.key))
             return phase is None or self.cluster(state, node.key).phase > phase
@@ -255,6 +259,13 @@ class Machine:
             f"{event!r} waits with the state of an arrival that {event.token!r} "
             "names, and no arrival of this agent before it has that token"
         )
+
+    def passes(self, state: State, actor: Actor) -> Passed:
+        """What the loop on a word does, at which an actor is."""
+        event = actor.node.event
+        assert isinstance(event, Await)
+        value = self.word(state, actor.node.key, event.word).value
+        return event.condition.passed(value, kept(actor, event.condition.keeps))
 
     def group(self, state: State, node: Node) -> list[int]:
         """The units that a ``wait_group`` waits for."""
@@ -338,6 +349,20 @@ class Machine:
         if order.releases:
             given.append((self.home(number), scope, actor.know, actor.ahead))
         return given
+
+
+def kept(actor: Actor, names: tuple[Hashable, ...]) -> tuple[int, ...]:
+    """Values that an agent has found before, by their names."""
+    if not names:
+        return ()
+    found = dict(actor.local)
+    missing = [name for name in names if ("kept", name) not in found]
+    if missing:
+        raise BadCall(
+            f"a loop depends on a value that {missing[0]!r} names, and no event of "
+            "this agent before it keeps that"
+        )
+    return tuple(found["kept", name] for name in names)
 
 
 def together(state: State, event: Event | None) -> list[int]:
@@ -640,7 +665,7 @@ def _count(machine: Machine, state: State, number: int, node: Node) -> Kind | No
             return Kind.COMPLETED
         reload -= event.count if event.drop else 0
         if event.token is not None:
-            remember(state, number, event.token, thing.phase)
+            remember(state, number, ("token", event.token), thing.phase)
     if isinstance(event, MbarrierArrive | CompleteTx):
         given = machine.release(state, number, event.order, event.scope, event.scope)
         released = merge(released, *given)
@@ -652,12 +677,11 @@ def _count(machine: Machine, state: State, number: int, node: Node) -> Kind | No
     return None
 
 
-def remember(state: State, number: int, token: Hashable, phase: int) -> None:
-    """Keep the phase of an arrival under the name of its token."""
+def remember(state: State, number: int, mark: Hashable, value: int) -> None:
+    """Keep the phase of an arrival, or a value that was found, under a name."""
     actor = state.actors[number]
-    mark: Hashable = ("token", token)
     others = [each for each in actor.local if each[0] != mark]
-    local = tuple(sorted((*others, (mark, phase)), key=repr))
+    local = tuple(sorted((*others, (mark, value)), key=repr))
     state.actors[number] = actor._replace(local=local)
 
 
@@ -703,7 +727,13 @@ def _use_word(machine: Machine, state: State, number: int, node: Node) -> int | 
         thing = WordObject(thing.value)  # it is read, but that orders nothing
     along = together(state, event)
     how = event.order, event.scope
+    passed = None
+    if isinstance(event, Await):
+        passed = machine.passes(state, state.actors[number])
     if not isinstance(event, Store):
+        if event.kept is not None:
+            value = machine.kept.value(number, event.kept, thing.value)
+            remember(state, number, ("kept", event.kept), value)
         machine.observe(state, number, thing.released, *how, along)
         actor = state.actors[number]
         state.actors[number] = actor._replace(know=actor.know | thing.writers)
@@ -722,6 +752,8 @@ def _use_word(machine: Machine, state: State, number: int, node: Node) -> int | 
     atomic = event.update if isinstance(event, Await) else event
     assert atomic is not None
     value = computed(atomic, thing.value)
+    if passed is not None and isinstance(event.condition, Loop):  # type: ignore[union-attr]
+        value = passed.value
     released = merge(thing.released, *given)
     writers = thing.writers | own
     state.objects[node.key] = WordObject(value, released, writers, by)
@@ -729,38 +761,3 @@ def _use_word(machine: Machine, state: State, number: int, node: Node) -> int | 
         value = wrapped(thing.value, event.result)
         state.objects[node.result] = WordObject(value, merge((), *given), own, by)
     return thing.value if getattr(event, "returns", True) else None
-
-
-def wrapped(value: int, word: Word) -> int:
-    """A value as the word holds it."""
-    return value & ((1 << 8 * word.size) - 1)
-
-
-def computed(atomic: Atomic, old: int) -> int:
-    """The new value of an atomic operation.
-
-    >>> flag = Word("global", 0)
-    >>> computed(Atomic(flag, "cas", 7, compare=1), 1)
-    7
-    """
-    typed = TYPED.get(atomic.operation)
-    if typed is not None:
-        for _ in range(atomic.times):
-            old = typed(old, wrapped(atomic.operand, atomic.word))
-        return old
-    return wrapped(_COMPUTED[atomic.operation](old, atomic), atomic.word)
-
-
-_COMPUTED: dict[str, Callable[[int, Atomic], int]] = {
-    "add": lambda old, a: old + a.operand,
-    "exch": lambda old, a: a.operand,
-    "cas": lambda old, a: a.operand if old == a.compare else old,
-    "min": lambda old, a: min(old, a.operand),
-    "max": lambda old, a: max(old, a.operand),
-    "and": lambda old, a: old & a.operand,
-    "or": lambda old, a: old | a.operand,
-    "xor": lambda old, a: old ^ a.operand,
-    "inc": lambda old, a: 0 if old >= a.operand else old + 1,
-    "dec": lambda old, a: a.operand if old == 0 or old > a.operand else old - 1,
-    "take": lambda old, a: max(old - 1, 0),
-}

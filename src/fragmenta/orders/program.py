@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.ordering import Scope
@@ -346,22 +346,65 @@ class UnitWait:
 # ── words, fences, memory ───────────────────────────────────────────────────
 
 
+class Passed(NamedTuple):
+    """What a loop on a word does while the word holds a value."""
+
+    ends: bool
+    value: int
+    """What the word then holds, if the loop writes it."""
+    known: bool = True
+    """Whether that is known; if it is not, the loop counts as one that goes on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """What a loop waits for: ``value & mask`` compared with a number.
 
     >>> Condition("ge", 4).holds(5), Condition("eq", 1, mask=1).holds(3)
     (True, True)
+    >>> Condition("lt", 0, signed=32).holds(0xFFFFFFFF)
+    True
     """
 
     compare: str
     """``eq``, ``ne``, ``lt``, ``le``, ``gt``, ``ge``."""
     value: int
     mask: int = -1
+    signed: int = 0
+    """The bits of signed numbers; 0: they are unsigned."""
+    guessed: bool = False
+    """Whether it is the value of one run, and others may end the loop, too."""
+
+    @property
+    def keeps(self) -> tuple[Hashable, ...]:
+        """It depends on nothing that was found before."""
+        return ()
 
     def holds(self, value: int) -> bool:
         """Whether a value fulfils it."""
-        return COMPARE[self.compare](value & self.mask, self.value)
+        sign = 1 << self.signed >> 1  # a sign makes a number less, not more
+        return COMPARE[self.compare](value & self.mask ^ sign, self.value ^ sign)
+
+    def passed(self, value: int, kept: tuple[int, ...] = ()) -> Passed:
+        """What the loop does while the word holds a value."""
+        ends = self.holds(value)
+        return Passed(ends, value, ends or not self.guessed)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop whose instructions are run to know for which values it ends."""
+
+    name: Hashable
+    """The same for loops that do the same."""
+    run: Callable[[int, tuple[int, ...]], Passed] = field(compare=False, repr=False)
+    """What it does, for a value of the word, and for values that were kept."""
+    keeps: tuple[Hashable, ...] = ()
+    """The names of values that the agent found before, on which it depends."""
+
+    def passed(self, value: int, kept: tuple[int, ...] = ()) -> Passed:
+        """What the loop does while the word holds a value."""
+        return self.run(value, kept)
 
 
 COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -382,6 +425,8 @@ class Load:
     order: Order = Order.RELAXED
     scope: Scope = Scope.GPU
     place: Place = None
+    kept: Hashable = None
+    """The name under which the agent keeps the value, for a :class:`Loop`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,6 +464,8 @@ class Atomic:
     place: Place = None
     times: int = 1
     """How often it is done at once: by so many lanes."""
+    kept: Hashable = None
+    """As in :class:`Load`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,10 +473,11 @@ class Await:
     """A loop on a load, or on an atomic operation, that ends with a value."""
 
     word: Word
-    condition: Condition
+    condition: Condition | Loop
     update: Atomic | None = None
     """The atomic operation of the loop; None: a load.  It writes only in the pass that
-    ends the loop, as ``atom.cas`` on a lock does."""
+    ends the loop, as ``atom.cas`` on a lock does.  What a :class:`Loop` writes, it says
+    itself."""
     order: Order = Order.RELAXED
     scope: Scope = Scope.GPU
     place: Place = None
@@ -437,6 +485,8 @@ class Await:
     """Where other agents of the warp are, for whom this one waits, too: their fences
     before and after it count as its own do.  All meet there before and after it, and
     the others do nothing in between."""
+    kept: Hashable = None
+    """As in :class:`Load`."""
 
 
 @dataclass(frozen=True, slots=True)

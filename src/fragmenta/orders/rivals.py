@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fragmenta.orders.ahead import COUNTS, Ahead, WordEvent
-from fragmenta.orders.machine import MOST, contribution
+from fragmenta.orders.machine import MOST, contribution, kept
 from fragmenta.orders.program import (
     Arrive,
     Atomic,
@@ -62,7 +62,7 @@ def rivals(ahead: Ahead, number: int) -> set[int]:
     if isinstance(event, UnitWait):
         return _finishing(ahead, machine.issued(state, event.units), ())
     if isinstance(event, Load | Store | Atomic | Await):
-        return _word_rivals(ahead, node, event)
+        return _word_rivals(ahead, number, event)
     if node.key in ahead.mbarriers:
         return _mbarrier_rivals(ahead, number, node)
     return set()
@@ -119,8 +119,10 @@ def _cluster_rivals(ahead: Ahead, number: int) -> set[int]:
     return roots | set(ahead.exits.values())
 
 
-def _word_rivals(ahead: Ahead, node: Node, event: WordEvent) -> set[int]:
+def _word_rivals(ahead: Ahead, number: int, event: WordEvent) -> set[int]:
     found: set[int] = set()
+    actor = ahead.state.actors[number]
+    node = actor.node
     for key in {node.key, node.result} - {-1}:
         thing = ahead.words.get(key)
         if thing is None:
@@ -130,8 +132,9 @@ def _word_rivals(ahead: Ahead, node: Node, event: WordEvent) -> set[int]:
         )
         if isinstance(event, Await) and thing.values is not None:
             value = ahead.machine.word(ahead.state, node.key, event.word).value
-            holds = event.condition.holds
-            if not holds(value) and not any(holds(each) for each in thing.values):
+            values = kept(actor, event.condition.keeps)
+            loop = event.condition
+            if not any(loop.passed(e, values).ends for e in {value, *thing.values}):
                 continue
         found |= thing.writers
         if not reads_only:

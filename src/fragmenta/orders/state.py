@@ -34,7 +34,8 @@ class Actor(NamedTuple):
     pending: Released = ()
     """What relaxed loads have read; a fence acquires it."""
     local: tuple[tuple[Hashable, int], ...] = ()
-    """Phases of its arrivals, by the names of tokens and of cluster barriers."""
+    """Phases of its arrivals, by the names of tokens and of cluster barriers; and what
+    it keeps, by the names of values."""
 
 
 class MbarrierObject(NamedTuple):

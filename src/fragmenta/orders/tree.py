@@ -8,6 +8,7 @@ own.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from fragmenta.errors import BadCall, one_of
@@ -23,6 +24,7 @@ from fragmenta.orders.program import (
     Barrier,
     ClusterArrive,
     Commit,
+    Condition,
     Event,
     Exit,
     GroupWait,
@@ -43,7 +45,10 @@ from fragmenta.orders.program import (
     Word,
 )
 from fragmenta.orders.typed import TYPED
+from fragmenta.orders.updates import Updates, done, reachable, wrapped
 
+MOST_KEPT = 256
+"""Values of a word for which loops are compared; see :mod:`fragmenta.orders.kept`."""
 OPERATIONS = (
     *("add", "exch", "cas", "min", "max", "and", "or", "xor", "inc", "dec", "take"),
     *TYPED,
@@ -359,6 +364,30 @@ class Tree:
             if isinstance(barrier, Barrier) and barrier.block == block
         )
 
+    def values(self, key: int) -> frozenset[int] | None:
+        """All values that a word can hold; None: more than are kept."""
+        stored: set[int] = set()
+        atomics: Updates = []
+        for node in self.nodes:
+            event = node.event
+            if key == node.result and isinstance(event, Atomic):
+                return None
+            if key != node.key or not isinstance(event, Load | Store | Atomic | Await):
+                continue
+            stored.add(self.program.words.get(event.word, 0))
+            if isinstance(event, Store):
+                stored.add(wrapped(event.value, event.word))
+            elif isinstance(event, Atomic):
+                atomics.append((event, None, -1))
+            elif isinstance(event, Await) and event.update is not None:
+                loop = event.condition
+                if loop.keeps:
+                    return None
+                step = partial(done, event.update, loop, loop.passed)
+                atomics.append((event.update, step, -1))
+        found = reachable(stored, atomics, MOST_KEPT)
+        return None if found is None else frozenset(found)
+
     def changed(self) -> bool:
         """Whether added events contradict what decisions relied on."""
         for kind, thing in self.relied:
@@ -367,6 +396,8 @@ class Tree:
             if kind == "whole" and not whole(self.meetings[thing]):
                 return True
             if kind == "plain" and not self._is_plain(thing):  # type: ignore[arg-type]
+                return True
+            if kind == "values" and self.values(thing[0]) != thing[1]:  # type: ignore[index]
                 return True
             if kind == "red" and self.accesses.collides[thing]:  # type: ignore[call-overload]
                 return True
@@ -438,9 +469,10 @@ def check(event: Event) -> None:
             f"no atomic operation is called {event.operation!r}; "
             f"there are {one_of(OPERATIONS)}"
         )
-    if isinstance(event, Await) and event.condition.compare not in COMPARE:
+    condition = event.condition if isinstance(event, Await) else None
+    if isinstance(condition, Condition) and condition.compare not in COMPARE:
         raise BadCall(
-            f"no condition is called {event.condition.compare!r}; "
+            f"no condition is called {condition.compare!r}; "
             f"there are {one_of(list(COMPARE))}"
         )
     if isinstance(event, Arrive) and event.count is None:

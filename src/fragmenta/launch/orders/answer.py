@@ -17,6 +17,8 @@ from fragmenta.ptx.checking.problem import wrapped
 from fragmenta.simt.naming import Names, counted
 from fragmenta.units.findings import Finding, Launched
 
+HANGS = "hangs"
+"""The verdict if an order hangs."""
 _WORST = (Coverage.ALL, Coverage.PATH, Coverage.INCOMPLETE)
 
 
@@ -28,8 +30,8 @@ class Orders:
     <Orders: no order hangs: 2 orders cover all, in 9 states>
     """
 
-    verdict: str
-    """``all orders``, ``this path only`` or ``incomplete``."""
+    coverage: str
+    """How much it is about: ``all orders``, ``this path only`` or ``incomplete``."""
     reasons: tuple[str, ...] = ()
     """Why it is not about all orders."""
     orders: int = 0
@@ -40,10 +42,17 @@ class Orders:
     hang: HangStory | None = field(default=None, repr=False)
     launched: Launched | None = field(default=None, repr=False)
     found: tuple[tuple[Launched, Finding], ...] = field(default=(), repr=False)
-    """Hangs, races and misuse, before they are put into words."""
+    """Hangs, races and misuse that the launch did not show, before they are words."""
     together: tuple[str, ...] = ()
     """Places where lanes that diverged waited with one instruction.  They are taken to
     do so in every order."""
+    wrong: bool = False
+    """Whether some order hangs, races or misuses a barrier."""
+
+    @property
+    def verdict(self) -> str:
+        """``hangs`` if an order does, however many there are; else the coverage."""
+        return HANGS if self.hangs else self.coverage
 
     @property
     def hangs(self) -> bool:
@@ -53,7 +62,7 @@ class Orders:
     @property
     def clean(self) -> bool:
         """Whether no order hangs, races, or misuses a barrier."""
-        return not self.hangs and not self.found
+        return not self.wrong
 
     @property
     def story(self) -> str:
@@ -66,19 +75,22 @@ class Orders:
         covered = f"{counted(self.orders, 'order')} in {counted(self.states, 'state')}"
         if self.hang is not None:
             steps = counted(len(self.hang.steps), "step")
-            return f"an order hangs, after {steps}; {covered} were looked at"
+            looked = f"{covered} {'was' if self.orders == 1 else 'were'} looked at"
+            if self.coverage != Coverage.ALL.value:
+                looked += f" ({self.coverage})"
+            return f"an order hangs, after {steps}; {looked}"
         start = "no order hangs"
-        if self.verdict == Coverage.ALL.value:
+        if self.coverage == Coverage.ALL.value:
             orders = counted(self.orders, "order")
             cover = "covers" if self.orders == 1 else "cover"
             states = counted(self.states, "state")
             return f"{start}: {orders} {cover} all, in {states}{self._but}"
-        looked = f"{start} of those that were looked at ({self.verdict})"
+        looked = f"{start} of those that were looked at ({self.coverage})"
         return f"{looked}: {covered}{self._but}"
 
     @property
     def _but(self) -> str:
-        return "; but some have other errors" if self.found else ""
+        return "; but some have other errors" if self.wrong else ""
 
     def text(self, width: int = 80) -> str:
         """The answer in lines that fit: the verdict, the reasons, the story."""
@@ -95,12 +107,15 @@ class Orders:
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, for JSON."""
         made: dict[str, Any] = {
+            "summary": self.summary,
             "verdict": self.verdict,
+            "coverage": self.coverage,
             "reasons": list(self.reasons),
             "orders": self.orders,
             "states": self.states,
             "together": list(self.together),
             "hangs": self.hangs,
+            "clean": self.clean,
             "steps": [],
             "waiting": [],
         }

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fragmenta.ptx.checking.register_effects import Effects, effects
+from fragmenta.ptx.checking.register_effects import Effects, effects, registers
 from fragmenta.ptx.flow import BRANCHES, ENDS, BasicBlock, blocks, postdominators
-from fragmenta.ptx.module import Function, Instruction, Module
+from fragmenta.ptx.module import Address, Function, Instruction, Module
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.ordering import role
 from fragmenta.ptx.placement import reachable
-from fragmenta.races.probes.polling import condition
+from fragmenta.races.probes.polling import condition, looped, quiet_loop, spins
 from fragmenta.races.probes.undefined_flow import loads
 
 
@@ -31,6 +32,12 @@ class Dependent(NamedTuple):
     """Whether an operand of what synchronises depends on it, not a branch."""
     word: bool
     """Whether the load is a strong one, of a word through which threads synchronise."""
+    memory: bool = False
+    """Whether it decides about accesses of memory only: whether, or where, one is."""
+    stored: bool = False
+    """Whether it is only what an access writes."""
+    handed: bool = False
+    """Whether lanes hand it on to others of the warp, for whom it decides."""
 
 
 def synchronises(instruction: Instruction) -> bool:
@@ -54,6 +61,12 @@ def asks(instruction: Instruction) -> bool:
     return instruction.opcode in asked
 
 
+def _begins(instruction: Instruction, function: Function) -> bool:
+    """Whether data come from memory here; a shuffle hands on what lanes have."""
+    shuffles = instruction.opcode == "shfl"
+    return loads(instruction, function) and not (asks(instruction) or shuffles)
+
+
 class Flow:
     """What depends on memory in one function."""
 
@@ -64,8 +77,17 @@ class Flow:
         self.blocks = blocks(function)
         self.behind: dict[int, frozenset[int]] = {}
         """The loads that a register may depend on, by the register's number."""
+        self._handed: dict[int, frozenset[int]] = {}
+        """The same, of what other lanes have loaded."""
         self._regions = self._controlled()
-        self._spread()
+        for index, each in enumerate(self.code):
+            if _begins(each, self.function):
+                self._mark(index, frozenset((index,)), self.behind)
+        self._spread(self.behind)
+        for index, each in enumerate(self.code):
+            if kind_of(each.mnemonic).word == "exchanges":
+                self._mark(index, self.sources(index), self._handed)
+        self._spread(self._handed)
 
     def _controlled(self) -> dict[int, list[int]]:
         """The instructions that a conditional branch decides about, by its index."""
@@ -94,34 +116,37 @@ class Flow:
             for index in range(self.blocks[number].start, self.blocks[number].end)
         ]
 
-    def _spread(self) -> None:
-        for index, each in enumerate(self.code):
-            if loads(each, self.function) and not asks(each):
-                self._mark(index, frozenset((index,)))
-        changed = True
+    def _spread(self, behind: dict[int, frozenset[int]]) -> None:
+        changed = bool(behind)
         while changed:
             changed = False
             for index, each in enumerate(self.code):
                 if not asks(each):
-                    changed |= self._mark(index, self.sources(index))
+                    sources = self._sources(index, behind)
+                    changed |= self._mark(index, sources, behind)
             for branch, inside in self._regions.items():
-                sources = self.sources(branch)
+                sources = self._sources(branch, behind)
                 if sources:
                     for index in inside:
-                        changed |= self._mark(index, sources)
+                        changed |= self._mark(index, sources, behind)
 
-    def _mark(self, index: int, sources: frozenset[int]) -> bool:
+    def _mark(
+        self, index: int, sources: frozenset[int], behind: dict[int, frozenset[int]]
+    ) -> bool:
         changed = False
         for each in self.effects[index].writes:
-            before = self.behind.get(each.number, frozenset())
+            before = behind.get(each.number, frozenset())
             if sources - before:
-                self.behind[each.number] = before | sources
+                behind[each.number] = before | sources
                 changed = True
         return changed
 
     def sources(self, index: int) -> frozenset[int]:
         """The loads that an instruction's operands may depend on."""
-        reads = (self.behind.get(e.number) for e in self.effects[index].reads)
+        return self._sources(index, self.behind)
+
+    def _sources(self, index: int, behind: dict[int, frozenset[int]]) -> frozenset[int]:
+        reads = (behind.get(e.number) for e in self.effects[index].reads)
         return frozenset().union(*(each for each in reads if each))
 
     def dependent(self) -> Iterable[Dependent]:
@@ -129,16 +154,73 @@ class Flow:
 
         The branch of a loop that waits for a word is part of the wait.
         """
+        waits = self._waits()
         for branch, inside in self._regions.items():
-            for source in self.sources(branch):
-                waits = condition(self.function, source) is not None
-                loop = waits and source in inside and branch - source < _NEAR
-                if not loop and any(synchronises(self.code[i]) for i in inside):
-                    yield self._made(branch, source, False)
+            for source in self.sources(branch) - waits.get(branch, set()):
+                made = self._made(branch, source, False)
+                handed = source in self._sources(branch, self._handed)
+                if any(synchronises(self.code[i]) for i in inside):
+                    yield made
+                elif any(_accesses(self.code[i]) for i in inside):
+                    yield made._replace(memory=True, handed=handed)
         for index, each in enumerate(self.code):
             if synchronises(each) and role(each) is None and not _only_moves(each):
                 for source in self.sources(index):
                     yield self._made(index, source, True)
+            if _accesses(each) or each.opcode in ("atom", "cp"):
+                yield from self._accessing(index)
+
+    def _accessing(self, index: int) -> Iterable[Dependent]:
+        """Loads that decide where an access is, and strong ones of what it writes.
+
+        What a loop on an atomic operation writes is found by running the loop.
+        """
+        where = self._places(index, self.behind)
+        handed = self._places(index, self._handed)
+        loops = spins(self.function, index)
+        for source in self.sources(index):
+            made = self._made(index, source, True)
+            if source in where:
+                yield made._replace(memory=True, handed=source in handed)
+            elif made.word and not loops:
+                yield made._replace(stored=True)
+
+    def _places(self, index: int, behind: dict[int, frozenset[int]]) -> frozenset[int]:
+        """The loads that decide where an access is, and whether it is done."""
+        each = self.code[index]
+        some = [o for o in each.operands if isinstance(o, Address)]
+        read = registers((*some, *([each.guard] if each.guard is not None else ())))
+        found = (behind.get(register.number) for register in read)
+        return frozenset().union(*(each for each in found if each))
+
+    def _waits(self) -> dict[int, set[int]]:
+        """The branches of loops on words, and the accesses that these depend on.
+
+        They are what is waited for, and what was found before and decides about that.
+        """
+        found: dict[int, set[int]] = {}
+        stored = self._stored()
+        for index, each in enumerate(self.code):
+            if role(each) is None or not each.operands:
+                continue
+            loop, sources = looped(self.function, index), {index}
+            if loop is not None:
+                found_before = {e for e in loop.sources if e is not None}
+                sources |= found_before - stored
+            elif condition(self.function, index) is None:
+                continue
+            for place in quiet_loop(self.function, index):
+                found.setdefault(place, set()).update(sources)
+        return found
+
+    def _stored(self) -> set[int]:
+        """The accesses whose values others may see, as a strong access writes them."""
+        found: set[int] = set()
+        for index, each in enumerate(self.code):
+            strong = role(each)
+            if strong is not None and strong.publishes:
+                found |= self.sources(index)
+        return found
 
     def _made(self, index: int, source: int, operand: bool) -> Dependent:
         found = role(self.code[source])
@@ -146,8 +228,10 @@ class Flow:
         return Dependent(self.function.name, index, source, operand, word)
 
 
-_NEAR = 12
-"""How far the branch of a loop on a word may be from the load."""
+def _accesses(instruction: Instruction) -> bool:
+    """Whether an instruction accesses memory that others see."""
+    words = set(instruction.qualifiers)
+    return instruction.opcode in ("ld", "st", "red") and not words & {"param", "local"}
 
 
 def _only_moves(instruction: Instruction) -> bool:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
 from fragmenta.errors import KernelFault
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.orders.answer import Orders, worst
+from fragmenta.launch.orders.contested import (
+    awaited,
+    contested,
+    stored_and_loaded,
+    users,
+    writing,
+)
 from fragmenta.launch.orders.dependence import Dependent, dependent
+from fragmenta.launch.orders.loops import Loops, Once
 from fragmenta.launch.orders.programs import Part, asks_for_clusters, parts
 from fragmenta.launch.orders.recording import Recording, record
 from fragmenta.launch.orders.story import HangStory, Teller, site_of
@@ -20,8 +28,10 @@ from fragmenta.orders.verdict import Coverage, Misuse, Race, Verdict
 from fragmenta.progress import Progress
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
-from fragmenta.ptx.rules import Rule
+from fragmenta.ptx.rules import ERROR, Rule
+from fragmenta.races.recording.log import Log
 from fragmenta.races.recording.recorder import Force
+from fragmenta.races.report import phrases
 from fragmenta.races.report.messages import order, reports
 from fragmenta.simt.naming import Names, place, short
 from fragmenta.units.findings import Finding, Launched
@@ -32,18 +42,31 @@ MORE = 20_000
 """Instructions of a run after a recorded one that hangs, besides four times those."""
 MOST_GRANTS = 8
 """Clusters that one cluster is granted by clusterlaunchcontrol.try_cancel."""
+MOST_CONTESTED = 64
+"""Words that are accessed plainly and by atomic operations, in all orders."""
 MOST_RUNS = 64
 """Runs that follow a value which decides something."""
+TOLD = "other threads are told it"
+MOST_DECIDING = 4
+"""Warps that use a word whose value decides what is accessed, so that each of them is
+run with the value of each."""
 
 
 class Explored:
     """All orders of one launch."""
 
-    def __init__(self, prepare: Callable[[], Launch], states: int) -> None:
-        self._prepare, self._states = prepare, states
+    def __init__(self, prepare: Callable[[], Launch], states: int, once: Once) -> None:
+        """``once`` launches small kernels: the loops of this one."""
+        self._prepare, self._states, self._once = prepare, states, once
+        self._loops: Loops
+        self._contested: set[int] = set()
+        """The words that some access plainly, and others by atomic operations."""
         self._run: Callable[[Launch], str]
         self.orders: Orders | None = None
-        self._runs = 0
+        self._followed: dict[Hashable, Recording] = {}
+        """Runs that follow a value, by the agent and by what it observes."""
+        self._seen: list[Log] = []
+        """What all runs before this round have shown."""
         self._enough: int | None = None
         """Instructions of further runs, if the recorded one hangs."""
 
@@ -81,38 +104,67 @@ class Explored:
             self.orders = Orders(Coverage.ALL.value, (), 1, 1)
             return
         clusters = launch.cluster_count
-        recording = record(launch, self._run)
-        if recording.hung:
+        self._loops = Loops(launch.kept, self._once)
+        recording = record(launch, self._run, self._loops.ends)
+        if recording.hung and not recording.guessed:
             self._enough = 4 * recording.instructions + MORE
         decisions = Decisions(recording.launched)
+        self._contested = contested(recording.logs)
+        if len(self._contested) > MOST_CONTESTED:
+            decisions.reasons.append(
+                f"{len(self._contested):,} words are accessed plainly and by atomic "
+                "operations of other blocks: only the launch itself compares them"
+            )
+            self._contested = set()
+        granted = self._granted(recording, clusters, decisions)
+        known = -1
+        while known < len(self._followed):  # what a run shows may be new to all others
+            known = len(self._followed)
+            explored = self._round([recording, *granted], decisions, progress)
+        self.orders = _Answer(recording, explored, decisions).made()
+
+    def _round(
+        self, given: list[Recording], decisions: Decisions, progress: Progress
+    ) -> list[tuple[Part, Verdict]]:
+        """Explore all parts, with what is known of the runs so far."""
+        runs = [*given, *self._followed.values()]
+        self._seen = [log for each in runs for log in each.logs]
+        if decisions.follow(self._seen, self._contested, self._loops):
+            self._followed.clear()  # they were about fewer values
+            self._seen = [log for each in given for log in each.logs]
+        every: list[Part] = []
+        for number, each in enumerate(given):
+            every += self._parts(each, decisions.sites, -number)
         explored: list[tuple[Part, Verdict]] = []
-        every = parts(recording.logs, decisions.sites, recording.values)
-        every += self._granted(recording, clusters, decisions)
         for number, part in enumerate(every):
 
             def share(done: float, number: int = number) -> None:
                 progress((number + done) / len(every))
 
-            extend = partial(self._extend, part, decisions.sites)
+            extend = partial(self._extend, part, decisions)
             verdict = explore(part.program, extend, limit=self._states, progress=share)
             explored.append((part, verdict))
-        self.orders = _Answer(recording, explored, decisions.reasons).made()
+        return explored
+
+    def _parts(self, recording: Recording, sites: set[int], run: int = 0) -> list[Part]:
+        how = sites, self._contested, self._loops, recording.values
+        return parts(recording.logs, *how, run, self._seen)
 
     def _granted(
         self, recording: Recording, clusters: int, decisions: Decisions
-    ) -> list[Part]:
+    ) -> list[Recording]:
         """What else happens if requests for clusters that have not begun are granted.
 
         Each number of grants is a run of its own: one cluster gets them all.
         """
-        found: list[Part] = []
+        found: list[Recording] = []
         if not asks_for_clusters(recording.logs):
             return found
         for grants in range(1, min(clusters, MOST_GRANTS + 1)):
-            more = record(self._prepare(), self._run, grants=grants)
+            more = record(self._prepare(), self._run, self._loops.ends, grants=grants)
             recording.cut = recording.cut or more.cut
             recording.hung |= more.hung
-            found += parts(more.logs, decisions.sites, more.values, -grants)
+            found.append(more)
         if clusters > MOST_GRANTS + 1:
             decisions.reasons.append(
                 f"a cluster may be granted {clusters - 1} others; it was granted at "
@@ -123,19 +175,25 @@ class Explored:
     def _extend(
         self,
         part: Part,
-        sites: set[int],
+        decisions: Decisions,
         agent: int,
         observed: tuple[int, ...],
         order: tuple[Step, ...],
     ) -> Steps | None:
         """What an agent does after it has read these values: run it so."""
-        if self._runs == MOST_RUNS:
+        who, sites = part.agents[agent], decisions.sites
+        if _site(part.program.agents[agent].steps, observed) in decisions.told:
             return None
-        self._runs += 1
-        who = part.agents[agent]
-        force = Force(who.block, who.warp, who.lanes, sites, list(observed))
-        recording = record(self._prepare(), self._run, force)
-        for each in parts(recording.logs, sites, recording.values, self._runs):
+        key = part.clusters[0], who[:3], observed
+        if key not in self._followed:
+            if len(self._followed) == MOST_RUNS:
+                return None
+            force = Force(who.block, who.warp, who.lanes, sites, list(observed))
+            made = record(self._prepare(), self._run, self._loops.ends, force)
+            self._followed[key] = made
+        recording = self._followed[key]
+        run = list(self._followed).index(key) + 1
+        for each in self._parts(recording, sites, run):
             number = each.number(who)
             if number is None or not each.words <= part.words:
                 continue
@@ -158,11 +216,24 @@ class Explored:
         if self.orders is None:
             return found
         known = {_lines(*each) for each in found}
+        # A pair that is a note, such as two stores of the same bits, is not wrong.
+        wrong = {_lines(*each) for each in found if each[1].severity == ERROR}
         more = [each for each in self.orders.found if _lines(*each) not in known]
-        self.orders = replace(self.orders, found=tuple(more))
+        both = wrong & {_lines(*each) for each in self.orders.found}
+        self.orders = replace(
+            self.orders, found=tuple(more), wrong=bool(more or both) or self.hangs
+        )
         if self.orders.hangs:  # its story says more than the fault of the one run
             found = [each for each in found if _lines(*each) != HUNG]
         return [*found, *more]
+
+
+def _site(steps: Steps | None, observed: tuple[int, ...]) -> int | None:
+    """Where the last of some values was observed."""
+    for value in observed[:-1]:
+        steps = steps.after.get(value) if steps is not None else None
+    site = steps.events[-1].place if steps is not None and steps.events else None
+    return site if isinstance(site, int) else None
 
 
 def _lines(launched: Launched, found: Finding) -> tuple[object, ...]:
@@ -173,7 +244,8 @@ def _lines(launched: Launched, found: Finding) -> tuple[object, ...]:
     places = launched.compiled.places
     sites = [each for each in (found.site, found.other) if each is not None]
     where = [tuple(places[e]) if 0 <= e < len(places) else () for e in sites]
-    return (found.rule.name, *sorted(map(str, where)))
+    rule = "race" if found.rule.race and len(sites) > 1 else found.rule.name
+    return (rule, *sorted(map(str, where)))
 
 
 class Decisions:
@@ -182,13 +254,81 @@ class Decisions:
     def __init__(self, launched: Launched) -> None:
         module, compiled = launched.module(), launched.compiled
         found = dependent(module, compiled.kernel)
-        words = {(e.function, e.source) for e in found if e.word}
-        self.sites = {
-            site for site, place in enumerate(compiled.places) if tuple(place) in words
-        }
+        self._places = compiled.places
+        words = [each for each in found if each.word]
+        self.sites = self._sites(e for e in words if not (e.memory or e.stored))
         """Strong accesses whose values decide something.  They are followed."""
-        self.reasons = [_depends(launched, each) for each in found if not each.word]
+        self._others = self._sites(e for e in words if not e.stored)
+        self._stored = [each for each in words if each.stored]
+        self._handed = self._sites(e for e in words if e.handed)
+        self._plain = self._sites(e for e in found if e.memory and not e.word)
+        self._launched = launched
+        self.untried: list[str] = []
+        """Values that were not followed, as there are too many."""
+        self.told: set[int] = set()
+        """Strong accesses whose values other threads are told: only what follows the
+        value of the recorded run is known."""
+        self.reasons = [
+            _depends(launched, e) for e in found if not (e.word or e.memory)
+        ]
         """Why other data may take another way."""
+
+    def _sites(self, found: Iterable[Dependent]) -> set[int]:
+        return self._at({(each.function, each.source) for each in found})
+
+    def _at(self, places: set[tuple[str, int]]) -> set[int]:
+        """The sites of instructions."""
+        every = enumerate(self._places)
+        return {site for site, place in every if tuple(place) in places}
+
+    def follow(self, logs: list[Log], words: set[int], loops: Loops) -> bool:
+        """Follow also those that decide about memory, or what words hold.
+
+        The first are followed if several warps use the word; the others if others wait
+        for the word that they are written to.  The answer is whether there are more.
+        """
+        before = len(self.sites)
+        self._about_memory(logs, words)
+        while True:
+            known = len(self.sites)
+            all_words = awaited(logs, self.sites | loops.sources) | words
+            written = writing(logs, all_words)
+            places = {tuple(self._places[site]) for site in written}
+            self.sites |= self._sites(e for e in self._stored if e[:2] in places)
+            if len(self.sites) == known:
+                return known > before
+
+    def _about_memory(self, logs: list[Log], words: set[int]) -> None:
+        told = self._told(logs)
+        handed = self._handed | told
+        for (address, _), (who, sites) in users(logs).items():
+            some = sites & (self._others | handed) - self.sites
+            if address in words:
+                self.sites |= some & (self._others | told)
+                self.told |= some & told
+                self.untried += [self._left_out(e, TOLD) for e in some & told]
+            elif len(who) > 1:
+                few = len(who) <= MOST_DECIDING
+                tried = some - handed if few else set()
+                self.sites |= tried
+                many = f"{len(who)} warps use it, more than {MOST_DECIDING}"
+                why = TOLD if few else many
+                self.untried += [self._left_out(each, why) for each in some - tried]
+
+    def _told(self, logs: list[Log]) -> set[int]:
+        """Strong accesses whose value is stored where others load what decides."""
+        stores = self._at({each[:2] for each in self._stored})
+        found = stored_and_loaded(logs, stores, self._plain)
+        places = {tuple(self._places[site]) for site in found}
+        return self._sites(each for each in self._stored if each[:2] in places)
+
+    def _left_out(self, site: int, why: str) -> str:
+        names = Names(self._launched.module(), self._launched.compiled)
+        what, where = names.mnemonic(site), names.place(site)
+        return (
+            f"which warp finds which value with {what} at {where} decides what is "
+            f"accessed: that was taken as in the recorded run, as {why}"
+        )
 
 
 class _Answer:
@@ -198,21 +338,26 @@ class _Answer:
         self,
         recording: Recording,
         explored: list[tuple[Part, Verdict]],
-        reasons: list[str],
+        decisions: Decisions,
     ) -> None:
         self.recording, self.explored = recording, explored
         self.launched = recording.launched
         self.names = Names(self.launched.module(), self.launched.compiled)
-        self.reasons = reasons
+        self.reasons = decisions.reasons
+        self.untried = list(dict.fromkeys(decisions.untried))
 
     def made(self) -> Orders:
         """The answer."""
         coverage = worst([verdict.coverage for _, verdict in self.explored])
-        reasons = list(self.reasons)
+        reasons = [*self.reasons, *self.untried]
         for _, verdict in self.explored:
             reasons += [self._reason(each) for each in verdict.reasons]
         if self.reasons:
             coverage = worst([coverage, Coverage.PATH])
+        if self.untried:
+            coverage = Coverage.INCOMPLETE
+        if any(r.startswith("loop ") for _, v in self.explored for r in v.reasons):
+            coverage = Coverage.INCOMPLETE
         if self.recording.cut:
             coverage = Coverage.INCOMPLETE
             reasons.insert(0, self.recording.cut)
@@ -237,6 +382,7 @@ class _Answer:
             self.launched,
             tuple((self.launched, each) for each in findings),
             self._together(),
+            bool(findings),
         )
 
     def _together(self) -> tuple[str, ...]:
@@ -245,13 +391,19 @@ class _Answer:
 
     def _reason(self, given: str) -> str:
         kind, _, site = given.partition(" ")
-        if kind not in ("test", "loop", "lanes") or not site.isdecimal():
+        if kind not in ("test", "loop", "lanes", "kept") or not site.isdecimal():
             return given
         what, where = self.names.mnemonic(int(site)), self.names.place(int(site))
         if kind == "loop":
             return (
-                f"what the loop on {what} at {where} waits for is not plain: it was "
-                "taken to wait for the value that it found"
+                f"what the loop on {what} at {where} waits for is not known: it was "
+                "taken to wait for the value that it found; what follows another value "
+                "was not explored"
+            )
+        if kind == "kept":
+            return (
+                f"the loop on {what} at {where} depends on what other lanes had found "
+                "before: that was taken as in the recorded run"
             )
         if kind == "lanes":
             return (
@@ -299,7 +451,21 @@ class _Answer:
             who.warp,
             who.lanes,
             other=site_of(race.first.event),
+            repair=self._repair(part, race),
         )
+
+    def _repair(self, part: Part, race: Race) -> str | None:
+        """What orders the two, by the kind of the work that one of them is."""
+        for work, other in ((race.first, race.second), (race.second, race.first)):
+            flying = part.units.get(work.unit) if work.unit is not None else None
+            if flying is not None and not race.fence:
+                told = [self.names.mbarrier(at[1]) for at, *_ in flying.signals[:1]]
+                what = short(self.names.mnemonic(site_of(other.event)))
+                only_read = not _writes(work)
+                return phrases.waited_for(
+                    flying.done_by, short(flying.name), what, "".join(told), only_read
+                )
+        return None
 
     def _access(self, teller: Teller, step: Step) -> str:
         site = site_of(step.event)
@@ -342,8 +508,24 @@ def _memory(span: Span) -> str:
 
 
 def _rule(race: Race) -> Rule:
+    """The rule of a race; work in flight has rules of its own."""
     if race.fence:
         return rules.MISSING_PROXY_FENCE
+    first, second = race.first, race.second
+    if first.unit is not None and _writes(first) and not _writes(second):
+        return rules.READ_BEFORE_ARRIVAL
+    flying = first.unit is not None or second.unit is not None
+    if flying and not _writes(first):
+        return rules.OVERWRITE_WHILE_READ
     if race.span.space.startswith("shared"):
         return rules.SHARED_RACE
     return rules.GLOBAL_RACE
+
+
+def _writes(step: Step) -> bool:
+    """Whether a step writes memory."""
+    event = step.event
+    if isinstance(event, said.Access):
+        return bool(event.writes)
+    waits = isinstance(event, said.Await) and event.update is None
+    return not waits and not isinstance(event, said.Load)

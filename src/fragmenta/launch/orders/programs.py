@@ -7,22 +7,32 @@ Clusters that do the same are one program.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ranges
+from fragmenta.launch.orders.contested import awaited, components
 from fragmenta.launch.orders.lanes import groups
+from fragmenta.launch.orders.loops import Loops
+from fragmenta.launch.orders.loops import condition as plain
 from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
+from fragmenta.launch.orders.word_events import (
+    OBSERVING,
+    SUMS,
+    fence,
+    named_scope,
+    word_events,
+)
 from fragmenta.orders import program as said
 from fragmenta.orders.program import Order, Program, Proxy, Steps
-from fragmenta.orders.typed import named
-from fragmenta.ptx.ordering import Scope, written_scope
-from fragmenta.ptx.ordering import scope as scope_of
+from fragmenta.ptx.ordering import Scope
 from fragmenta.races.recording.log import (
+    Action,
     Arrives,
     ClusterArrived,
     ClusterWaited,
@@ -40,6 +50,7 @@ from fragmenta.races.recording.log import (
     Peeked,
     Place,
     Touched,
+    Until,
     Waited,
 )
 from fragmenta.simt.layout import RANK_BITS, SHARED_SLOT, SLOT_BITS
@@ -82,18 +93,26 @@ class Part:
 
 
 def parts(
-    logs: list[Log], deciding: set[int], values: Mapping[int, int], run: int = 0
+    logs: list[Log],
+    deciding: set[int],
+    more: set[int],
+    loops: Loops,
+    values: Mapping[int, int],
+    run: int = 0,
+    seen: Sequence[Log] = (),
 ) -> list[Part]:
     """The programs of a launch.
 
-    ``deciding`` are sites of strong accesses whose value decides what follows, and
-    ``values`` what words hold at first, by address.  ``run`` is part of the names of
-    units, so that those of several recorded runs differ.
+    ``deciding`` are sites of strong accesses whose value decides what follows, ``more``
+    the addresses of words that are to be part of it, and ``values`` what words hold at
+    first, by address.  ``run`` is part of the names of units, so that those of several
+    recorded runs differ.  ``seen`` are the logs of all these runs: what an agent does
+    in one of them may race with what another does in another.
     """
-    words = awaited(logs, deciding)
+    words = awaited([*logs, *seen], deciding | loops.sources) | more
     found: dict[object, Part] = {}
-    for some in _components(logs, words):
-        made = _Builder(some, words, deciding, values, run).part()
+    for some in components(logs, words):
+        made = _Builder(some, words, deciding, loops, values, run, seen).part()
         key = repr((made.program.agents, sorted(map(repr, made.program.words.items()))))
         if len(some) == 1 and key in found:
             found[key].clusters += made.clusters
@@ -113,41 +132,10 @@ def asks_for_clusters(logs: list[Log]) -> bool:
     )
 
 
-def awaited(logs: list[Log], deciding: set[int]) -> set[int]:
-    """The words that loops wait for, or whose value decides something."""
-    return {
-        entry.action.address
-        for log in logs
-        for entries in log.entries.values()
-        for entry in entries
-        if isinstance(entry.action, Flag)
-        and (entry.action.until is not None or entry.site in deciding)
-    }
-
-
-def _components(logs: list[Log], words: set[int]) -> list[list[Log]]:
-    """Logs that synchronise with one another through words, together."""
-    first: dict[int, int] = {}
-    of = list(range(len(logs)))
-
-    def root(number: int) -> int:
-        while of[number] != number:
-            number = of[number]
-        return number
-
-    for number, log in enumerate(logs):
-        for entries in log.entries.values():
-            for entry in entries:
-                action = entry.action
-                if not isinstance(action, Flag) or action.address not in words:
-                    continue
-                if action.address >> SLOT_BITS != SHARED_SLOT:
-                    other = root(first.setdefault(action.address, number))
-                    of[root(number)] = other
-    found: dict[int, list[Log]] = defaultdict(list)
-    for number, log in enumerate(logs):
-        found[root(number)].append(log)
-    return list(found.values())
+_STOPPED = (
+    "the recorded run stopped before all threads had ended: what those do next is not "
+    "known, and was not explored"
+)
 
 
 class _Agent:
@@ -174,7 +162,7 @@ class _Agent:
     def steps(self) -> Steps:
         """Its events, as far as they are known, as a tree of one branch."""
         last = self.branches[-1][0] if self.branches else 0
-        cut = "" if self.ended else "the recorded run ended here"
+        cut = "" if self.ended else _STOPPED
         made = Steps(self.events[last:], {}, cut)
         for index in reversed(range(len(self.branches))):
             start = self.branches[index - 1][0] if index else 0
@@ -195,10 +183,14 @@ class _Builder:
         logs: list[Log],
         words: set[int],
         deciding: set[int],
+        loops: Loops,
         values: Mapping[int, int],
         run: int,
+        seen: Sequence[Log],
     ) -> None:
         self.logs, self.words, self.deciding = logs, words, deciding
+        self.seen = seen
+        self.loops = loops
         self._first, self._run = values, run
         self._words = np.array(sorted(words), np.int64)
         self.users = Users()
@@ -283,15 +275,17 @@ class _Builder:
             name += f" of block {self.block(log, agent.rank)}"
         return name
 
+    def place(self, agent: _Agent, address: int, size: int) -> said.Word:
+        """The memory at an address."""
+        if address >> SLOT_BITS != SHARED_SLOT:
+            return said.Word(f"global:{address >> SLOT_BITS}", address, size)
+        offset = address & (1 << SLOT_BITS) - 1
+        block = self.block(agent.log, offset >> RANK_BITS & 0xFF)
+        return said.Word(f"shared:{block}", offset & (1 << RANK_BITS) - 1, size)
+
     def word(self, agent: _Agent, address: int, size: int) -> said.Word:
-        """The word at an address."""
-        if address >> SLOT_BITS == SHARED_SLOT:
-            offset = address & (1 << SLOT_BITS) - 1
-            block = self.block(agent.log, offset >> RANK_BITS & 0xFF)
-            space = f"shared:{block}"
-            made = said.Word(space, offset & (1 << RANK_BITS) - 1, size)
-        else:
-            made = said.Word(f"global:{address >> SLOT_BITS}", address, size)
+        """The word at an address, through which threads synchronise."""
+        made = self.place(agent, address, size)
         self.values.setdefault(made, self._first.get(address, 0))
         return made
 
@@ -318,17 +312,31 @@ class _Builder:
 
     def _look_at_memory(self) -> None:
         """Find the bytes that several agents use."""
-        follows = len(self.agents)
-        for number, log in enumerate(self.logs):
+        follows: dict[Hashable, int] = {}
+        numbered = {log.cluster: number for number, log in enumerate(self.logs)}
+        every = {id(log): log for log in (*self.logs, *self.seen)}
+        for log in every.values():
+            number = numbered.get(log.cluster, -1)
             for (rank, warp), entries in log.entries.items():
-                own = self.by_warp[number, rank, warp]
+                own = self.by_warp.get((number, rank, warp), [])
+                if number < 0:
+                    continue
                 for entry in entries:
                     if isinstance(entry.action, Touched):
                         for agent in own:
                             for each in self.touched(agent, entry.action):
                                 self.users.add(each, entry.action.write, agent.number)
+                    elif self.synchronises(entry.action):
+                        writes = entry.action.opcode != "ld"
+                        for agent in own:
+                            if agent.who.lanes & entry.lanes:
+                                each = self.flagged(agent, entry.action)
+                                self.users.add(each, writes, agent.number, strong=True)
                     elif isinstance(entry.action, Issued):
                         flying = entry.action.work
+                        work = number, rank, warp, entry.site, flying.ordinal
+                        follow = len(self.agents) + len(follows)
+                        follow = follows.setdefault(work, follow)
                         for place, *_ in flying.signals:
                             if place[0] != rank:
                                 self._told_from_afar.add((number, place))
@@ -337,8 +345,7 @@ class _Builder:
                             (flying.writes, True),
                         ):
                             for each in self.ranged(log, found):
-                                self.users.add(each, write, follows)
-                        follows += 1
+                                self.users.add(each, write, follow)
 
     def touched(self, agent: _Agent, action: Touched) -> Iterator[Piece]:
         """What the lanes of an agent access."""
@@ -354,6 +361,15 @@ class _Builder:
             block = self.block(agent.log, rank)
             offsets = addresses[ranks == rank] & (1 << RANK_BITS) - 1
             yield Piece(f"shared:{block}", offsets, action.size)
+
+    def synchronises(self, action: Action) -> TypeGuard[Flag]:
+        """Whether it is a strong access through which threads synchronise."""
+        return isinstance(action, Flag) and action.address in self.words
+
+    def flagged(self, agent: _Agent, action: Flag) -> Piece:
+        """The word that a strong access is about."""
+        word = self.place(agent, action.address, action.size)
+        return Piece(word.space, np.array([word.address], np.int64), word.size)
 
     def ranged(self, log: Log, found: Iterable[Range]) -> Iterator[Piece]:
         """What work accesses."""
@@ -648,7 +664,7 @@ class _Walk:
                 barrier = said.ClusterBarrier(self.builder.cluster(self.log))
                 return [said.ClusterWait(barrier, place=site)]
             case Fenced():
-                return _fence(action, site)
+                return fence(action, site)
         return []
 
     def _arrives(
@@ -719,12 +735,12 @@ class _Walk:
     def _flag(self, entry: Entry, action: Flag) -> None:
         agents = self._of(entry)
         writes = action.opcode != "ld"
+        order, scope = Order(action.sense), Scope[action.scope.upper()]
+        site = entry.site
         if action.address not in self.builder.words:
             return
         agent = agents[0]
         word = self.builder.word(agent, action.address, action.size)
-        order, scope = Order(action.sense), Scope[action.scope.upper()]
-        site = entry.site
         waits = action.until is not None
         if waits:
             self._meet_all(agents, entry)
@@ -733,73 +749,47 @@ class _Walk:
         if action.guessed:
             self.builder.limits.append(f"loop {site}")
         lanes = entry.lanes.bit_count()
+        kept = site in self.builder.loops.sources
         if lanes > 1 and site in self.builder.deciding:
             self.builder.limits.append(f"lanes {site}")
         # Each group releases what it did itself; what is no sum, one does for all.
-        sums = action.operation in _SUMS or action.opcode == "st"
+        sums = action.operation in SUMS or action.opcode == "st"
         alone = waits or (writes and not sums)
         for each in agents[:1] if alone else agents:
             share = lanes if alone else (each.who.lanes & entry.lanes).bit_count()
-            for event in _word_events(word, action, share, (order, scope, site)):
+            if kept and share > 1 and action.opcode == "atom":
+                self.builder.limits.append(f"lanes {site}")
+            condition = self._condition(each, site, action)
+            how = order, scope, site
+            name = self.builder.loops.source(site) if kept else None
+            decides = site in self.builder.deciding
+            for event in word_events(word, action, condition, share, how, name):
                 self._put(each, self._for_all(agents, event))
-                if site in self.builder.deciding and isinstance(event, _OBSERVING):
+                if decides and isinstance(event, OBSERVING):
                     each.branches.append((len(each.events), action.found))
+                    decides = False  # what the first of several lanes finds
         if waits:
             self._meet_all(agents, entry)
 
-
-def named_scope(words: tuple[str, ...]) -> Scope:
-    """The scope of an instruction on an mbarrier.
-
-    Shipped kernels arrive at other blocks without one, so only a scope that is written
-    down is small.
-
-    >>> named_scope(("mbarrier", "arrive", "release", "cta")).word
-    '.cta'
-    """
-    return Scope.CTA if written_scope(words) is Scope.CTA else Scope.CLUSTER
-
-
-_OBSERVING = (said.Load, said.Atomic)
-_SUMS = ("add", "inc", "dec", "xor")
-"""Atomic operations of which it matters how many lanes do them."""
-
-
-def _word_events(
-    word: said.Word, action: Flag, lanes: int, how: tuple[Order, Scope, int]
-) -> list[said.Event]:
-    """The events of a strong access by some lanes, one after the other."""
-    atomic, times = None, 1
-    if action.opcode in ("atom", "red"):
-        operand, compare = (*action.given[::-1], 0, 0)[:2]
-        if action.operation != "cas":
-            compare = 0
-        operation = named(action.operation, action.kind)
-        if operation == "add":  # all lanes at once
-            operand = operand * lanes & (1 << 8 * action.size) - 1
-        elif action.operation == "xor":  # every other lane undoes it
-            operand *= lanes & 1
-        elif action.operation in ("inc", "dec"):
-            times = lanes
-        returns = action.opcode == "atom"
-        what = operation, operand, compare, returns, None
-        each = lanes if operation.startswith("add.") else 1  # floats round each time
-        atomic = said.Atomic(word, *what, *how, times=each)
-    if action.until is not None:
-        condition = said.Condition(*action.until)
-        return [said.Await(word, condition, atomic, *how)]
-    if atomic is not None:
-        return [atomic] * times
-    if action.opcode == "st":
-        value = action.given[0] if action.given else 0
-        return [said.Store(word, value, *how)]
-    return [said.Load(word, *how)]
-
-
-def _fence(action: Fenced, site: int) -> list[said.Event]:
-    words = action.words
-    if "proxy" in words:
-        generic = any(word.startswith("async") for word in words)
-        return [said.ProxyFence(site)] if generic else []
-    scope = Scope(int(scope_of(words)))
-    return [said.Fence(scope, place=site)]
+    def _condition(
+        self, agent: _Agent, site: int, action: Flag
+    ) -> said.Condition | said.Loop | None:
+        """What a loop on a word waits for."""
+        until, loops = action.until, self.builder.loops
+        if isinstance(until, Until):
+            return replace(plain(until, action.size), guessed=action.guessed)
+        loop = loops.at(site)
+        if until is None or loop is None:
+            return None
+        name, _ = loops.source(site)
+        keeps = tuple((name, e) for e in loop.loop.sources if e is not None)
+        own = {getattr(each, "kept", None) for each in agent.events}
+        registers = until.registers
+        if not own.issuperset(keeps):  # others have found it: it stays as it was
+            self.builder.limits.append(f"kept {site}")
+            run, keeps = partial(loop.again, registers), ()
+        else:
+            run = partial(loop.run, registers)
+            sources = zip(registers, loop.loop.sources, strict=True)
+            registers = tuple(r for r, source in sources if source is None)
+        return said.Loop((site, registers), run, keeps)

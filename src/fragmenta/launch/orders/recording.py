@@ -11,7 +11,7 @@ from fragmenta.launch.result import total
 from fragmenta.launch.scheduled_runs import copies, restore
 from fragmenta.ptx import rules
 from fragmenta.races.recording.log import Log
-from fragmenta.races.recording.recorder import Force, OrdersWatch
+from fragmenta.races.recording.recorder import Ends, Force, OrdersWatch
 from fragmenta.units.findings import Launched
 
 
@@ -29,15 +29,20 @@ class Recording:
     """Whether the recorded run hung."""
     instructions: int = 0
     """How many warp instructions it executed."""
+    guessed: bool = False
+    """Whether it is not known what some loop waits for."""
 
 
 def record(
     launch: Launch,
     run: Callable[[Launch], str],
+    ends: Ends,
     force: Force | None = None,
     grants: int = 0,
 ) -> Recording:
     """Record a launch.  A launch that hangs is recorded until then.
+
+    ``ends`` says whether a pass of a loop on a word ends it.
 
     With ``force``, some lanes read other values than there are, as in another order.
     So many requests for clusters that have not begun are granted.
@@ -45,7 +50,7 @@ def record(
     assert launch.machine is not None
     watch = launch.machine.watching
     assert isinstance(watch, OrdersWatch)
-    watch.force, launch.machine.grants = force, grants
+    watch.force, launch.machine.grants, watch.ends = force, grants, ends
     before, cut, hung = copies(launch), "", False
     try:
         run(launch)
@@ -60,7 +65,9 @@ def record(
     finally:
         restore(launch, before)
         executed = total(launch.compiled, launch.counts)
-        made = Recording(launch.kept, watch.logs, watch.values, cut, hung, executed)
+        made = Recording(
+            launch.kept, watch.logs, watch.values, cut, hung, executed, watch.guessed
+        )
         launch.close()
     made.logs.sort(key=lambda log: log.cluster)
     return made

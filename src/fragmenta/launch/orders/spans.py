@@ -1,6 +1,7 @@
 """The bytes that agents access, as far as two of them could race there.
 
-Bytes that nobody writes, and bytes that one agent alone uses, are left out.
+Bytes that nobody writes, and bytes that one agent alone uses, are left out.  So are
+bytes that all access with strong operations: those do not race with one another.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ MOST_BYTES = 1 << 28
 """Bytes of memory whose users are looked at."""
 MOST_SPANS = 1 << 20
 NOBODY, SEVERAL = -1, -2
+WRITTEN, WEAK = 1, 2
 
 
 class Piece(NamedTuple):
@@ -49,13 +51,14 @@ class Users:
 
     def __init__(self) -> None:
         self._who: dict[str, NDArray[np.int32]] = {}
-        self._written: dict[str, NDArray[np.bool_]] = {}
+        self._used: dict[str, NDArray[np.uint8]] = {}
+        """How: bits of ``WRITTEN`` and ``WEAK``."""
         self._bases: dict[str, int] = {}
         self._total = self.spans = 0
         self.full = ""
         """Why not all bytes are compared; nothing if they are."""
 
-    def add(self, found: Piece, write: bool, agent: int) -> None:
+    def add(self, found: Piece, write: bool, agent: int, strong: bool = False) -> None:
         """An agent accesses some bytes."""
         places = self._places(found, grow=True)
         if places is None:
@@ -64,8 +67,7 @@ class Users:
         before = who[places]
         kept = (before == NOBODY) | (before == agent)
         who[places] = np.where(kept, agent, SEVERAL)
-        if write:
-            self._written[found.space][places] = True
+        self._used[found.space][places] |= write * WRITTEN | (not strong) * WEAK
 
     def _places(self, found: Piece, grow: bool) -> NDArray[np.int64] | None:
         """The bytes of a piece, as places in the arrays of its memory."""
@@ -84,23 +86,24 @@ class Users:
             size = max(last, min(2 * have, MOST_BYTES))
             self._total += size - have
             who = np.full(size, NOBODY, np.int32)
-            written = np.zeros(size, np.bool_)
+            used = np.zeros(size, np.uint8)
             if known is not None:
-                who[:have], written[:have] = known, self._written[found.space]
-            self._who[found.space], self._written[found.space] = who, written
+                who[:have], used[:have] = known, self._used[found.space]
+            self._who[found.space], self._used[found.space] = who, used
         places = (found.starts - base)[:, None] + np.arange(found.size)
         return places.ravel()
 
     def contested(self, found: Iterable[Piece]) -> tuple[Span, ...]:
-        """The bytes that several agents use, and that one of them writes."""
+        """The bytes that several agents use, not all strongly, and that one writes."""
         made: list[Span] = []
         by_space: dict[str, list[NDArray[np.int64]]] = {}
         for each in found:
             places = self._places(each, grow=False)
             if places is None:
                 continue
-            who, written = self._who[each.space], self._written[each.space]
-            chosen = places[(who[places] == SEVERAL) & written[places]]
+            who, used = self._who[each.space], self._used[each.space]
+            several = who[places] == SEVERAL
+            chosen = places[several & (used[places] == WRITTEN | WEAK)]
             if chosen.size:
                 by_space.setdefault(each.space, []).append(chosen)
         for space, several in sorted(by_space.items()):

@@ -22,9 +22,15 @@ from fragmenta.orders.verdict import (
     WordState,
 )
 from fragmenta.ptx import rules
-from fragmenta.races.report import phrases
 from fragmenta.simt.layout import SLOT_BITS
-from fragmenta.simt.naming import Names, block_words, counted, element, short
+from fragmenta.simt.naming import (
+    COMPARED,
+    Names,
+    block_words,
+    counted,
+    element,
+    short,
+)
 from fragmenta.units.findings import Launched
 
 MOST_STEPS = 16
@@ -33,22 +39,14 @@ QUIET = (said.Access, said.Fence, said.ProxyFence, said.Commit, said.ReadDone)
 """Events that a story leaves out."""
 
 
-_COMPARED = {
-    "eq": "equal to",
-    "ne": "other than",
-    "lt": "less than",
-    "le": "at most",
-    "gt": "more than",
-    "ge": "at least",
-}
-
-
 @dataclass(frozen=True)
 class Told:
     """One step of a story."""
 
     number: int
-    """Its place in the order, from 1."""
+    """Its place among the steps that are told, from 1."""
+    index: int
+    """Its place in the order, which has steps that are not told, too."""
     who: str
     does: str
     site: int
@@ -117,11 +115,13 @@ class Teller:
 
     def steps(self, order: Sequence[said.Step]) -> list[Told]:
         """All steps of an order that matter."""
-        states, told = _States(), []
-        for number, step in enumerate(order, 1):
+        states = _States()
+        told: list[Told] = []
+        for index, step in enumerate(order):
             note = states.apply(step.event)
             if isinstance(step.event, QUIET):
                 continue
+            place = len(told) + 1, index
             who = self.agent(step.agent)
             if step.unit is not None:
                 unit = self.part.units.get(step.unit)
@@ -130,7 +130,7 @@ class Teller:
             does = self.does(step.event, step.observed) + note
             warp = self.warp(step.agent) if step.unit is None else ""
             minor = _minor(step.event)
-            told.append(Told(number, who, does, site_of(step.event), warp, minor))
+            told.append(Told(*place, who, does, site_of(step.event), warp, minor))
         return told
 
     def warp(self, number: int) -> str:
@@ -257,7 +257,11 @@ class Teller:
         if isinstance(state, MeetingState):
             return self._at_meeting(event, state, each)
         if isinstance(event, said.Await) and isinstance(state, WordState):
-            until = f"{_COMPARED[event.condition.compare]} {event.condition.value}"
+            if isinstance(event.condition, said.Loop):
+                what = f"in the loop on {self.word(event.word)}{self.place(event)}"
+                why = f"; it holds {state.value}, for which the loop goes on"
+                return what, f"{why}, and nobody is left to change it"
+            until = f"{COMPARED[event.condition.compare]} {event.condition.value}"
             what = f"for {self.word(event.word)} to be {until}{self.place(event)}"
             return what, f"; it holds {state.value}, and nobody is left to change it"
         return f"for work in flight{self.place(event)}", ""
@@ -300,18 +304,20 @@ class Teller:
                 f"waits for the phase after it; did you mean {1 - parity}?"
             )
         elif meant < past and event.token is None:
-            some = " and ".join(map(str, sorted({meant, past})))
             yield (
-                f"; phases {some} had completed before it waited for phase {meant}: an "
-                "arrival came too early, or a wait is missing"
+                f"; phases {meant} to {past} had completed before it waited for phase "
+                f"{meant}: an arrival came too early, or a wait is missing"
             )
         else:
             yield "; nobody is left to arrive there"
         early = [index for was, index in each.history if was == past]
         if past >= 0 and past in each.seen and early:
             step = hang.order[early[-1]]
+            number = sum(
+                not isinstance(e.event, QUIET) for e in hang.order[: early[-1]]
+            )
             yield (
-                f"; step {early[-1] + 1}, where {self.agent(step.agent)} "
+                f"; step {number + 1}, where {self.agent(step.agent)} "
                 f"{self._does(step.event, None)}, counted in phase {past}"
             )
 
@@ -432,17 +438,39 @@ class HangStory:
         """What to look at."""
         waits = [each.event for each in self._hang.waiting]
         counts = any(isinstance(each, said.MbarrierWait) for each in waits)
-        return phrases.UNBALANCED if counts else rules.DEADLOCK.fatal
+        if not counts:
+            return self._spun() or rules.DEADLOCK.fatal
+        fresh = {e.event.mbarrier for e in self._hang.waiting if _fresh(e)}  # type: ignore[union-attr]
+        return rules.FRESH if len(fresh) > 1 else rules.UNBALANCED
+
+    def _spun(self) -> str:
+        """About words that agents spin on: who wrote them last."""
+        waits = [each.event for each in self._hang.waiting]
+        words = dict.fromkeys(e.word for e in waits if isinstance(e, said.Await))
+        last = "; ".join(map(self._last_write, words))
+        if not last:
+            return ""
+        advice = rules.ONE_ORDER if len(words) > 1 else rules.NOBODY_WRITES
+        return f"Nobody who is left can change what is waited for: {last}. {advice}"
+
+    def _last_write(self, word: said.Word) -> str:
+        name = self._teller.word(word)
+        for step in reversed(self._hang.order):
+            if _writes(step, word):
+                who, where = (
+                    self._teller.agent(step.agent),
+                    self._teller.place(step.event),
+                )
+                return f"{who} wrote {name} last,{where}"
+        return f"nobody wrote {name}"
 
     def lines(self, most: int = MOST_STEPS) -> list[str]:
         """The story, one step in a line, and who waits at the end."""
         merged = _merged([each for each in self.steps if not each.minor])
         steps = self._shown(merged, most)
-        left = len(merged) - len(steps)
-        found = []
-        if left:
-            found.append(f"({counted(left, 'step')} that matter less are left out)")
-        found += [f"{each.number}. {each.who} {each.does}" for each in steps]
+        found = [f"{each.number}. {each.who} {each.does}" for each in steps]
+        if len(steps) < len(merged) or any(each.minor for each in self.steps):
+            found.insert(0, "(steps that matter less are left out)")
         return [*found, "Then nobody can go on:", *(f"- {e}" for e in self.waiting)]
 
     def _shown(self, steps: list[Told], most: int) -> list[Told]:
@@ -451,12 +479,33 @@ class HangStory:
             return steps
         objects = {_object(each.event) for each in self._hang.waiting}
         order = self._hang.order
-        near = [e for e in steps if _object(order[e.number - 1].event) in objects]
+        near = [e for e in steps if _object(order[e.index].event) in objects]
         chosen = near[-most:]
         rest = [each for each in steps if each not in chosen]
         more = most - len(chosen)
         chosen += rest[-more:] if more > 0 else []
         return sorted(chosen, key=lambda each: each.number)
+
+
+def _writes(step: said.Step, word: said.Word) -> bool:
+    """Whether a step changes a word; an ``atom.cas`` in vain does not."""
+    event = step.event
+    if getattr(event, "word", None) != word:
+        return False
+    if isinstance(event, said.Atomic) and event.operation == "cas":
+        return step.observed == event.compare
+    if isinstance(event, said.Await):
+        return event.update is not None
+    return isinstance(event, said.Store | said.Atomic)
+
+
+def _fresh(each: Waiting) -> bool:
+    """Whether an agent waits for phase 0 of an mbarrier that nobody has touched."""
+    waits = isinstance(each.event, said.MbarrierWait) and each.event.token is None
+    state = each.state
+    if not waits or not isinstance(state, MbarrierState) or state.phase:
+        return False
+    return state.pending == state.expected and not state.tx
 
 
 def _merged(steps: list[Told]) -> list[Told]:
