@@ -17,7 +17,7 @@ from fragmenta.cards import (
     SHARED_UNIT,
     card,
 )
-from fragmenta.counters.code.layout import FIELDS, SECTOR
+from fragmenta.counters.code.layout import FIELDS, SECTOR, VALUES, WAYS
 from fragmenta.counters.metrics import EVERY
 from fragmenta.counters.products import Unit, lane_products, products, tensor_kind
 from fragmenta.counters.tally import Footprint, Sums
@@ -36,6 +36,27 @@ class Line(NamedTuple):
     mnemonic: str
     counts: dict[str, int]
     """Those of :data:`FIELDS` that are not 0."""
+
+
+class Reached(NamedTuple):
+    """How often one instruction was executed, and which way its condition went."""
+
+    function: str
+    number: int
+    """Its number in the function."""
+    lanes: int
+    on: int
+    """Lanes for which a ``setp`` is true, or that its guard lets execute it."""
+    off: int
+    made: int = 0
+    """Lanes that made a result, if results are counted."""
+    sum: int = 0
+    squares: int = 0
+    """Sums of the results as numbers of 32 bits, and of their squares, mod 2**64."""
+    apart: int = 0
+    """Lanes whose result is not, or not nearly, the first of two parts of it."""
+    apart_next: int = 0
+    """The same of the second part."""
 
 
 class Occupancy(NamedTuple):
@@ -80,6 +101,8 @@ class Counters:
     shape: Shape = field(repr=False)
     shared: int = 0
     """Bytes of shared memory of a block."""
+    reached: list[Reached] = field(default_factory=list, repr=False)
+    """All instructions, also those that no lane executed."""
 
     def __getitem__(self, name: str) -> int:
         if name not in self.metrics:
@@ -179,6 +202,7 @@ def counters_json(counted: Counters) -> dict[str, Any]:
         "lines": [[*each] for each in counted.lines],
         "shape": [*counted.shape],
         "shared": counted.shared,
+        "reached": [[*each] for each in counted.reached],
     }
 
 
@@ -200,6 +224,7 @@ def counters_of(given: Mapping[str, Any]) -> Counters:
         [Line(int(n), str(what), numbers(each)) for n, what, each in given["lines"]],
         Shape(*(tuple(map(int, each)) for each in given["shape"])),  # type: ignore[arg-type]
         int(given["shared"]),
+        [Reached(str(name), *map(int, rest)) for name, *rest in given["reached"]],
     )
 
 
@@ -222,10 +247,12 @@ def counters(
     tma: Counter[str] = Counter()
     tensor: Counter[Unit] = Counter()
     lines: dict[tuple[str, int], Counter[str]] = {}
+    ways: dict[tuple[str, int], Counter[str]] = {}
     for (name, index), row in zip(compiled.places, sums.sites.tolist(), strict=True):
-        if any(row):
-            each = lines.setdefault((name, index), Counter())
-            each.update(dict(zip(FIELDS, row, strict=True)))
+        counted = {field: n for field, n in zip(FIELDS, row, strict=True) if n}
+        if counted:
+            rows = ways if counted.keys() <= {*WAYS, *VALUES} else lines
+            rows.setdefault((name, index), Counter()).update(counted)
     for (name, index), each in lines.items():
         function = module.functions[name]
         instruction = function.instructions[index]
@@ -274,7 +301,24 @@ def counters(
         listed,
         shape,
         compiled.shared + dynamic - SHARED_START,
+        _reached(compiled, sums, ways),
     )
+
+
+def _reached(
+    compiled: Compiled, sums: Sums, ways: Mapping[tuple[str, int], Counter[str]]
+) -> list[Reached]:
+    """How often each instruction was executed: as often as its code block."""
+    made = []
+    rows = zip(compiled.waits, compiled.counted, sums.lanes.tolist(), strict=True)
+    for (name, start), names, lanes in rows:
+        for index in range(start, start + len(names)):
+            way: Counter[str] = ways.get((name, index), Counter())
+            values = (way[each] % (1 << 64) for each in VALUES)
+            made.append(
+                Reached(name, index, int(lanes), way["on"], way["off"], *values)
+            )
+    return made
 
 
 def _traffic(

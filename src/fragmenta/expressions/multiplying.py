@@ -50,7 +50,7 @@ class UnitProducts:
     ) -> None:
         """Hash a product that was issued, before it is carried out."""
         number = len(observer.watch.compiled.followed) + work.site
-        self.ops[number] = work.located.op if isinstance(work, Wgmma) else work.op
+        self.ops[number] = work.op
         groups, data = self._own[id(warp.block.context)]
         where = Where(data, number, 0, warp.block.index, warp.number)
         if isinstance(work, Wgmma):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @carries_out(BORN)
 def born(warp: Warp, event: Event, lanes: int) -> int:
     """A NaN or an infinity was born: the launch ends here."""
-    watching = warp.block.cluster.machine.watching
-    algebra = getattr(watching, "algebra", None)
+    following = warp.block.cluster.machine.following
+    algebra = getattr(following, "algebra", None)
     number = int(event.words[1])
     nodes: list[Node] = [] if algebra is None else algebra.births_at(number)
     raise stopped(nodes, number, event.site, warp, lanes)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadCall, nearest
+from fragmenta.ptx.opcodes.kinds import opcodes_of
 
 if TYPE_CHECKING:
     from fragmenta.numerics.report import Numerics, Output, Site
@@ -18,7 +19,7 @@ MOST = 8
 """Lines or instructions with a part of their own."""
 WAYS = ("kind", "line", "instruction")
 INPUTS = "quantised inputs"
-_PRODUCTS = frozenset({"mma", "wmma", "wgmma", "tcgen05"})
+_PRODUCTS = opcodes_of("multiplies")
 _KINDS = {
     "cvt": "conversions",
     "add": "sums",

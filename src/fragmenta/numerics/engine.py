@@ -17,9 +17,11 @@ from fragmenta.numerics.multiplying import LaunchProducts
 from fragmenta.numerics.products import Chain, ProductStatistics, record_of
 from fragmenta.numerics.seconds import FORMATS, Held, Seconds, best_format, encoded
 from fragmenta.planes.algebra import Algebra
+from fragmenta.planes.code.flow import DOTS
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.group_products import port_functions
 from fragmenta.ptx.module import Module
+from fragmenta.simt import untouched
 from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.simt.empties import empty_parts
 from fragmenta.simt.layout import LANES, POISON
@@ -33,27 +35,33 @@ if TYPE_CHECKING:
     from fragmenta.units.warpgroups import Wgmma
 
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
+_BYTES = frozenset({"s8", "u8", "prmt", "bfi"})
 ALL_LANES = (1 << LANES) - 1
 _KINDS = ("kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
 
 
 def _words(module: Module) -> set[str]:
-    """All qualifiers of the instructions of a module."""
+    """All opcodes and qualifiers of the instructions of a module."""
     return {
         word
         for each in module.functions.values()
         for instruction in each.instructions
-        for word in instruction.qualifiers
+        for word in (instruction.opcode, *instruction.qualifiers)
     }
 
 
 def planes_for(words: set[str]) -> tuple[int, int]:
     """How many planes a kernel needs, and the bits of its smallest elements.
 
+    Bytes may stand for numbers if some are rounded, or multiplied as bytes.
+
     >>> planes_for({"f32", "rn"}), planes_for({"e4m3x2"}), planes_for({"e2m1x2"})
     ((4, 8), (8, 8), (8, 4))
+    >>> planes_for({"rni", "s32", "u8"}), planes_for({"dp4a", "s32"})
+    ((8, 8), (8, 8))
     """
     small = any(each.startswith(_SMALL) or each in _KINDS for each in words)
+    small |= bool(words & DOTS) or ("rni" in words and bool(words & _BYTES))
     tiny = any(each.startswith("e2m1") or "f4" in each for each in words)
     return 8 if small else 4, 4 if tiny else 8
 
@@ -237,9 +245,10 @@ class NumericsAlgebra(Algebra):
         for each, before in zip(found.arrays, self._sums, strict=True):
             planes = watch.memories[each.segment.slot]
             each.changed = _sum(each.segment) != before
-            if not each.segment.writable or not (each.changed or planes.any()):
+            first = _first(each.segment, planes) if each.segment.writable else -1
+            if not each.segment.writable or not (each.changed or first >= 0):
                 continue
-            name = _format(each.segment, planes)
+            name = _format(each.segment, planes, first)
             if name:
                 each.held = Held.of(each.segment.data, planes, name)
         found.products = self._products.statistics()
@@ -318,19 +327,29 @@ class StoppingAlgebra(NumericsAlgebra):
 
 def _sum(segment: Segment) -> int:
     """A number that changes if an array does."""
-    from zlib import crc32
-
-    return crc32(segment.data.data) if segment.writable else 0
+    return untouched.digest(segment.data) if segment.writable else 0
 
 
-def _format(segment: Segment, planes: NDArray[np.uint8]) -> str:
-    """The format of the floats of an array; empty if it has none."""
+def _first(segment: Segment, planes: NDArray[np.uint8]) -> int:
+    """The first byte that has a second value, which was touched; -1 if none has."""
+    for part in untouched.touched(segment.data):
+        there = planes[:, part]
+        if there.any():
+            return int(part.start) + int(there.any(axis=0).argmax())
+    return -1
+
+
+def _format(segment: Segment, planes: NDArray[np.uint8], first: int) -> str:
+    """The format of the floats of an array; empty if it has none.
+
+    ``first`` is the first byte that has a second value.
+    """
     named = "" if segment.elements is None else segment.elements.type
     if named in FORMATS:
         return FORMATS[named]
-    if named.startswith(("int64", "bool", "complex")) or not planes.any():
+    if named.startswith(("int64", "bool", "complex")) or first < 0:
         return ""
-    return best_format(segment.data, planes)
+    return best_format(segment.data, planes, first)
 
 
 def _specials(segment: Segment) -> dict[str, int]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from fragmenta.numerics.code.elements import MOST_SOURCES
+from fragmenta.numerics.code.constants import constant_of
+from fragmenta.numerics.code.elements import KINDS, MOST_SOURCES
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.report import (
@@ -26,12 +27,16 @@ from fragmenta.numerics.report import (
     Way,
     Worst,
 )
+from fragmenta.numerics.seconds import kind_of
 from fragmenta.numerics.words import COUNTED, operand_count
 from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Instruction, Module
 from fragmenta.ptx.sources import source_lines
 from fragmenta.simt.context import Shape
 
+FINITE = "exact values are finite there"
+MISTAKEN = "what overflowed is taken for a given infinity"
+"""Why an infinity in an output is wrong."""
 HUGE = 1e300
 """A relative error that code writes if the exact result is 0."""
 
@@ -195,7 +200,7 @@ def _site(
         record["worst_ulp"],
         record["worst_total"],
         math.inf if record["worst_relative"] >= HUGE else record["worst_relative"],
-        math.log2(ratio) if ratio > 1 else 0.0,
+        min(_precision(instruction), math.log2(ratio)) if ratio > 1 else 0.0,
         {name: int(record[name]) for name in COUNTED if record[name]},
         worst,
         share,
@@ -206,6 +211,12 @@ def _site(
     )
 
 
+def _precision(instruction: Instruction) -> float:
+    """The bits of the type of an instruction: no more of them cancel."""
+    known = (KINDS[each] for each in instruction.qualifiers if each in KINDS)
+    return max((each.precision for each in known), default=math.inf)
+
+
 def _ways(
     places: _Places, outputs: Mapping[str, Output]
 ) -> tuple[list[Way], list[Way]]:
@@ -213,8 +224,11 @@ def _ways(
     nodes = places.found.nodes
     ends: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
     nan: dict[int, bool] = {}
+    wrong: dict[int, str] = {}
     for name, output in outputs.items():
+        most = kind_of(output.format).largest / 2
         for start, part in output.held.parts():
+            finite = np.isinf(part.values) & (np.abs(part.exact) < most)
             special = ~np.isfinite(part.values)
             for node in map(int, np.unique(part.nodes[special])):
                 where = special & (part.nodes == node)
@@ -223,28 +237,49 @@ def _ways(
                 ends[node][name] = before + int(where.sum()), earliest
                 is_nan = bool(np.isnan(part.values[where]).any())
                 nan[node] = nan.get(node, False) or is_nan
+                if (where & finite).any():
+                    wrong[node] = FINITE
     births = []
     reached: set[int] = set()
     for node, where in ends.items():
         chain = list(_chain(nodes, node))
         reached |= {each.number for each in chain}
         if chain:
-            births.append(Way(_moments(places, chain), where, nan[node]))
+            why = wrong.get(node) or _mistaken(places, chain)
+            births.append(Way(_moments(places, chain), where, nan[node], why))
     births = _grouped(births)
     starts = [
         each
         for each in nodes.values()
         if each.kind not in (Birth.PASSED, Birth.GIVEN) and each.number not in reached
     ]
+    chains = {each: list(_chain(nodes, each.number)) for each in starts}
+    # What became a NaN is told by the way of that.
+    passed = {node.number for _, *way in chains.values() for node in way}
     notes = [
-        Way(
-            _moments(places, list(_chain(nodes, each.number))),
-            {},
-            math.isnan(each.value),
-        )
-        for each in starts
+        Way(_moments(places, chain), {}, math.isnan(each.value))
+        for each, chain in chains.items()
+        if each.number not in passed
     ]
     return births, _grouped(notes)
+
+
+def _mistaken(places: _Places, chain: Sequence[Node]) -> str:
+    """Why an infinity is wrong that is computed with one of the kernel's own.
+
+    So ``logf`` and the like do with infinite operands, and those overflowed here.
+    """
+    *way, born = chain
+    if born.kind != Birth.OVERFLOW:
+        return ""
+    for node in way:
+        function, _, given = places.instruction(node.site)
+        kind = next((each for each in given.qualifiers if each in KINDS), "")
+        code = places.module.functions[function]
+        constants = (constant_of(code, each, kind) for each in given.operands[1:])
+        if math.inf in map(abs, filter(None, constants)):
+            return MISTAKEN
+    return ""
 
 
 def _grouped(ways: list[Way]) -> list[Way]:
@@ -265,7 +300,8 @@ def _grouped(ways: list[Way]) -> list[Way]:
             earliest = min(first, before[1], key=_numbers) if before else first
             outputs[name] = total, earliest
         longer = each if len(each.moments) > len(old.moments) else old
-        found[key] = Way(longer.moments, outputs, each.nan)
+        why = old.wrong or each.wrong
+        found[key] = Way(longer.moments, outputs, each.nan, why)
     ordered = sorted(
         found.values(),
         key=lambda each: (not each.nan, -sum(n for n, _ in each.outputs.values())),

@@ -87,11 +87,11 @@ class LaunchProducts:
     ) -> None:
         """A ``wgmma`` or ``tcgen05.mma`` was issued: make its nearly exact D."""
         watch = observer.watch
-        op = work.located.op if isinstance(work, Wgmma) else work.op
+        op = work.op
         number = self.number_of(observer, work)
         own = self._own.get(id(warp.block.context))
         if number is None or own is None or op.types["d"].is_integer:
-            observer.clear_product(work, warp)
+            observer.clear_product(work)
         elif isinstance(work, Wgmma):
             self._group(observer, work, warp, number, own)
         else:

@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -17,6 +17,7 @@ from fragmenta.arrays.once import once_property
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Kept
+from fragmenta.numerics.judging import Limits, Loss, loss
 from fragmenta.numerics.products import (
     Chain,
     CurvePoint,
@@ -29,6 +30,7 @@ from fragmenta.numerics.seconds import Held, Seconds, kind_of
 from fragmenta.numerics.summaries import Summary, bits_lost, relative, summary, ulps
 from fragmenta.numerics.words import event_words, number
 from fragmenta.ptx.module import Instruction, Source
+from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.naming import array as array_name
 from fragmenta.simt.naming import element as element_name
@@ -266,6 +268,8 @@ class Way:
     outputs: dict[str, tuple[int, str]]
     """Arrays that it reached: how many elements, and the first of them."""
     nan: bool
+    wrong: str = ""
+    """Why an infinity in an array is wrong; nothing if the exact result is one, too."""
 
     @property
     def born(self) -> Moment:
@@ -484,6 +488,26 @@ class Numerics:
     kept: Kept | None = field(default=None, repr=False)
     """What was stored, in its order, if the launch is recorded, too."""
 
+    limits: Limits = field(default_factory=Limits)
+    """From which error on an output is a finding."""
+    watched: bool = True
+    """Whether the launch was watched for races, which leave other bits."""
+
+    @cached_property
+    def losses(self) -> dict[str, Loss]:
+        """What each output has lost beyond what its type explains, by its name."""
+        return {name: loss(self, each) for name, each in self.outputs.items()}
+
+    def within(self, warning: float | None = None, error: float = 0.1) -> Numerics:
+        """The same with other limits: relative errors that are findings.
+
+        ``warning`` is by default what the type of an output explains.
+        """
+        for name, each in (("warning", warning), ("error", error)):
+            if each is not None and not 0 <= each < math.inf:
+                raise BadCall(f"{name} is a relative error from 0; given {each!r}")
+        return replace(self, limits=Limits(warning, error))
+
     @property
     def curve(self) -> list[CurvePoint]:
         """What its Tensor Cores lost, over the products in an accumulator."""
@@ -519,6 +543,15 @@ class Numerics:
     def restarts(self) -> list[Site]:
         """Where exact values were lost, and began anew with the value itself."""
         return [each for each in self.instructions if each.counts.get("restarted")]
+
+    @property
+    def integers(self) -> list[Site]:
+        """Conversions to integers, from which exact values begin anew."""
+        return [
+            each
+            for each in self.instructions
+            if _to_integer(each.instruction) and not each.worst_error
+        ]
 
     @property
     def contractions(self) -> list[Site]:
@@ -596,15 +629,23 @@ class Numerics:
         """All of it in plain types."""
         return {
             "kernel": self.kernel,
-            "outputs": [each.to_dict() for each in self.outputs.values()],
+            "outputs": [
+                each.to_dict() | self._judged(self.losses[name])
+                for name, each in self.outputs.items()
+            ],
             "births": [each.to_dict() for each in self.births],
             "notes": [each.to_dict() for each in self.notes],
             "instructions": [each.to_dict() for each in self.instructions],
             "products": [each.to_dict() for each in self.products],
             "promotion": None if self.promotion is None else self.promotion.to_dict(),
             "inputs": self.inputs,
-            "watched": False,
+            "watched": self.watched,
         }
+
+    def _judged(self, lost: Loss) -> dict[str, Any]:
+        severity = lost.severity(self.limits)
+        known = {"error": lost.size, "explained": lost.explained}
+        return {"judged": {**known, "severity": severity or "none"}}
 
     def to_json(self) -> str:
         """The same as text."""
@@ -620,6 +661,13 @@ class Numerics:
 
         maps = "".join(each.to_svg() for each in self.outputs.values())
         return f"<pre>{escape(str(self))}</pre>{maps}"
+
+
+def _to_integer(instruction: Instruction) -> bool:
+    words = instruction.qualifiers
+    kinds = [each for each in words if each in TYPES]
+    whole = [kind[0] in "us" for kind in kinds]
+    return instruction.opcode == "cvt" and whole[:1] == [True] and not all(whole)
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import ml_dtypes
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from fragmenta.numerics.code.elements import KINDS, MOST_SOURCES, Kind
 from fragmenta.planes.elements import joined, split
+from fragmenta.simt import untouched
 
 FORMATS = {
     "float64": "f64",
@@ -113,11 +115,15 @@ class Held:
     data: NDArray[np.uint8]
     planes: NDArray[np.uint8]
     format: str
+    touched: tuple[tuple[int, int], ...] = ()
+    """Bytes ``start`` to ``stop`` that may be other than zero; none stands for all."""
 
     @classmethod
     def of(cls, data: NDArray[np.uint8], planes: NDArray[np.uint8], name: str) -> Held:
         """A copy of memory with its planes; some are for smaller elements only."""
-        return cls(data.copy(), planes[: 4 if _BITS[name] >= 16 else 8], name)
+        copy = untouched.copied(data)
+        touched = tuple((each.start, each.stop) for each in untouched.touched(data))
+        return cls(copy, planes[: 4 if _BITS[name] >= 16 else 8], name, touched)
 
     @property
     def size(self) -> int:
@@ -125,10 +131,19 @@ class Held:
         return int(self.data.size) // (_BITS[self.format] // 8)
 
     def parts(self, size: int = PART) -> Iterator[tuple[int, Seconds]]:
-        """Some elements after the other, each time with the number of the first."""
+        """Some elements after the other, each time with the number of the first.
+
+        Where nobody touched memory, elements are zero without an error: left out.
+        """
         width = _BITS[self.format] // 8
-        for first in range(0, self.size, size):
-            some = slice(first * width, (first + size) * width)
+        step = size * width
+        where = self.touched or ((0, self.data.size),)
+        steps = (range(start // step, -(-stop // step)) for start, stop in where)
+        for number in sorted({*chain.from_iterable(steps)}):
+            first = number * size
+            if first >= self.size:
+                return
+            some = slice(number * step, (number + 1) * step)
             yield first, decoded(self.data[some], self.planes[:, some], self.format)
 
     def whole(self) -> Seconds:
@@ -156,22 +171,46 @@ def encoded(
     planes[:] = split(numbers, bits, planes.shape[0]).view(np.uint8)
 
 
-def best_format(data: NDArray[np.uint8], planes: NDArray[np.uint8]) -> str:
-    """The format in which values and second values agree best; empty if none does."""
+def best_format(data: NDArray[np.uint8], planes: NDArray[np.uint8], first: int) -> str:
+    """The format in which values and second values agree best; empty if none does.
+
+    The first byte that has a second value is ``first``.
+    If all elements are wrong, they agree in none: then f32 has a form of its own.
+    """
     names = ["f32", "f64", "bf16", "f16"]
     if planes.shape[0] >= 8:
         names += ["e4m3", "e5m2"]
     best, least = "", 0.5
-    first = int(planes.any(axis=0).argmax()) // 64 * 64
-    some = slice(first, first + _ENOUGH)
+    start = first // 64 * 64
+    some = slice(start, start + _ENOUGH)
     for name in names:
         found = decoded(data[some], planes[:, some], name)
         with np.errstate(all="ignore"):
-            apart = np.abs(found.error / found.exact)[found.present]
+            apart = np.abs(found.error / found.exact)
+        # The second value of a NaN or of an infinity is that, too.
+        special = ~np.isfinite(found.values)
+        alike = np.nan_to_num(found.values) == np.nan_to_num(found.exact)
+        alike &= np.isnan(found.values) == np.isnan(found.exact)
+        apart = np.where(special & alike, 0.0, apart)[found.present]
         if not apart.size:
             continue
         apart = np.where(np.isfinite(apart), apart, 1e300)
         middle = float(np.median(apart))
         if middle < least:
             best, least = name, middle
-    return best
+    return best or (
+        "f32" if _has_form(decoded(data[some], planes[:, some], "f32")) else ""
+    )
+
+
+def _has_form(found: Seconds) -> bool:
+    """Whether second values are pairs of numbers, the second far smaller.
+
+    Those of 16-bit elements would be those of neighbours; those of f64 stand in every
+    second word only.
+    """
+    upper, lower = np.abs(found.exact), np.abs(found.lower)
+    here = found.present & np.isfinite(found.values)
+    if not (np.isfinite(upper[here]) & np.isfinite(lower[here])).all():
+        return False  # before anything is computed: bits may be signalling NaN
+    return bool(here[::2].any() and (lower[here] <= 2.0**-30 * upper[here]).all())

@@ -7,6 +7,7 @@ from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 from fragmenta.numerics.code.layout import Birth
+from fragmenta.numerics.findings import source_of, unmissed
 from fragmenta.numerics.product_text import product_lines
 from fragmenta.numerics.words import COUNTED, formula, number
 from fragmenta.ptx.checking.problem import wrapped
@@ -21,7 +22,7 @@ MOST_LINES = 12
 MOST_WAYS = 6
 MOST_MOMENTS = 8
 """Places on a way."""
-UNWATCHED = "races were not looked for; a launch without numerics finds them"
+UNWATCHED = "races were not looked for: the launch was not watched"
 
 
 def report(found: Numerics) -> str:
@@ -43,7 +44,8 @@ def report(found: Numerics) -> str:
     notes = list(_notes(found))
     if notes:
         parts.append("\n".join(notes))
-    parts.append(UNWATCHED)
+    if not found.watched:
+        parts.append(UNWATCHED)
     return "\n\n".join(parts)
 
 
@@ -121,30 +123,58 @@ def _inputs(found: Numerics, moment: Moment) -> Iterator[str]:
 
 def _outputs(found: Numerics) -> Iterator[str]:
     yield "errors of outputs, against exact arithmetic"
-    for each in found.outputs.values():
-        yield from _output(each)
+    for name, each in found.outputs.items():
+        yield from _output(found, name, each)
 
 
-def _output(output: Output) -> Iterator[str]:
+def _output(found: Numerics, name: str, output: Output) -> Iterator[str]:
     index, worst = output.worst
     shape = "x".join(f"{each:,}" for each in output.shape)
     most, bits = output.summary.ulp, output.summary.bits
     place = f"[{', '.join(map(str, index))}]" if index else ""
     yield f"  {output.shown}, {output.format} {shape}"
+    size, bad = output.held.size, output.nan + output.infinite
+    if bad:
+        yield wrapped(f"      {_special(found, name, output)}", WIDTH, "  ")
+    if bad == size:
+        return
+    others = f"of the {size - bad:,} others: " if bad else ""
     yield wrapped(
-        f"      relative {worst:.3g} at {place or 'no element'}, in all "
+        f"      {others}relative {worst:.3g} at {place or 'no element'}, in all "
         f"{output.total:.3g}; at most {most:.3g} ulp, {bits:.3g} bits lost",
         WIDTH,
         "  ",
     )
-    if output.nan or output.infinite:
-        yield f"      {output.nan:,} NaN, {output.infinite:,} infinite"
+    lost = found.losses[name]
+    severity = lost.severity(found.limits)
+    if severity:
+        limit = found.limits.warning
+        why = f"{lost.by} explains {lost.explained:.2g}"
+        why = why if limit is None else f"the limit is {limit:.2g}"
+        site = source_of(found, lost)
+        where = "" if site is None else f", mostly from {site.place}"
+        yield wrapped(
+            f"      {severity}: {output.at(lost.place)} {lost.words}; {why}{where}",
+            WIDTH,
+            "  ",
+        )
+
+
+def _special(found: Numerics, name: str, output: Output) -> str:
+    """How many elements are NaN or infinite, and where most of them were born."""
+    size = output.held.size
+    counts = [(output.nan, "NaN"), (output.infinite, "infinite")]
+    said = [f"{count:,} of {size:,} are {word}" for count, word in counts if count]
+    born = [each.born.place for each in found.births if name in each.outputs]
+    where = f", born at {born[0]}" if born else ""
+    return f"{' and '.join(said)}{where}"
 
 
 def _lines(found: Numerics) -> Iterator[str]:
     """The instructions where errors begin."""
-    shown = [each for each in found.instructions if each.worst_relative > 0]
-    if not shown:
+    every = [each for each in found.instructions if each.worst_relative > 0]
+    shown = [each for each in every if not unmissed(found, each)]
+    if not every:
         return
     yield "where the errors come from, worst first"
     groups: dict[tuple[str, str], list[Site]] = {}
@@ -155,6 +185,9 @@ def _lines(found: Numerics) -> Iterator[str]:
         yield from _site(found, few)
     if len(groups) > MOST_LINES:
         yield f"  and {len(groups) - MOST_LINES} more instructions"
+    if len(shown) < len(every):
+        count = len(every) - len(shown)
+        yield f"  and {count} where bits are lost that no output misses"
 
 
 def _named(site: Site, count: int, multiplies: bool) -> Iterator[str]:
@@ -250,5 +283,9 @@ def _notes(found: Numerics) -> Iterator[str]:
         yield wrapped(
             f"  {site.place}, {site.mnemonic}: {count:,} times", WIDTH, "    "
         )
+    if found.integers:
+        yield "where floats become integers, from which exact values begin anew"
+    for site in found.integers[:MOST_WAYS]:
+        yield wrapped(f"  {site.place}, {site.mnemonic}", WIDTH, "    ")
     if found.lost_nodes:
         yield f"{found.lost_nodes:,} births had no room, and are not listed"

@@ -48,6 +48,7 @@ _FIELDS: dict[str, object] = {
     "lost_nodes": int,
     "products": list[ProductStatistics],
     "chain": Chain | None,
+    "watched": bool,
 }
 """What is sent: all but the text, and what runs the launch again."""
 _TYPE = re.compile(r"<[iuf][248]|\|[iub]1")
@@ -72,6 +73,8 @@ def numerics_of(given: Mapping[str, Given], text: str) -> Numerics:
             raise ValueError(f"no format {held.format}")
         if held.data.ndim != 1 or held.planes.shape not in _shapes(held.data.size):
             raise ValueError("an array and its second values have different sizes")
+        if not all(0 <= a <= b <= held.data.size for a, b in held.touched):
+            raise ValueError("what was touched is not in the array")
     return replace(Numerics(**found), text=text)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from fragmenta.ptx.module import Instruction
+from fragmenta.ptx.opcodes.kinds import opcodes_of
 
 COUNTED = {
     "absorbed": "addends vanish whole",
@@ -20,11 +21,10 @@ COUNTED = {
     "passed": "stay NaN or infinite",
     "contracted": "are others than with a product that is rounded first",
     "other_way": "decide otherwise than exact values",
+    "unrounded": "are cut toward zero to another integer than the nearest",
     "restarted": "lose the exact value",
 }
 """What is counted at a site, in words for a number of elements."""
-PRODUCTS = ("mma", "wmma", "wgmma", "tcgen05")
-"""Instructions that multiply matrices."""
 _SIGNS = {"add": "+", "sub": "-", "mul": "x", "div": "/"}
 
 
@@ -102,7 +102,7 @@ def event_words(
     born: bool,
 ) -> str:
     """What made a NaN or an infinity, or passed it on, with the numbers."""
-    if instruction.opcode not in PRODUCTS:
+    if instruction.opcode not in opcodes_of("multiplies"):
         return formula(instruction, operands, value)
     if born:
         return product_words(operands, value, operand)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fragmenta.units.blocks import Warp
     from fragmenta.units.tcgen05 import Product
     from fragmenta.units.warpgroups import Wgmma
-    from fragmenta.units.work import Copy
+    from fragmenta.units.work import Transfer
 
 
 class Algebra:
@@ -84,10 +84,10 @@ class Algebra:
 
         Here, its results have no second values.
         """
-        observer.clear_product(work, warp)
+        observer.clear_product(work)
 
     def combine(
-        self, observer: PlaneObserver, summed: Summed, copy: Copy, warp: Warp
+        self, observer: PlaneObserver, summed: Summed, copy: Transfer, warp: Warp
     ) -> NDArray[np.uint8]:
         """The planes of what a copy leaves that combines, such as ``cp.reduce``.
 

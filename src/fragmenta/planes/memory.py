@@ -26,12 +26,11 @@ from fragmenta.simt.program import parameter_offsets
 from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.findings import Problems
-from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Machine
 from fragmenta.units.port import Step
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.warpgroups import Wgmma
-from fragmenta.units.work import Copy
+from fragmenta.units.work import Transfer
 
 __all__ = ["PlaneObserver", "PlaneWatch", "Shadow", "Summed"]
 
@@ -127,24 +126,20 @@ class PlaneObserver(Follower):
         self.functions = {**unseen(), **copies, **watch.algebra.port_functions()}
         self._records = attach(self.planes)
 
-    def multiply(self, work: Product | Wgmma, warp: Warp) -> None:
+    def multiply(self, step: Step, work: Product | Wgmma) -> None:
         """A product was issued: the algebra does it to planes."""
-        self.watch.algebra.product(self, work, warp)
+        self.watch.algebra.product(self, work, step.warp)
 
-    def copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+    def copy(self, step: Step, copy: Transfer) -> None:
         """A copy was issued: planes are copied, and the algebra combines them."""
         warp, values = step.warp, self.values(step, copy)
-        if isinstance(copy, Copy) and copy.combines:
+        if copy.combines:
             self._combine(copy, warp, values)
             return
         for shadows, own in zip(self.planes, values, strict=True):
-            shadow = shadows[warp.block.rank]
-            if isinstance(copy, Copy):
-                copy.carry(shadow, own)
-            else:
-                copy.follow(shadow, own)
+            copy.carry(shadows[warp.block.rank], own)
 
-    def _combine(self, copy: Copy, warp: Warp, values: list[list[int]]) -> None:
+    def _combine(self, copy: Transfer, warp: Warp, values: list[list[int]]) -> None:
         """A copy combines with what memory holds: the algebra does it to planes."""
         rank = warp.block.rank
         blocks = [shadows[rank] for shadows in self.planes]
@@ -160,14 +155,12 @@ class PlaneObserver(Follower):
         for plane, block in enumerate(blocks):
             copy.put_sums(block, [each[plane] for each in every])
 
-    def clear_product(self, work: Wgmma | Product, warp: Warp) -> None:
+    def clear_product(self, work: Wgmma | Product) -> None:
         """The results of a product have no second values."""
-        if isinstance(work, Wgmma):
-            places = work.located.d
-            shape = self.watch.planes, WARPS * LANES, len(places)
+        if work.fills:
+            shape = self.watch.planes, WARPS * LANES, len(work.registers)
             nothing = np.zeros(shape, np.uint32)
-            self.watch.put_registers(self.warpgroup(warp), places, nothing)
-            return
+            self.watch.put_registers(work.fills, work.registers, nothing)
         for shadows in self.planes:
-            for each in work.writes:
+            for each in work.cells_written:
                 shadows[each.rank].cells[each.index] = 0

@@ -35,17 +35,16 @@ from fragmenta.simt.loaded import Loaded
 from fragmenta.tensor_memory.copying import copy as tensor_copy
 from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
-from fragmenta.units.events import Event, Operand
+from fragmenta.units.events import Operand
 from fragmenta.units.fast import layout as fast
-from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
-from fragmenta.units.tcgen05 import Product, Queued
+from fragmenta.units.tcgen05 import Product
 from fragmenta.units.tmem_copies import Fill
-from fragmenta.units.tmem_moves import Load, Move, Store
+from fragmenta.units.tmem_moves import Load, Store
 from fragmenta.units.warpgroups import Wgmma
-from fragmenta.units.work import Copy, Work
+from fragmenta.units.work import Transfer, Work
 
 Bytes = NDArray[np.uint8]
 WARPS = 4
@@ -68,14 +67,14 @@ UNSEEN = (
 
 
 @once
-def _quiet() -> int:
+def quiet() -> int:
     """The address of what answers calls that change no plane; loaded once."""
     return Loaded([routines.QUIET]).address(routines.QUIET)
 
 
 def unseen() -> dict[int, int]:
     """What answers the calls of the port that change no plane."""
-    return dict.fromkeys(UNSEEN, _quiet())
+    return dict.fromkeys(UNSEEN, quiet())
 
 
 @once
@@ -316,23 +315,17 @@ class Follower(Port):
 
     def issue(self, step: Step, work: Work) -> None:
         """Work was issued: it is done to planes at once."""
-        warp, event, _ = step
-        if isinstance(work, Product | Wgmma):
-            self.multiply(work, warp)
-        elif isinstance(work, Queued):
-            self._fill(work)
-        elif isinstance(work, Move):
-            self._move(work, warp, event)
-        elif isinstance(work, Copy | WarpCopy):
-            self.copy(step, work)
+        if not work.follows:  # arrivals move nothing
+            name = "multiply" if work.is_product else _FOLLOWED[work.completes]
+            getattr(self, name)(step, work)
 
-    def multiply(self, work: Product | Wgmma, warp: Warp) -> None:
+    def multiply(self, step: Step, work: Product | Wgmma) -> None:
         """A ``wgmma`` or a ``tcgen05.mma`` was issued."""
 
-    def copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+    def copy(self, step: Step, copy: Transfer) -> None:
         """A copy was issued."""
 
-    def values(self, step: Step, copy: Copy | WarpCopy) -> list[list[int]]:
+    def values(self, step: Step, copy: Transfer) -> list[list[int]]:
         """What a copy takes from registers: its planes, one after the other."""
         warp, event, _ = step
         items: tuple[Operand, ...] = ()
@@ -359,26 +352,19 @@ class Follower(Port):
 
     # ── tensor memory ───────────────────────────────────────────────────────
 
-    def _move(self, task: Move, warp: Warp, event: Event) -> None:
-        """A warp issued a load or a store of tensor memory."""
+    def load(self, step: Step, task: Load) -> None:
+        """A warp issued a load of tensor memory."""
+        warp = step.warp
         for plane, shadows in enumerate(self.planes):
             cells = shadows[warp.block.rank].cells
-            if isinstance(task, Load):
-                self._load(task, warp, cells, plane)
-            elif isinstance(task, Store):
-                self._store(task, warp, event, cells, plane)
-
-    def _load(
-        self, task: Load, warp: Warp, cells: NDArray[np.uint32], plane: int
-    ) -> None:
-        words = task.words_of(cells.reshape(-1).take(task.way.numbers))
-        kept = task.remaining(words)
-        for place, row in zip(task.results.offsets, kept, strict=True):
-            self._put(warp, place, plane, row)
-        for each in task.indices.items if task.indices else ():
-            self._put(warp, each.place, plane, np.zeros(LANES, np.uint32))
-        if task.reduced is not None:
-            self._put(warp, task.reduced.place, plane, self.reduced(words))
+            words = task.words_of(cells.reshape(-1).take(task.way.numbers))
+            kept = task.remaining(words)
+            for place, row in zip(task.results.offsets, kept, strict=True):
+                self._put(warp, place, plane, row)
+            for each in task.indices.items if task.indices else ():
+                self._put(warp, each.place, plane, np.zeros(LANES, np.uint32))
+            if task.reduced is not None:
+                self._put(warp, task.reduced.place, plane, self.reduced(words))
 
     def reduced(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """The plane of what a load combines from words: (words, lanes)."""
@@ -391,26 +377,21 @@ class Follower(Port):
         if there is not None:
             warp.words[there[plane] // 4 :][:LANES] = words
 
-    def _store(
-        self,
-        task: Store,
-        warp: Warp,
-        event: Event,
-        cells: NDArray[np.uint32],
-        plane: int,
-    ) -> None:
-        source = event.operands[-1]
+    def store(self, step: Step, task: Store) -> None:
+        """A warp issued a store to tensor memory."""
+        warp, source = step.warp, step.event.operands[-1]
         items = source.items if source.kind == "v" else (source,)
-        words = np.zeros(task.words.shape, np.uint32)
-        for row, each in zip(words, items, strict=True):
-            there = self.watch.twins.get(each.place) if each.kind == "r" else None
-            if there is not None:
-                row[:] = warp.words[there[plane] // 4 :][:LANES]
-        cells.reshape(-1)[task.way.numbers] = task.cells_of(words)
+        for plane, shadows in enumerate(self.planes):
+            words = np.zeros(task.words.shape, np.uint32)
+            for row, each in zip(words, items, strict=True):
+                there = self.watch.twins.get(each.place) if each.kind == "r" else None
+                if there is not None:
+                    row[:] = warp.words[there[plane] // 4 :][:LANES]
+            cells = shadows[warp.block.rank].cells.reshape(-1)
+            cells[task.way.numbers] = task.cells_of(words)
 
-    def _fill(self, task: Queued) -> None:
+    def fill(self, step: Step, task: Fill) -> None:
         """``tcgen05.cp``: from shared to tensor memory."""
-        assert isinstance(task, Fill)
         of = Descriptor.decode(task.descriptor, "tcgen05")
         for every in self.planes:
             shadows = [every[each.rank] for each in task.blocks]
@@ -421,7 +402,7 @@ class Follower(Port):
                 image, shared = image[0], shared[0]
             made = tensor_copy(task.op, image, shared, task.at, of)
             for shadow, part in zip(shadows, made if pair else made[None], strict=True):
-                for each in task.writes:
+                for each in task.cells_written:
                     if each.rank == shadow.rank:
                         shadow.cells[each.index] = part[each.index]
 
@@ -434,3 +415,14 @@ def _forget_map(shadows: list[Shadow], rank: int, address: int) -> None:
         own, place = divmod(address, 1 << layout.RANK_BITS)
         memory = shadows[own].shared
     memory[place : place + MAP_BYTES] = 0
+
+
+_FOLLOWED = {
+    "mbarrier": "copy",
+    "async_group": "copy",
+    "bulk_group": "copy",
+    "wait::ld": "load",
+    "wait::st": "store",
+    "commit": "fill",
+}
+"""What follows work that is no product, by how it is done."""

@@ -183,6 +183,6 @@ def issued_product(
     for every, image in zip(observer.planes, made, strict=True):
         parts = image if pair else image[None]
         for rank, part in zip(ranks, parts, strict=True):
-            for each in work.writes:
+            for each in work.cells_written:
                 if each.rank == rank:
                     every[rank].cells[each.index] = part[each.index]

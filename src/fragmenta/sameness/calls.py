@@ -31,7 +31,8 @@ class Given(NamedTuple):
 class Call:
     """A launch that can be made: the kernel, the grid, the block, the arguments.
 
-    ``options`` are those of ``kernel.launch``: ``target``, ``shared`` and so on.
+    ``options`` are those of ``kernel.launch``: ``target``, ``shared`` and so on.  A
+    ``ptx.RawKernel`` is taken, too.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -50,16 +51,14 @@ class Call:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: object,
         grid: object,
         block: object,
         arguments: Iterable[object] = (),
         **options: Any,
     ) -> None:
-        if not isinstance(kernel, Kernel):
-            raise BadCall(
-                f"kernel is one of ptx.parse or ptx.load; given {type(kernel).__name__}"
-            )
+        kernel, own = _kernel(kernel)
+        options = {**own, **options}
         strange = [each for each in options if each not in OPTIONS]
         if strange:
             raise BadCall(
@@ -102,6 +101,20 @@ class Call:
                 yield Given(name, array)
 
 
+def _kernel(given: object) -> tuple[Kernel, dict[str, Any]]:
+    """A kernel, also that of a ``RawKernel``, with the options that it has."""
+    if isinstance(given, Kernel):
+        return given, {}
+    inner = getattr(given, "kernel", None)
+    if not isinstance(inner, Kernel):
+        raise BadCall(
+            "kernel is one of ptx.parse or ptx.load, or a ptx.RawKernel; given "
+            f"{type(given).__name__}"
+        )
+    together = bool(getattr(given, "enable_cooperative_groups", False))
+    return inner, {"cooperative": True} if together else {}
+
+
 def replace_options(call: Call, **options: Any) -> Call:
     """The same call with other options."""
     given = {**call.options, **options}
@@ -131,6 +144,34 @@ def program(given: Call | Sequence[Call]) -> Program:
         said = shortened(str(given))
         raise BadCall(f"a launch is a ptx.Call, or several in a list; given {said}")
     return calls
+
+
+def one_launch(first: Program, second: Program) -> bool:
+    """Whether two programs are one: only the numbers in their arrays may differ."""
+    return [_form(each) for each in first] == [_form(each) for each in second]
+
+
+def _form(call: Call) -> object:
+    """All of a call but the numbers in its arrays."""
+    places: dict[int, int] = {}
+
+    def form(given: object) -> object:
+        match given:
+            case np.ndarray():
+                place = places.setdefault(id(given), len(places))
+                return given.dtype.str, given.shape, given.strides, place
+            case Pointer():
+                return form(given.array), given.offset, given.slot
+            case Struct():
+                pointers = [(offset, form(each)) for offset, each in given.pointers]
+                return given.data, pointers, [form(each) for each in given.reaches]
+            case bool() | int() | float() | bytes() | np.generic():
+                return given
+        return object()  # equal to nothing
+
+    module = call.kernel.loaded.module
+    where = call.kernel.name, call.grid, call.block, call.options, call.target
+    return module.functions, module.variables, where, [*map(form, call.arguments)]
 
 
 def items(given: Iterable[Item]) -> tuple[Item, ...]:

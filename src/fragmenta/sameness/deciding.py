@@ -2,7 +2,7 @@
 
 ``same``       for every input that takes the same path: the expressions are equal
 ``same here``  for these inputs and all that were tried; the expressions differ
-``different``  for an input that is given
+``different``  for an input that was run: yours, or one that was found
 ``unknown``    an expression was not followed to its end, or an order is open
 
 Never ``same`` without a proof, never ``different`` without an input that shows it.
@@ -19,8 +19,9 @@ import numpy as np
 from fragmenta.arrays.checks import check_flags, is_whole
 from fragmenta.errors import BadCall, Error
 from fragmenta.expressions.code.hashing import Hash
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.sameness.arriving import followed
-from fragmenta.sameness.calls import Call, Program, program
+from fragmenta.sameness.calls import Call, Program, one_launch, program
 from fragmenta.sameness.following import Followed, Output, Place, planes_for
 from fragmenta.sameness.naming import (
     Labels,
@@ -31,6 +32,7 @@ from fragmenta.sameness.naming import (
     roots,
 )
 from fragmenta.sameness.parting import why_parted
+from fragmenta.sameness.proving import MOST, prove
 from fragmenta.sameness.tree import Tree, drawn_apart
 from fragmenta.sameness.trees import tree
 from fragmenta.sameness.witness import (
@@ -47,7 +49,7 @@ SAME, HERE, DIFFERENT, UNKNOWN = "same", "same here", "different", "unknown"
 _MEANS = {
     SAME: "for every input that takes the same path",
     HERE: "for these inputs and {tries} others; the expressions differ",
-    DIFFERENT: "for an input that is given",
+    DIFFERENT: "for other inputs than yours, which were found here",
     UNKNOWN: "not all expressions were followed",
 }
 _CONDITIONS = {
@@ -106,6 +108,8 @@ class Sameness:
     """Where the expressions part."""
     cause: str = ""
     """Why they part, in one line."""
+    proof: str = ""
+    """What proves it for every input, where expressions do not."""
     followed: tuple[Followed, ...] = field(default=(), repr=False)
     trees: tuple[Tree, ...] = field(default=(), repr=False)
     """The expressions of the element where they part; none if all are equal."""
@@ -129,16 +133,9 @@ class Sameness:
 
     def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
-        witness = None
-        if self.witness is not None:
-            witness = {
-                "output": list(self.witness.output),
-                "element": list(self.witness.element),
-                "first": self.witness.first.tolist(),
-                "second": self.witness.second.tolist(),
-                "count": self.witness.count,
-                "total": self.witness.total,
-            }
+        witness = None if self.witness is None else self.witness.to_dict()
+        if witness is not None:
+            witness["yours"] = not self.tries
         return {
             "verdict": self.verdict,
             "elements": self.elements,
@@ -151,26 +148,35 @@ class Sameness:
             "tries": self.tries,
             "reason": self.reason,
             "cause": self.cause,
+            "proof": self.proof,
         }
 
     def __str__(self) -> str:
-        means = _MEANS[self.verdict].format(tries=self.tries)
-        named = any(root.bits for each in self.followed for root in each.roots)
-        if self.verdict == SAME and self.by_value and not named:
-            means = "for these numbers only: no array has floats; see types="
+        means = _MEANS[self.verdict].format(tries=f"{self.tries:,}")
+        if self.proof:
+            means = "for every input"
+        elif self.verdict == DIFFERENT and not self.tries:
+            means = "for the inputs that you gave"
+        elif self.verdict == HERE and self.by_value and not self.apart:
+            means = f"for these numbers of {', '.join(self.by_value)}; see types="
         lines = [f"{self.verdict}: {means}"]
         count = f"{self.elements:,} element{'s' * (self.elements != 1)}"
         if self.apart:
             lines.append(f"  the expressions of {self.apart:,} of {count} differ")
         else:
-            lines.append(f"  the expressions of {count} are equal")
+            given = " for the numbers given" if self.verdict == DIFFERENT else ""
+            lines.append(f"  the expressions of {count} are equal{given}")
+        if self.proof:
+            but = "but " if self.apart else ""
+            lines.append(f"  {but}they leave the same bits: {self.proof}")
         if self.witness is not None:
             lines.append(f"  {self.witness}")
+            lines += [f"  {line}" for line in self.witness.given(self.tries > 0)]
         if self.reason:
             lines += [f"  {line}" for line in self.reason.splitlines()]
         for title, remarks in (("if", self.conditions), ("open", self.open)):
             lines += [f"  {title}: {each}" for each in remarks]
-        if self.by_value:
+        if self.by_value and not self.proof:
             lines.append(f"  taken as they are: {', '.join(self.by_value)}")
         if self.unlike:
             names = ", ".join(self.unlike)
@@ -191,7 +197,9 @@ def same(
     outputs: Sequence[tuple[str, str]] | None = None,
     tries: int = TRIES,
     seed: int = 0,
+    most: int = MOST,
     watch: bool = True,
+    progress: Progress = ignore_progress,
 ) -> Sameness:
     """Whether two launches leave the same bits, for all inputs.
 
@@ -202,8 +210,10 @@ def same(
     with element 64 of that of the first.  Parameters in ``by_value`` are taken as they
     are, and so are whole numbers, unless ``types`` says which floats they are:
     ``types={"x": "bf16"}``.  ``outputs`` are the names of the arrays to compare, in
-    pairs.  If the expressions differ, ``tries`` inputs are tried.  With
-    ``watch=False``, races are not looked for.  All arrays are as they were afterwards.
+    pairs.  If the expressions differ, ``tries`` inputs are tried.  If each thread works
+    for itself, millions more are, with NaN, infinities, -0 and subnormals; and if an
+    element has at most ``most`` inputs, all of them.  With ``watch=False``, races are
+    not looked for.  All arrays are as they were afterwards.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -226,10 +236,12 @@ def same(
     """
     if not is_whole(tries) or tries < 0:
         raise BadCall(f"tries is a whole number from 0; given {tries!r}")
+    if not is_whole(most) or most < 0:
+        raise BadCall(f"most is a whole number from 0; given {most!r}")
     check_flags(watch=watch)
     given = program(a), program(b)
     question = Question(*given, labels, by_value, types, outputs, watch)
-    return question.answer(int(tries), seed)
+    return question.answer(int(tries), seed, int(most) if tries else 0, progress)
 
 
 @dataclass(eq=False)
@@ -244,7 +256,13 @@ class Question:
     outputs: Sequence[tuple[str, str]] | None = None
     watch: bool = True
 
-    def answer(self, tries: int = TRIES, seed: int = 0) -> Sameness:
+    def answer(
+        self,
+        tries: int = TRIES,
+        seed: int = 0,
+        most: int = MOST,
+        progress: Progress = ignore_progress,
+    ) -> Sameness:
         """The verdict."""
         every = (*self.first, *self.second)
         check_names(every, self.by_value, "by_value")
@@ -260,7 +278,8 @@ class Question:
         planes = max(map(planes_for, (self.first, self.second), memory))
         one = followed(self.first, memory[0], planes, watch=self.watch)
         two = followed(self.second, memory[1], planes, watch=self.watch)
-        return decide(one, two, self.outputs, tries, seed)
+        asked = tries, seed, most, progress, self.by_value
+        return decide(one, two, self.outputs, *asked)
 
 
 def decide(
@@ -269,8 +288,14 @@ def decide(
     outputs: Sequence[tuple[str, str]] | None = None,
     tries: int = TRIES,
     seed: int = 0,
+    most: int = MOST,
+    progress: Progress = ignore_progress,
+    agreed: Collection[str] = (),
 ) -> Sameness:
-    """The verdict on two programs that were followed with the same names."""
+    """The verdict on two programs that were followed with the same names.
+
+    ``agreed`` are the arrays whose numbers the user wants to be taken as they are.
+    """
     pairs = paired(one, two, outputs)
     apart, elements, bits_apart = 0, 0, False
     for x, y in pairs:
@@ -300,14 +325,50 @@ def decide(
         # Arrays with one name may hold other numbers here: then they get the same.
         if bits_apart and not against and _contradicted(one, two, pairs):
             raise Error("equal expressions with different bits: please report this")
-        return made if against else _with(made, verdict=SAME)
+        if not against and one_launch(one.program, two.program):
+            return _with(made, verdict=SAME, proof="they are one launch")
+        taken = _taken(one, agreed) or _taken(two, agreed)
+        equal = made if against else _with(made, verdict=HERE if taken else SAME)
+        compares = any(each.kind == "compared" for each in conditions)
+        if against or taken or compares:  # there may be more to know than a path
+            return _settled(equal, pairs, most, seed, progress)
+        return equal
     found, tried = _search(one, two, pairs, tries, seed)
-    trees = parted(one, two, pairs, found)
+    verdict = UNKNOWN if against else HERE
+    made = _with(made, verdict=verdict if found is None else DIFFERENT)
+    made = _with(made, witness=found, tries=tried)
+    if found is None:
+        made = _settled(made, pairs, most, seed, progress)
+    trees = parted(one, two, pairs, made.witness)
     reason, cause = why(trees)
-    proof = UNKNOWN if against else HERE
-    verdict = proof if found is None else DIFFERENT
-    made = _with(made, verdict=verdict, witness=found, tries=tried)
     return _with(made, reason=reason, cause=cause, trees=trees)
+
+
+def _taken(of: Followed, agreed: Collection[str]) -> bool:
+    """Whether numbers that are read were taken as they are, and nobody asked for it."""
+    written = {each.name for each in of.outputs}
+    known = {*written, *agreed}
+    whole = not any(each.bits for each in of.roots)
+    return any(not each.bits and (whole or each.name not in known) for each in of.roots)
+
+
+def _settled(
+    made: Sameness, pairs: Pairs, most: int, seed: int, progress: Progress
+) -> Sameness:
+    """What is known for every input, if each thread works for itself."""
+    if not most or any(each.kind != "lost" for each in made.open):
+        return made
+    one, two = made.followed
+    found = prove(one, two, pairs, most, seed, progress)
+    if found is None:
+        return made
+    made = _with(made, tries=made.tries + found.tried)
+    if found.witness is not None:
+        return _with(made, verdict=DIFFERENT, witness=found.witness)
+    if found.proved:  # on all paths, with any numbers
+        nothing: dict[str, object] = {"conditions": (), "open": (), "by_value": ()}
+        return _with(made, verdict=SAME, proof=found.how, **nothing)
+    return made
 
 
 def parted(
@@ -472,8 +533,10 @@ def _search(
         return made, 0
     arrays = [((x.name, x.source), (y.name, y.source)) for x, y in pairs]
     programs, memory = (one.program, two.program), (one.roots, two.roots)
-    for number, given in enumerate(tries(both, count, seed), 1):
+    tried = 0
+    for given in tries(both, count, seed):
+        tried += 1
         made = separates(given, programs, memory, arrays)
         if made is not None:
-            return made, number
-    return None, count
+            return made, tried
+    return None, tried

@@ -127,6 +127,8 @@ def follow(
             call.run(algebra=algebra, **options)
             places += (_place(call, note) for note in algebra.notes)
         outputs = list(_outputs(of, given, memories, named, before))
+        if not outputs:  # whole numbers may be written without a change
+            outputs = list(_outputs(of, given, memories, named, before, taken=True))
     return Followed(of, given, outputs, places)
 
 
@@ -151,8 +153,10 @@ def _outputs(
     memories: list[Remembered],
     named: list[NDArray[np.uint8]],
     before: list[Array],
+    *,
+    taken: bool = False,
 ) -> Iterator[Output]:
-    """The arrays that were written, each once."""
+    """The arrays that were written, each once; ``taken``: those of whole numbers."""
     seen: set[tuple[int, int]] = set()
     for call in of:
         for name, array in call.arrays():
@@ -168,7 +172,8 @@ def _outputs(
             old = _raw(before[number]).reshape(-1).view(np.uint8)
             now = memories[number].planes[:, part]
             same = np.array_equal(now, named[number][:, part])
-            if same and np.array_equal(_bytes(array), old[part]):
+            kept = same and np.array_equal(_bytes(array), old[part])
+            if kept and not (taken and not given[number].bits):
                 continue
             seen.add(key)
             yield Output(name, array.copy(), memories[number].of(array), array)

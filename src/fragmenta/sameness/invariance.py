@@ -240,12 +240,15 @@ def classes(
             found.append([(name, made)])
         progress((number + 1) / len(listed))
     between = {
-        (x, y): decide(found[x][0][1], found[y][0][1], outputs, tries, seed)
+        (x, y): decide(
+            found[x][0][1], found[y][0][1], outputs, tries, seed, agreed=by_value
+        )
         for y in range(len(found))
         for x in range(y)
     }
     within = {
-        n: decide(some[0][1], some[-1][1], outputs, 0) for n, some in enumerate(found)
+        n: decide(some[0][1], some[-1][1], outputs, 0, agreed=by_value)
+        for n, some in enumerate(found)
     }
     members = tuple(tuple(name for name, _ in some) for some in found)
     firsts = enumerate(some[0][1] for some in found)

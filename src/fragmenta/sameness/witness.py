@@ -7,6 +7,7 @@ magnitudes, where they cancel, and where they lie at the cut of an accumulator.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -21,6 +22,8 @@ from fragmenta.sameness.naming import Root
 
 Random = np.random.Generator
 Numbers = NDArray[np.float64]
+FEW = 8
+"""Elements of an array that are shown."""
 NamedPair: TypeAlias = tuple[tuple[str, Array], tuple[str, Array]]
 """An array of each program, with its name."""
 
@@ -41,6 +44,41 @@ class Witness:
     """How many elements differ."""
     total: int
 
+    def given(self, found: bool) -> list[str]:
+        """The inputs in words: all of them if they are few, else where they are."""
+        few = all(each.size <= FEW for each in self.inputs.values())
+        if few:
+            return [
+                f"{name} = [{', '.join(_shown(each) for each in numbers.reshape(-1))}]"
+                for name, numbers in self.inputs.items()
+            ]
+        return (
+            ["the inputs: .witness.inputs, --json, --witness FILE.npz"] if found else []
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it in plain types; inputs as ``fragmenta serve`` takes them."""
+        values = {
+            name: [_shown(each), f"{int(each.view(f'u{each.itemsize}')[()]):#x}"]
+            for name, each in zip(("first", "second"), _pair(self), strict=True)
+        }
+        return {
+            "output": list(self.output),
+            "element": list(self.element),
+            **{name: shown for name, (shown, _) in values.items()},
+            **{f"{name}_bits": bits for name, (_, bits) in values.items()},
+            "count": self.count,
+            "total": self.total,
+            "inputs": {
+                name: {
+                    "type": _type_name(each),
+                    "shape": list(each.shape),
+                    "data": b64encode(each.tobytes()).decode(),
+                }
+                for name, each in self.inputs.items()
+            },
+        }
+
     def __str__(self) -> str:
         index = ", ".join(map(str, self.element))
         one, two = (each[()] for each in (self.first, self.second))
@@ -54,6 +92,25 @@ class Witness:
             f"{names}[{index}]: {one} ({bits[0]}) and {two} ({bits[1]}); "
             f"{self.count} of {self.total} elements differ"
         )
+
+
+def _shown(number: Array) -> str:
+    """A number; of a NaN, its bits."""
+    value = np.asarray(number)
+    if value.dtype.kind in "iub":
+        return str(value[()])
+    wide = float(value.astype(np.float64))
+    bits = f"{int(value.view(f'u{value.itemsize}')[()]):#x}"
+    return f"nan ({bits})" if np.isnan(wide) else str(value[()])
+
+
+def _type_name(array: Array) -> str:
+    """The type of an array, as ``--arg`` and ``fragmenta serve`` name it."""
+    kind = array.dtype
+    if kind.kind in "iu":
+        return f"{kind.kind}{8 * kind.itemsize}"
+    names = {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+    return names.get(kind.name, f"f{8 * kind.itemsize}")
 
 
 def _pair(of: Witness) -> tuple[Array, Array]:
@@ -86,6 +143,23 @@ def _positive(random: Random, count: int) -> Numbers:
     return random.random(count) + 2.0**-8
 
 
+def _holes(random: Random, count: int) -> Numbers:
+    """Some NaN: a maximum drops them, and a comparison does not."""
+    some = random.random(count) < random.choice([0.03, 0.3])
+    return np.where(some, np.nan, random.standard_normal(count))
+
+
+def _ends(random: Random, count: int) -> Numbers:
+    """Some infinities."""
+    some = random.choice([np.inf, -np.inf, *[0.0] * 30], count)
+    return some + random.standard_normal(count)
+
+
+def _zeros(random: Random, count: int) -> Numbers:
+    """Zeros of both signs, and nothing above them, or nothing below."""
+    return random.choice([0.0, -0.0, random.choice([-1.0, 1.0])], count)
+
+
 _KINDS: tuple[Callable[[Random, int], Numbers], ...] = (
     _normal,
     _wide,
@@ -93,6 +167,9 @@ _KINDS: tuple[Callable[[Random, int], Numbers], ...] = (
     _cancelling,
     _positive,
 )
+"""In turn: sums part with one of these."""
+_SPECIAL = (_holes, _zeros, _ends, _holes)
+"""Afterwards: choices part with these."""
 
 
 def inputs(
@@ -108,8 +185,10 @@ def inputs(
                 longest[each.label] = count, each
     for label, (count, root) in longest.items():
         with np.errstate(over="ignore"):
-            numbers = make(random, count).astype(_float(root))
-        found[label] = np.where(np.isfinite(numbers), numbers, 1).astype(_float(root))
+            exact = make(random, count)
+            numbers = exact.astype(_float(root))
+        held = np.isfinite(numbers) | ~np.isfinite(exact)
+        found[label] = np.where(held, numbers, 1).astype(_float(root))
     return found
 
 
@@ -122,26 +201,38 @@ def _float(root: Root) -> np.dtype[np.generic]:
 def put(given: dict[str, Array], into: list[Root]) -> None:
     """Put numbers into memory, by the names of its elements."""
     for each in into:
-        if each.bits and each.label in given:
-            count = each.size * 8 // each.bits
-            part = given[each.label][each.first : each.first + count]
-            each.raw[: part.size] = part.view(f"u{part.itemsize}")
+        if each.label in given and (each.bits or not _float_array(given[each.label])):
+            numbers = given[each.label]
+            count = each.size // numbers.itemsize
+            part = numbers[each.first : each.first + count]
+            whole = each.array.ravel(order="K").view(f"u{part.itemsize}")
+            whole[: part.size] = part.view(f"u{part.itemsize}")
 
 
 def tries(both: list[Root], count: int, seed: int) -> Iterator[dict[str, Array]]:
-    """Inputs that are likely to separate."""
+    """Inputs that are likely to separate: so many ordinary ones, then special ones."""
     random = np.random.default_rng(seed)
     for number in range(count):
         yield inputs(both, random, _KINDS[number % len(_KINDS)])
+    for number in range(min(count, 2 * len(_SPECIAL))):
+        yield inputs(both, random, _SPECIAL[number % len(_SPECIAL)])
 
 
-def given_inputs(both: list[Root]) -> dict[str, Array]:
-    """The numbers that memory holds now, by label."""
+def _float_array(numbers: Array) -> bool:
+    return numbers.dtype.kind not in "iub"
+
+
+def given_inputs(both: list[Root], *, whole: bool = False) -> dict[str, Array]:
+    """The numbers that memory holds now, by label; ``whole``: whole numbers, too."""
     found: dict[str, Array] = {}
     for each in both:
-        if not each.bits:
+        if not each.bits and not whole:
             continue
-        flat = each.raw.view(_float(each)).copy()
+        flat = each.array.ravel(order="K").copy()
+        if each.bits:
+            flat = flat.view(_float(each))
+        if each.first:  # the label has elements before these
+            flat = np.concatenate([np.zeros(each.first, flat.dtype), flat])
         if flat.size > found.get(each.label, flat[:0]).size:
             found[each.label] = flat
     return found

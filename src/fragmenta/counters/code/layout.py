@@ -20,8 +20,18 @@ SITE_LEAST = 32  #: the passes that they need at least
 SITE_BYTES = 40  #: bytes of bulk copies
 SITE_THREADS = 48  #: lanes that took part
 SITE_PRODUCTS = 56  #: products of tensor memory
-SITE_BYTES_EACH = 64
+SITE_ON = 64  #: lanes for which a comparison is true, or that a guard lets do it
+SITE_OFF = 72  #: the other lanes
+SITE_MADE = 80  #: lanes that made a result
+SITE_SUM = 88  #: the sum of their results, each as a number of 32 bits
+SITE_SQUARES = 96  #: the sum of the squares
+SITE_APART = 104  #: lanes whose result is not that of its first part alone, ...
+SITE_APART_NEXT = 112  #: ... and not that of its second part alone
+SITE_BYTES_EACH = 120
 """The size of a record."""
+WAYS = frozenset(["on", "off"])
+VALUES = ("made", "sum", "squares", "apart", "apart_next")
+"""The numbers of sites that say how conditions went, and which results there were."""
 FIELDS = (
     "requests",
     "sectors",
@@ -31,6 +41,9 @@ FIELDS = (
     "bytes",
     "threads",
     "products",
+    "on",
+    "off",
+    *VALUES,
 )
 """The names of the numbers of a record, in their order."""
 

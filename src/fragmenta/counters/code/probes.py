@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.counters.code import layout as at
+from fragmenta.counters.code.results import count_result, keep_operands, record
 from fragmenta.counters.code.routines import (
     counted_box,
     counted_global,
@@ -14,7 +15,7 @@ from fragmenta.counters.code.routines import (
 from fragmenta.counters.products import tensor_kind
 from fragmenta.isa.tables.moves import ROW_BYTES
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.ptx.module import Address, Instruction, Operand
+from fragmenta.ptx.module import Address, Instruction, Operand, Pair, Register
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import MEMORY, Writer, Written, address_of
 from fragmenta.simt.lane_copies import is_lane_copy, lane_copy
@@ -26,7 +27,13 @@ from fragmenta.units.fast.copy_forms import form
 
 
 class CounterProbes(Probes):
-    """The instrument that counts."""
+    """The instrument that counts.
+
+    ``values``: it also counts how the results of instructions differ.
+    """
+
+    def __init__(self, values: bool = False) -> None:
+        self._values = values
 
     def head(self) -> list[str]:
         """Where the counters are."""
@@ -45,8 +52,11 @@ class CounterProbes(Probes):
         if instruction.guard is not None and not stays(instruction):
             off = writer.value(f"xor i32 {writer.lanes()}, {writer.active()}")
             _add(writer, at.PREDICATED_OFF, _ones(writer, off))
+            _ways(writer, writer.lanes(), off)
             if instruction.opcode == "bra":
                 _divergence(writer, off)
+        if self._values:
+            keep_operands(writer, instruction)
         if instruction.opcode == "tcgen05" and "mma" in instruction.qualifiers:
             _tensor_products(writer, instruction)
         if instruction.opcode != "cp":
@@ -55,6 +65,20 @@ class CounterProbes(Probes):
             _lane_copy(writer, instruction)
         elif "bulk" in instruction.qualifiers:
             _bulk_copy(writer, instruction)
+
+    def after(self, writer: Writer, instruction: Instruction) -> None:
+        """Count for how many lanes a comparison is true."""
+        if self._values and count_result(writer, instruction):
+            return
+        decides = instruction.opcode == "setp" or (
+            self._values and _joins_predicates(instruction)
+        )
+        goal = instruction.operands[0] if decides else None
+        first = goal.first if isinstance(goal, Pair) else goal
+        if isinstance(first, Register):
+            word = writer.predicate(first)
+            on = writer.value(f"and i32 {word}, {writer.lanes()}")
+            _ways(writer, on, writer.value(f"xor i32 {on}, {writer.lanes()}"))
 
     def access(
         self,
@@ -96,6 +120,13 @@ class CounterProbes(Probes):
         lanes = writer.value(f"and i32 {writer.lanes()}, {signed}")
         what = Access("shared", 32, 32, width // 4, address=at.bits)
         _call(writer, counted_shared(what, rows=True), at, offset, lanes)
+
+
+def _joins_predicates(instruction: Instruction) -> bool:
+    """Whether it makes a condition of others."""
+    return instruction.opcode in ("and", "or", "xor", "not") and (
+        "pred" in instruction.qualifiers
+    )
 
 
 def _lane_copy(writer: Writer, instruction: Instruction) -> None:
@@ -150,10 +181,16 @@ def _call(
     writer: Writer, routine: Routine, where: Written, offset: int, lanes: str
 ) -> None:
     """Count for a site of its own."""
-    blocks = len(writer.program.blocks)
-    record = at.HEAD + 8 * blocks + at.SITE_BYTES_EACH * writer.site()
     address = f"ptr {writer.address(where)}", f"i64 {offset}"
-    writer.call(routine, *MEMORY, *address, f"i32 {lanes}", f"i32 {record}")
+    row = f"i32 {record(writer)}"
+    writer.call(routine, *MEMORY, *address, f"i32 {lanes}", row)
+
+
+def _ways(writer: Writer, on: str, off: str) -> None:
+    """Count the lanes of both ways that a condition can go."""
+    row = record(writer)
+    _add(writer, row + at.SITE_ON, _ones(writer, on))
+    _add(writer, row + at.SITE_OFF, _ones(writer, off))
 
 
 def _ones(writer: Writer, word: str) -> str:

@@ -377,17 +377,17 @@ def _bits(code: Code, given: Raw, name: str, index: int = 0) -> Value:
 def _box_bytes(code: Code, given: Raw, rows: bool) -> Value:
     """The bytes of a box; what is outside the tensor counts, too."""
     sizes = [0] * 16
-    for each in element_types():
-        sizes[each.code] = each.bytes
+    for each in element_types(packed=True):
+        sizes[each.code] = each.bits
     table = code.table(sizes, I64)
-    element = table[_bits(code, given, "code")]
     rank = _bits(code, given, "rank") + 1
-    total = element
+    total = table[_bits(code, given, "code")]
     for axis in range(1 if rows else 5):
         count = _bits(code, given, "box", axis) + 1
         step = _bits(code, given, "element_strides", axis) + 1
         taken = (count + step - 1) // step
         total = total * select(rank > axis, taken, taken.lift(1))
+    total = total // 8
     if rows:
         return total * 4
     column = _bits(code, given, "im2col") != 0

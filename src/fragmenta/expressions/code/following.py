@@ -17,7 +17,7 @@ from fragmenta.expressions.code.products import LOGGED
 from fragmenta.planes.code.flow import from_parameter, of_lanes
 from fragmenta.planes.code.following import RULES, Step
 from fragmenta.planes.code.following import named_parameter as is_named
-from fragmenta.planes.code.kinds import COMPARING, floating
+from fragmenta.planes.code.kinds import floating
 from fragmenta.planes.code.probes import PlaneProbes
 from fragmenta.planes.code.routines import second_lanes
 from fragmenta.planes.code.twins import added
@@ -80,7 +80,7 @@ class ExpressionStep(Step):
         super().write()
 
     def _float(self) -> None:
-        if self.instruction.opcode in COMPARING or not self.writes:
+        if self.compares or not self.writes:
             self._noted("compared", self.reads)
             if self.writes:
                 self.compute()
@@ -91,7 +91,7 @@ class ExpressionStep(Step):
         """Whole numbers that are computed from data have hashes, too."""
         if self.writes:
             self.compute()
-        elif self.instruction.opcode in COMPARING:
+        elif self.compares:
             self._noted("compared", self.reads)
         else:
             self._noted("lost", self.reads)

@@ -8,6 +8,8 @@ Python names inputs and draws trees, compiled code hashes what a kernel computes
   expressions have equal hashes.  Different ones have different hashes, except with a
   probability of about 2**-100.
 - Operands that commute are mixed in the same way and added.
+- What associates, too, as ``max`` does, is added after a bijection, whose inverse makes
+  a hash of the sum again: brackets are nowhere.
 - A 16-bit number has only 64 bits of hash.  The halves of a 32-bit number are such
   numbers: U is that of the upper half, V that of the lower half.  So a bf16 that
   becomes the upper half of an f32 keeps its hash.
@@ -154,6 +156,45 @@ def operation(
     assert total is not None
     found = _finished(total, key(f"{name}/{len(operands)}"))
     return Hash(found.u | number(found.u, CLEAN), found.v) if clean else found
+
+
+_RING = (1 << 62) - 1
+_FACTORS = tuple(each & _RING | 1 for each in _KEYS[16:18])
+
+
+def _spread(x: Numbers, of: int) -> Numbers:
+    """A bijection of the upper 62 bits of a hash, as a number below 2**62."""
+    y = (_right(x, 2) ^ number(x, of & _RING)) * number(x, _FACTORS[0])
+    y = y & number(x, _RING)
+    return (y ^ _right(y, 31)) * number(x, _FACTORS[1]) & number(x, _RING)
+
+
+def _gathered(y: Numbers, of: int) -> Numbers:
+    """Its inverse: the upper 62 bits of a hash."""
+    back = [number(y, pow(each, -1, _RING + 1)) for each in _FACTORS]
+    y = y * back[1] & number(y, _RING)
+    y = (y ^ _right(y, 31)) * back[0] & number(y, _RING)
+    return _left(y ^ number(y, of & _RING), 2)
+
+
+def associated(name: str, operands: Sequence[Hash], *, clean: bool = False) -> Hash:
+    """The hash of an operation whose operands commute and associate.
+
+    >>> a, b, c = (leaf("x", np.arange(2, dtype=np.uint64) + n) for n in (0, 2, 4))
+    >>> left = associated("max", [associated("max", [a, b]), c])
+    >>> right = associated("max", [associated("max", [c, b]), a])
+    >>> bool((left.u == right.u).all() and (left.v == right.v).all())
+    True
+    >>> bool((associated("max", [a, a]).u == a.u).any())
+    False
+    """
+    of = key(name)
+    u, v = _spread(operands[0].u, of.u), _spread(operands[0].v, of.v)
+    for each in operands[1:]:
+        u, v = u + _spread(each.u, of.u), v + _spread(each.v, of.v)
+    u, v = _gathered(u, of.u), _gathered(v, of.v)
+    flags = SOME | CLEAN if clean else SOME
+    return Hash(u | number(u, flags), v | number(v, SOME))
 
 
 def leaf(name: str, index: Numbers) -> Hash:

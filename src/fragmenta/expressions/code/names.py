@@ -34,6 +34,8 @@ class Named(NamedTuple):
     form: str = "operation"
     """``operation``, ``neg``, ``widen`` (bf16 to f32), or ``pack`` (two operands)."""
     clean: bool = False
+    associates: bool = False
+    """Whether operands commute, and it does not matter where brackets are."""
 
 
 def single(kind: str) -> str:
@@ -127,7 +129,11 @@ def named(instruction: Instruction) -> Named:
         return Named(".".join(("add", *others, kind)), bits, bits, 2, 1, clean=True)
     whole = kind[0] in "usb" and not kind.startswith("bf")
     commutes = 2 if opcode in _COMMUTE and (clean or whole) else 0
-    return Named(name, bits, bits, commutes, clean=kind == "f32")
+    # Of floats, any NaN becomes the one, or none does; and +0 is more than -0.
+    extreme = (
+        opcode in ("min", "max") and bool(commutes) and {*others} <= {"ftz", "NaN"}
+    )
+    return Named(name, bits, bits, commutes, clean=kind == "f32", associates=extreme)
 
 
 def _conversion(instruction: Instruction, kinds: list[str]) -> Named:

@@ -69,7 +69,7 @@ def computed(
         f"{e.register}:{e.bits}{'f' * e.followed}{'n' * e.negated}"
         for e in (goal, *sources)
     )
-    how = f"{of.form}.{of.commutes}{int(of.clean)}{'L' * logged}"
+    how = f"{of.form}.{of.commutes}{int(of.clean)}{'A' * of.associates}{'L' * logged}"
     name = f"expression.{of.name}.{how}|{shape}"
     return routine(name, trace, [*kinds, I32], None)
 
@@ -123,10 +123,12 @@ def _result(
         made = Hash(operands[0].u, operands[0].v ^ operands[0].v)
     elif of.form == "neg":
         made = hashing.negated(operands[0])
+    elif of.associates:
+        made = hashing.associated(of.name, operands, clean=of.clean)
     else:
         made = hashing.operation(of.name, operands, of.commutes, clean=of.clean)
     if goal.bits < 32:
-        made = hashing.widened(hashing.short(made))
+        made = hashing.widened(made.u if of.associates else hashing.short(made))
     if entry is not None:
         entry.wanted.value = entry.wanted.value | 1
         with entry.code.when(entry.fits):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from fragmenta.numerics.code.exact import SUMS
 from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import (
     Function,
@@ -15,7 +16,6 @@ from fragmenta.ptx.module import (
     type_bits,
 )
 
-_SUMS = frozenset({"add", "sub", "fma", "mad"})
 _MAGIC = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7, "f32x2": 23, "f16x2": 10}
 """Bits of fractions: from this power of two up, all numbers are integers."""
 _KNOWN: dict[int, tuple[Function, dict[int, int]]] = {}
@@ -58,12 +58,28 @@ def immediate(operand: Immediate, kind: str) -> int:
     return operand.bits & (1 << bits) - 1
 
 
+def constant_of(function: Function, operand: Operand, kind: str) -> float | None:
+    """The number that an operand always is; None if that is not known."""
+    if isinstance(operand, Immediate):
+        bits = immediate(operand, kind)
+    elif isinstance(operand, Register):
+        bits = _constants(function).get(operand.number, -1)
+    else:
+        return None
+    if bits < 0 or kind not in ("f32", "s32", "u32", "s16", "u16"):
+        return None
+    size = type_bits(kind) // 8
+    form = {"f32": "<f", "s32": "<i", "u32": "<I", "s16": "<h", "u16": "<H"}[kind]
+    found: float = struct.unpack(form, bits.to_bytes(8, "little")[:size])[0]
+    return found
+
+
 def rounds_by_magic(function: Function, instruction: Instruction) -> bool:
     """Whether a sum with a large constant is meant to round to an integer.
 
     So is ``x + 12582912.0``: all f32 from 2**23 to 2**24 are integers.
     """
-    if instruction.opcode not in _SUMS:
+    if instruction.opcode not in SUMS:
         return False
     kind = next((e for e in instruction.qualifiers if e in _MAGIC), "")
     if not kind:

@@ -49,6 +49,24 @@ The lower f64 makes up for them.  A number alone has 39 bits that are right."""
 MOST_SOURCES = (1 << SOURCE_BITS) - 1
 
 
+INTEGRAL = frozenset({"s32", "u32", "s16", "u16", "s8", "u8"})
+"""Formats of integers that stand for numbers: what was quantised.
+
+With eight planes, a byte of each is one of an f64, beside the lowest byte of the
+integer.  So it goes wherever that byte goes: to memory, into a word and back.
+
+With four planes, which are enough if there are no bytes, it is an f32.  Bits 8 to 15 of
+integers of 16 and 32 bits have :data:`MARK` in plane 0, and the source in the others.
+Above them, an integer of 32 bits has an f64, a half of a word in each plane.
+"""
+MARK = 0x5A
+"""Like the parts of a source, it has no bit that is a sign."""
+BYTE_PLANES = 8
+"""Planes with which a byte has an f64."""
+_SOURCE_BITS = 7
+"""The bits of a source in a plane."""
+
+
 class Kind(NamedTuple):
     """The floats in an operand."""
 
@@ -58,13 +76,22 @@ class Kind(NamedTuple):
     """The bits of each."""
 
     @property
+    def whole(self) -> bool:
+        """Whether it is an integer."""
+        return self.format in INTEGRAL
+
+    @property
     def precision(self) -> int:
-        """The bits of a significand."""
+        """The bits of a significand; integers are exact."""
+        if self.format in INTEGRAL:
+            return 53
         return 1 if self.format == "ue8m0" else FORMATS[self.format].fraction_bits + 1
 
     @property
     def least(self) -> float:
         """The least positive number."""
+        if self.format in INTEGRAL:
+            return 1.0
         if self.format == "ue8m0":
             return 2.0**-127
         form = FORMATS[self.format]
@@ -73,6 +100,8 @@ class Kind(NamedTuple):
     @property
     def normal(self) -> float:
         """The least normal number."""
+        if self.format in INTEGRAL:
+            return 0.0
         if self.format == "ue8m0":
             return 2.0**-127
         return float(2.0 ** (1 - FORMATS[self.format].bias))
@@ -80,6 +109,8 @@ class Kind(NamedTuple):
     @property
     def largest(self) -> float:
         """The largest finite number."""
+        if self.format in INTEGRAL:
+            return 2.0**self.bits
         if self.format == "ue8m0":
             return 2.0**127
         form = FORMATS[self.format]
@@ -108,6 +139,8 @@ def _kinds() -> dict[str, Kind]:
 
 KINDS = _kinds()
 """The types of PTX that hold floats."""
+WHOLE_KINDS = {name: Kind(name, 1, int(name[1:])) for name in sorted(INTEGRAL)}
+"""Types of integers, where they stand for numbers."""
 
 
 class Element(NamedTuple):
@@ -133,11 +166,22 @@ def _unsigned(register: Value, low: int, bits: int, to: Type) -> Value:
     return convert(part, to, signed=False)
 
 
+def _integer(register: Value, kind: Kind, low: int) -> Value:
+    """An integer in a register, as one of 64 bits."""
+    part = _unsigned(register, low, kind.bits, I64)
+    if kind.format[0] == "u":
+        return part
+    sign = 1 << kind.bits - 1
+    return (part ^ sign) - sign
+
+
 def value(register: Value, kind: Kind, place: int) -> Value:
     """The value of a float in a register, as f64."""
     low = place * kind.bits
     if kind.format == "f64":
         return float_of(register)
+    if kind.whole:
+        return convert(_integer(register, kind, low), F64, signed=True)
     if kind.bits == 32:
         return convert(float_of(_unsigned(register, low, 32, I32)), F64)
     word = _unsigned(register, low, kind.bits, I32)
@@ -194,6 +238,8 @@ def element(
     held = value(register, kind, place)
     if planes is None:
         return Element(held, whole(held))
+    if kind.whole:
+        return _counted(held, planes, kind, place)
     upper, lower = pieces(planes, kind, place)
     if room(kind, len(planes)) < 64:  # an f32, and no NaN
         present = upper != 0
@@ -212,6 +258,68 @@ def element(
     return Element(held, exact, node, present, source)
 
 
+def _counted(held: Value, planes: list[Value], kind: Kind, place: int) -> Element:
+    """An integer with the number that it stands for."""
+    low = place * kind.bits
+    if len(planes) >= BYTE_PLANES:
+        upper = _of_bytes([_unsigned(each, low, 8, I64) for each in planes[:8]], 8)
+        present = upper != 0
+        exact = select(present, float_of(upper), held)
+        source = select(present, upper & MOST_SOURCES, 0)
+        return Element(held, whole(exact), None, present, source)
+    word = _of_bytes([_unsigned(each, low, 8, I32) for each in planes[:4]], 8)
+    near = convert(float_of(word), F64)
+    present = word != 0
+    if kind.bits < 16:
+        return Element(held, whole(select(present, near, held)), None, present)
+    above = [_unsigned(each, low + 8, 8, I64) for each in planes[:4]]
+    marked = above[0] == MARK
+    source = select(marked & present, _of_bytes(above[1:], _SOURCE_BITS), 0)
+    exact = select(present, near, held)
+    if kind.bits == 32:
+        upper = _of_bytes([_unsigned(each, 16, 16, I64) for each in planes[:4]], 16)
+        exact = select(marked & (upper != 0), float_of(upper), exact)
+    return Element(held, whole(exact), None, present, source)
+
+
+def _of_bytes(parts: list[Value], bits: int) -> Value:
+    """A number of parts of so many bits, the lowest first."""
+    total = parts[0]
+    for number, each in enumerate(parts[1:], 1):
+        total = total | (each << bits * number)
+    return total
+
+
+def _stands_for(held: Value, exact: Double) -> Value:
+    """Whether an integer stands for another number."""
+    number = exact.upper + exact.lower
+    differs: Value = ((number - number) == 0.0) & (number != held)
+    return differs
+
+
+def _as_integer(
+    held: Value, exact: Double, source: Value | None, kind: Kind
+) -> list[Value]:
+    """The planes beside an integer; all are 0 if it is the number."""
+    number, differs = exact.upper + exact.lower, _stands_for(held, exact)
+    single = convert(bits_of(convert(number, F32)), I64, signed=False)
+    single = select(single == 0, LEAST_BITS, single)
+    made = []
+    for plane in range(4):
+        word = shift_unsigned(single, 8 * plane) & 0xFF
+        if kind.bits >= 16:
+            mark = word.lift(MARK)
+            if plane:
+                named = word.lift(0) if source is None else source
+                mark = shift_unsigned(named, _SOURCE_BITS * (plane - 1)) & 0x7F
+            word = word | (mark << 8)
+        if kind.bits == 32:
+            part = shift_unsigned(bits_of(number), 16 * plane) & 0xFFFF
+            word = word | (part << 16)
+        made.append(select(differs, word, 0))
+    return made
+
+
 def special_exact(upper: Value) -> Value:
     """The exact value of what is NaN or infinite: the upper word of an f64."""
     return float_of(upper & -(1 << 32))
@@ -226,6 +334,15 @@ def packed(
     planes: int,
 ) -> tuple[Value, Value | None]:
     """The bits of a second value; none if it is the value itself."""
+    if kind.whole and planes >= BYTE_PLANES:
+        bits = bits_of(exact.upper + exact.lower)
+        if source is not None:
+            bits = (bits & ~MOST_SOURCES) | source
+        bits = select(bits == 0, LEAST_BITS, bits)
+        return select(_stands_for(held, exact), bits, 0), None
+    if kind.whole:
+        a, b, c, d = _as_integer(held, exact, source, kind)
+        return a | (b << 32), c | (d << 32)
     if room(kind, planes) < 64:
         single = bits_of(convert(exact.upper, F32))
         word = select(single == 0, LEAST_BITS, single)
@@ -273,7 +390,14 @@ def spread(
     of = INTEGERS[register]
     found: list[Value | None] = [None] * planes
     for place, (upper, lower) in enumerate(parts):
-        if kind.bits >= 32:
+        if kind.whole and planes >= BYTE_PLANES:
+            words = [shift_unsigned(upper, 8 * n) & 0xFF for n in range(BYTE_PLANES)]
+            low = kind.bits * place
+        elif kind.whole:
+            assert lower is not None
+            both = ((each, shift_unsigned(each, 32)) for each in (upper, lower))
+            words, low = [word for pair in both for word in pair], 0
+        elif kind.bits >= 32:
             assert lower is not None
             words = _words(upper, lower)
             low = 32 if kind.bits == 64 else 32 * place

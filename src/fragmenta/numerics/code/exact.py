@@ -67,6 +67,11 @@ class Given(NamedTuple):
 
 
 Meaning = Callable[[Given], Double]
+QUANTISED = "quantised"
+"""The word of ``min`` and ``max`` that keep quantised numbers in their range: which
+operand is the number."""
+UNROUNDED = "unrounded"
+"""The word of a conversion that cuts numbers which should be rounded: which of them."""
 
 
 def _usual(x: Value) -> Value:
@@ -118,16 +123,18 @@ def _magnitude(x: Double) -> Double:
 
 
 def _extreme(given: Given, largest: bool) -> Double:
-    """The largest or smallest operand; of NaN and infinity, what the hardware took."""
+    """The largest or smallest operand; of infinities, what the hardware took."""
     words, numbers = given.words, given.exact
+    if words.get(QUANTISED):  # what a range cuts off is an error
+        return numbers[int(words[QUANTISED])]
     if words.get("abs") or words.get("xorsign"):
         numbers = [_magnitude(each) for each in numbers]
     found = numbers[0]
-    every = _usual(given.values[0])
+    every = _compares(given.values[0], found)
     for each, value in zip(numbers[1:], given.values[1:], strict=True):
         less = below(found, each)
         found = chosen(less if largest else ~less, each, found)
-        every = every & _usual(value)
+        every = every & _compares(value, each)
     taken = numbers[-1]
     for each, value in zip(numbers[:-1], given.values[:-1], strict=True):
         size = abs(value) if words.get("abs") else value
@@ -136,6 +143,18 @@ def _extreme(given: Given, largest: bool) -> Double:
     if words.get("xorsign"):
         a, b = given.exact[:2]
         found = chosen(a.negative == b.negative, found, negated(found))
+    return found
+
+
+def _compares(value: Value, exact: Double) -> Value:
+    """Whether the exact value of an operand is compared.
+
+    A NaN that exact arithmetic does not have is left out by the hardware: that is an
+    error, which would be hidden.
+    """
+    known = (exact.upper <= 0.0) | (exact.upper > 0.0)
+    nan = ~((value <= 0.0) | (value > 0.0))
+    found: Value = _usual(value) | (nan & known)
     return found
 
 
@@ -158,6 +177,20 @@ def _function(name: str) -> Meaning:
     return lambda given: FUNCTIONS[name](given.code, given.exact[0])
 
 
+def _dot(given: Given, pairs: list[tuple[int, int]]) -> Double:
+    """A sum of products of packed integers, and the last operand."""
+    total = given.exact[-1]
+    for one, other in pairs:
+        total = plus(total, times(given.exact[one], given.exact[other]))
+    return total
+
+
+def _dot_of_halves(given: Given) -> Double:
+    """``dp2a``: two halves of a, and the lower or the upper two bytes of b."""
+    first = 4 if given.words.get("half") == "hi" else 2
+    return _dot(given, [(0, first), (1, first + 1)])
+
+
 MEANINGS: dict[str, Meaning] = {
     "add": lambda given: plus(*given.exact),
     "sub": lambda given: minus(*given.exact),
@@ -172,6 +205,8 @@ MEANINGS: dict[str, Meaning] = {
     "min": lambda given: _extreme(given, largest=False),
     "max": lambda given: _extreme(given, largest=True),
     "cvt": lambda given: given.exact[0],
+    "dp4a": lambda given: _dot(given, [(i, i + 4) for i in range(4)]),
+    "dp2a": _dot_of_halves,
     **{name: _function(name) for name in FUNCTIONS},
 }
 """What opcodes compute, exactly."""

@@ -30,6 +30,7 @@ _COUNTED = (
     "divisions",
     "passed",
     "other_way",
+    "unrounded",
     "restarted",
     "inexact",
     "subnormal",

@@ -47,8 +47,10 @@ from fragmenta.numerics.code.elements import (
 )
 from fragmenta.numerics.code.exact import (
     LONG,
+    QUANTISED,
     QUICK,
     SUMS,
+    UNROUNDED,
     Given,
     compared,
     integral,
@@ -206,6 +208,8 @@ class Work:
         if form.match.syntax.opcode in ("fma", "mad"):
             self.counts["contracted"] = code.variable(none)
             self.contracted = code.variable(zeros)
+        if form.words.get(UNROUNDED):
+            self.counts["unrounded"] = code.variable(none)
         self.keeps: Value = record["kept"] != 0.0
         self.births = code.variable(code.constant(0, I32))
         self.notes = Notes(code, CHUNK, record, self.births)
@@ -353,7 +357,8 @@ class Work:
         if form.way == MAGIC:  # rounding to an integer is what is meant
             self._meant(given, exact, held, kind, lanes, index)
             return whole(held), None, None
-        if opcode in EXTREMES and not (words.get("abs") or words.get("xorsign")):
+        meant = words.get("abs") or words.get("xorsign") or words.get(QUANTISED)
+        if opcode in EXTREMES and not meant:
             self._chosen(given, exact, lanes, index)
         node = self._count(kind, opcode, given, local, exact, lanes, index)
         source = self._source(opcode, given, local, exact)
@@ -628,11 +633,29 @@ class Work:
             exact = select(exact > high, exact.lift(high), exact)
             usual = ((one.value - one.value) == 0.0) & ((exact - exact) == 0.0)
             self._other_way((exact != made) & usual, [one], lanes, index)
+            self._unrounded(one.value, made, (low, high), lanes)
             nothing = bits_of(one.value.lift(0.0))
             zeros.append((nothing, nothing))
         if goal.planes and goal.kind is not None:
             words = spread(zeros, goal.kind, goal.planes, goal.register)
             self.store(self.goals[0], goal, words, lanes, index)
+
+    def _unrounded(
+        self,
+        given: Value,
+        made: Value,
+        range_: tuple[float, float],
+        lanes: Value | None,
+    ) -> None:
+        """Count numbers that are cut, where the nearest integer is another."""
+        which = self.form.words.get(UNROUNDED)
+        if which is None:
+            return
+        low, high = range_
+        off = (abs(given - made) > 0.5) & (made > low) & (made < high)
+        if which == "negative":
+            off = off & (made < 0.0)
+        self._add("unrounded", off if lanes is None else off & lanes)
 
     def _compare(
         self,

@@ -6,15 +6,18 @@ A step finds out which floats an instruction has, and calls the routine for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from fragmenta.numerics.code.atomics import AtomicForm, atomic, scratch_bytes
 from fragmenta.numerics.code.bits import beside_bits
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
-from fragmenta.numerics.code.elements import KINDS, Kind
-from fragmenta.numerics.code.exact import MEANINGS
+from fragmenta.numerics.code.elements import KINDS, WHOLE_KINDS, Kind
+from fragmenta.numerics.code.exact import MEANINGS, QUANTISED, UNROUNDED
 from fragmenta.numerics.code.notes import NOTE
 from fragmenta.numerics.code.product_steps import ProductStep
+from fragmenta.numerics.code.provisional import Kept, provisional
+from fragmenta.numerics.code.quantising import OPERATIONS, quantised
 from fragmenta.numerics.code.routines import (
     COMPARES,
     DECIDES,
@@ -25,6 +28,7 @@ from fragmenta.numerics.code.routines import (
     Place,
     beside,
 )
+from fragmenta.planes.code.flow import DOTS
 from fragmenta.planes.code.probes import PlaneProbes
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.module import (
@@ -79,6 +83,25 @@ class NumericsStep(ProductStep):
     """Whether a birth stops the launch."""
     probes: NumericsProbes
 
+    def write(self) -> None:
+        """Also what was decided before, for threads that go on with it."""
+        function = self.writer.unit.function
+        for each in provisional(function).at.get(self.writer.index, ()):
+            self._keeps(function.instructions[each.decision], each)
+        super().write()
+
+    def _keeps(self, decision: Instruction, kept: Kept) -> None:
+        """Call the routine of a decision at a branch, for threads that keep it."""
+        writer, place, taken = self.writer, self.writer.index, self.writer.mask
+        if not kept.taken:
+            others = writer.value(f"xor i32 {taken}, -1")
+            writer.mask = writer.value(f"and i32 {others}, {writer.active()}")
+        writer.index = kept.decision
+        try:
+            type(self)(self.probes, writer, decision)._beside(DECIDES)
+        finally:
+            writer.index, writer.mask = place, taken
+
     def compute(self) -> None:
         """A float instruction: its exact result, and what it lost.
 
@@ -87,16 +110,76 @@ class NumericsStep(ProductStep):
         if not self._beside(self._way()) and not self._bits():
             self.clear()
 
+    def _float(self) -> None:
+        """A rounding that quantises keeps the exact value; others are meant."""
+        if not self._quantises() or not self._beside(ROUNDS):
+            super()._float()
+
+    def _quantises(self) -> bool:
+        found = quantised(self.writer.unit.function)
+        return id(self.instruction) in found.roundings
+
     def decides(self) -> None:
         """A comparison, or a conversion to an integer."""
-        opcode = self.instruction.opcode
+        opcode, function = self.instruction.opcode, self.writer.unit.function
+        if id(self.instruction) in quantised(function).narrowed:
+            return
+        if self.writer.index in provisional(function).decisions:
+            return  # what a branch throws away does not count
         if not {"num", "nan"} & set(self.instruction.qualifiers):
             self._beside(DECIDES if opcode == "cvt" else COMPARES)
 
     def lost(self) -> None:
-        """Bits of floats are changed: a new sign or exponent keeps the second value."""
+        """Bits of floats are changed: a new sign or exponent keeps the second value.
+
+        Integers that were quantised are computed with.
+        """
+        if self._counts_whole() and self._beside(ROUNDS):
+            return
         if not self._bits():
             self.clear()
+
+    def _moved(self) -> None:
+        """An integer that is cut to fewer bits still stands for the whole one."""
+        given, function = self.instruction, self.writer.unit.function
+        cut = quantised(function).cut.get(id(given))
+        goal = given.operands[0]
+        if cut is None or not (isinstance(goal, Register) and self.has(goal)):
+            super()._moved()
+            return
+        self.instruction = replace(given, qualifiers=cut)
+        if not self._beside(ROUNDS):
+            super()._moved()
+        self.instruction = given
+
+    def _counts_whole(self) -> bool:
+        """Whether it computes with integers that stand for numbers."""
+        goal = self.instruction.operands[0]
+        known = quantised(self.writer.unit.function).integers
+        return (
+            self.instruction.opcode in OPERATIONS
+            and isinstance(goal, Register)
+            and goal.number in known
+            and self.has(goal)
+        )
+
+    def _kind(self, operand: Operand, kind: str) -> Kind | None:
+        """The floats of an operand, or the integers that stand for numbers."""
+        if kind in WHOLE_KINDS and isinstance(operand, Register):
+            known = quantised(self.writer.unit.function).integers
+            return WHOLE_KINDS[kind] if operand.number in known else None
+        return KINDS.get(kind)
+
+    def _packed(self, slot: Slot, match: Match) -> Kind | None:
+        """The integers of an operand of a product of packed integers."""
+        if match.syntax.opcode not in DOTS:
+            return None
+        if slot.name in "cd":
+            return WHOLE_KINDS["s32"]
+        sign = match.qualifiers[f"{slot.name}type"][0]
+        if match.syntax.opcode == "dp2a" and slot.name == "a":
+            return Kind(f"{sign}16", 2, 16)
+        return Kind(f"{sign}8", 4, 8)
 
     def reduction(self) -> None:
         """An atomic operation: the exact value in memory changes, too."""
@@ -106,7 +189,7 @@ class NumericsStep(ProductStep):
     def _way(self) -> str:
         given = self.instruction
         if given.opcode == "cvt" and _integral(given):
-            return DECIDES
+            return ROUNDS if self._quantises() else DECIDES
         if rounds_by_magic(self.writer.unit.function, given):
             return MAGIC
         return ROUNDS
@@ -125,6 +208,11 @@ class NumericsStep(ProductStep):
         if gathered is None:
             return False
         results, operands, extra = gathered
+        known, number = quantised(self.writer.unit.function), id(self.instruction)
+        if number in known.bounds:
+            extra.append((QUANTISED, str(known.bounds[number])))
+        if number in known.unrounded:
+            extra.append((UNROUNDED, known.unrounded[number]))
         kinds = [each.place.kind for each in results]
         if way in (ROUNDS, MAGIC) and not all(kinds):
             return False
@@ -208,14 +296,19 @@ class NumericsStep(ProductStep):
                     if isinstance(operand, Pair)
                     else (operand,)
                 )
-                results += [self._result(each, kind, match) for each in both]
+                whole = self._packed(slot, match)
+                results += [self._result(each, kind, match, whole) for each in both]
             else:
                 items = operand.items if isinstance(operand, Vector) else (operand,)
-                operands += [self._source(each, kind) for each in items]
+                whole = self._packed(slot, match)
+                operands += [self._source(each, kind, whole) for each in items]
         return results, operands, extra
 
-    def _result(self, operand: Operand, kind: str, match: Match) -> _Operand:
-        floats = KINDS.get("tf32" if match.qualifiers.get("tf32") else kind)
+    def _result(
+        self, operand: Operand, kind: str, match: Match, whole: Kind | None = None
+    ) -> _Operand:
+        tf32 = bool(match.qualifiers.get("tf32"))
+        floats = whole or (KINDS["tf32"] if tf32 else self._kind(operand, kind))
         if kind == "pred":
             return _Operand(Place(1, 1), None, None)
         bits = type_bits(kind)
@@ -225,9 +318,11 @@ class NumericsStep(ProductStep):
         place = Place(width, bits, floats, planes, kind.startswith("s"))
         return _Operand(place, None, twin if planes else None)
 
-    def _source(self, operand: Operand, kind: str) -> _Operand:
+    def _source(
+        self, operand: Operand, kind: str, whole: Kind | None = None
+    ) -> _Operand:
         at = self.writer.source(operand, kind)
-        bits, floats = type_bits(kind), KINDS.get(kind)
+        bits, floats = type_bits(kind), whole or self._kind(operand, kind)
         twin = self._twin(operand) if floats is not None else None
         planes = 0 if twin is None else self.planes
         place = Place(at.bits, bits, floats, planes, kind.startswith("s"))
@@ -410,6 +505,12 @@ def _sources(
     way: str, results: Sequence[_Operand], operands: Sequence[_Operand | None]
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Where each float of the results comes from."""
+    kinds = {each.place.kind for each in results}
+    if kinds & set(WHOLE_KINDS.values()) and way == ROUNDS:
+        every = [(i, each.place.kind) for i, each in enumerate(operands) if each]
+        return (
+            tuple((i, j) for i, kind in every for j in range(kind.many if kind else 1)),
+        )
     floats = [
         (index, each.place.kind)
         for index, each in enumerate(operands)

@@ -22,15 +22,15 @@ from fragmenta.ptx.module import (
     Register,
     Symbol,
 )
-from fragmenta.simt.emitter import HANDLERS
+from fragmenta.ptx.opcodes.kinds import computes, kind_of, opcodes_of
 
-COMPUTES = frozenset({"mov", "cvta", "isspacep", "mapa", "getctarank"})
-"""Opcodes with a handler that compute something in each lane."""
-PRODUCTS = frozenset({"mma", "wmma", "wgmma", "tcgen05"})
 LANES = frozenset({"shfl", "movmatrix"})
 """Opcodes that move values between lanes."""
-LOADS = frozenset({"ld", "ldu", "atom", "ldmatrix"})
-STORES = frozenset({"st", "red", "stmatrix"})
+DOTS = frozenset({"dp4a", "dp2a"})
+"""Opcodes that multiply packed integers, which may stand for numbers."""
+BYTES = frozenset({"s8", "u8"})
+ACCESSES = frozenset({"loads", "stores", "updates"})
+"""The kinds of those that access memory at once."""
 
 
 class _Use(NamedTuple):
@@ -49,8 +49,7 @@ def can_follow(register: Register) -> bool:
 
 def of_lanes(instruction: Instruction) -> bool:
     """Whether the results of each lane come from its own operands, not from memory."""
-    opcode = instruction.opcode
-    return opcode in COMPUTES or opcode not in HANDLERS
+    return computes(instruction.mnemonic)
 
 
 def from_parameter(instruction: Instruction, function: Function) -> bool:
@@ -137,16 +136,16 @@ class _Flow:
             every = [e for o in of.operands if isinstance(o, Group) for e in _of(o)]
             self.begin(every)
             self.use(every)
-        elif opcode in PRODUCTS:
+        elif opcode in opcodes_of("multiplies"):
             self.begin(found.writes)
             self.use([*reads, *found.writes])  # a sum begins with its old value
             self.wanted |= {each.number for each in reads}
         elif opcode == "redux" and floating(of):
             self._floats(reads, found.writes)
-        elif opcode in LOADS or opcode in STORES:
+        elif kind_of(of.mnemonic).word in ACCESSES:
             if not from_parameter(of, function):
                 self.begin(found.writes)
-            if FLOATS & set(of.qualifiers):
+            if (FLOATS | BYTES) & set(of.qualifiers):
                 self.computed |= {e.number for e in found.writes} & self.known
             self.use(reads)
         elif opcode in LANES or of_lanes(of):
@@ -165,7 +164,7 @@ class _Flow:
         writes: list[Register],
         granule: int,
     ) -> None:
-        if of_lanes(of) and floating(of):
+        if of_lanes(of) and (floating(of) or of.opcode in DOTS):
             self._floats(reads, writes)
             return
         moves = of.opcode in LANES or transparent(of, granule)

@@ -17,8 +17,6 @@ from fragmenta.planes.code.accesses import Held
 from fragmenta.planes.code.beside import ZERO, Beside
 from fragmenta.planes.code.flow import from_parameter, of_lanes
 from fragmenta.planes.code.kinds import (
-    COMPARING,
-    CONTROLS,
     floating,
     from_float,
     transparent,
@@ -37,6 +35,7 @@ from fragmenta.ptx.module import (
     Vector,
     type_bits,
 )
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.simt.accessing import (
     access_of,
     element_type,
@@ -47,7 +46,7 @@ from fragmenta.simt.emitter import Writer, address_of
 from fragmenta.simt.lane_copies import call_copy, is_lane_copy, lane_copy
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine
-from fragmenta.simt.synchronising import MODES
+from fragmenta.simt.synchronising import MODES, members
 
 if TYPE_CHECKING:
     from fragmenta.planes.code.probes import PlaneProbes
@@ -183,9 +182,14 @@ class Step(Beside):
         named = registers(each for each in given if isinstance(each, Address))
         return set(named) >= set(self.reads)
 
+    @property
+    def compares(self) -> bool:
+        """Whether numbers become truth values."""
+        return kind_of(self.instruction.mnemonic).word == "compares"
+
     def _float(self) -> None:
         """Floats are compared, or computed."""
-        if self.instruction.opcode in COMPARING or from_float(self.instruction):
+        if self.compares or from_float(self.instruction):
             self.decides()
             self.clear()
         else:
@@ -202,12 +206,10 @@ class Step(Beside):
             self.move()
         elif opcode == "selp":
             self.choose()
-        elif opcode in CONTROLS or opcode == "prmt":
-            self._shift()
-        elif opcode == "cvt":
-            self.in_planes()
-        else:
+        elif kind_of(self.instruction.mnemonic).word == "bitwise":
             self._bitwise()
+        else:
+            self._shift()
 
     def move(self) -> None:
         """``mov``, also of vectors."""
@@ -277,7 +279,7 @@ class Step(Beside):
     def _shift(self) -> None:
         """Bits go where controls say: by a number of granules, or all is lost."""
         opcode, given = self.instruction.opcode, self.instruction.operands
-        controls = (3,) if opcode == "prmt" else CONTROLS[opcode]
+        controls = kind_of(self.instruction.mnemonic).controls
         bad = "0"
         for each in registers(given[index] for index in controls):
             at = self.writer.register(each)
@@ -326,9 +328,10 @@ class Step(Beside):
         mode = next(w for w in self.instruction.qualifiers if w in MODES)
         given = (f"ptr {self.writer.pointer(each, 'b32')}" for each in rest[:2])
         both = (self.pointer(each) for each in (goal, a))
-        lanes = f"i32 {self.writer.lanes()}"
+        who = members(self.writer, self.instruction)
+        among = f"ptr {who.named}", f"i32 {who.apart}", f"i32 {self.writer.lanes()}"
         made = routines.shuffled(mode, self.planes)
-        self.writer.call(made, *both, *given, lanes)
+        self.writer.call(made, *both, *given, *among)
 
     def multiply(self) -> None:
         """``mma`` and ``wmma``: products, or moves of their operands."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.ptx.module import Immediate, Instruction, Operand, Register, type_bits
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.opcodes.table import TYPES
 
 FLOATS = frozenset(
@@ -13,15 +14,6 @@ FLOATS = frozenset(
     }
 )
 """The types of floats."""
-MOVES = frozenset({"mov", "selp"})
-"""Opcodes that move values of any type."""
-CONTROLS = {"shl": (2,), "shr": (2,), "shf": (3,), "bfe": (2, 3), "bfi": (3, 4)}
-"""Opcodes that move bits, and the operands that say how far."""
-TABLES = {"and": (0x88, 2), "or": (0xEE, 2), "xor": (0x66, 2), "not": (0x55, 1)}
-"""Truth tables of bitwise operations as those of ``lop3``, and their operands.
-
-Their operands are the last ones of its three: bits of the index 1 and 0."""
-COMPARING = frozenset({"setp", "set"})
 _WHOLE = frozenset(
     {
         f"{kind}{bits}"
@@ -30,7 +22,6 @@ _WHOLE = frozenset(
         if f"{kind}{bits}" in TYPES
     }
 )
-_ROUNDING = frozenset({"l", "r", "clamp", "wrap"})
 
 
 def floating(instruction: Instruction) -> bool:
@@ -43,7 +34,7 @@ def floating(instruction: Instruction) -> bool:
     >>> [floating(each) for each in found]
     [True, False, True]
     """
-    if instruction.opcode in MOVES:
+    if kind_of(instruction.mnemonic).word == "moves":
         return False
     return bool(FLOATS & set(instruction.qualifiers))
 
@@ -61,25 +52,20 @@ def transparent(instruction: Instruction, granule: int) -> bool:
 
     Operands that are no constants may move others: then the code finds out.
     """
-    opcode, words = instruction.opcode, set(instruction.qualifiers)
-    if opcode in MOVES:
-        return True
-    given = instruction.operands
-    if opcode in CONTROLS:
-        fits = words <= _WHOLE | _ROUNDING
-        return fits and all(_fits(given[i], granule) for i in CONTROLS[opcode])
-    if opcode == "prmt":
-        selector = given[3]
-        known = isinstance(selector, Immediate)
-        return words == {"b32"} and (
-            not known or _permutes(int(getattr(selector, "value", 0)), granule)
-        )
-    if opcode == "cvt":
-        kinds = words & TYPES
-        return words <= _WHOLE and min(map(type_bits, kinds)) >= granule
-    if opcode in TABLES or (opcode == "lop3" and words == {"b32"}):
+    kind, words = kind_of(instruction.mnemonic), set(instruction.qualifiers)
+    if kind.word == "bitwise":
         return "pred" not in words and _keeps(instruction, granule)
-    return False
+    if kind.word != "moves":
+        return False
+    given = [instruction.operands[each] for each in kind.controls]
+    match instruction.opcode:
+        case "selp":
+            return True
+        case "prmt":
+            return words == {"b32"} and _permutes(given[0], granule)
+        case "cvt":
+            return min(map(type_bits, words & TYPES)) >= granule
+    return all(_fits(each, granule) for each in given)
 
 
 def _fits(operand: Operand, granule: int) -> bool:
@@ -87,8 +73,11 @@ def _fits(operand: Operand, granule: int) -> bool:
     return not isinstance(operand, Immediate) or int(operand.value) % granule == 0
 
 
-def _permutes(selector: int, granule: int) -> bool:
-    """Whether a ``prmt`` with this selector moves granules."""
+def _permutes(operand: Operand, granule: int) -> bool:
+    """Whether a ``prmt`` with this selector moves granules, as far as that is known."""
+    if not isinstance(operand, Immediate):
+        return True
+    selector = int(operand.value)
     bytes_ = [selector >> 4 * place & 15 for place in range(4)]
     if any(each & 8 for each in bytes_):  # copies of a sign
         return False
@@ -103,12 +92,17 @@ def _permutes(selector: int, granule: int) -> bool:
 
 
 def truth_table(instruction: Instruction) -> tuple[int, int]:
-    """The truth table of a bitwise operation, and how many operands it has."""
-    if instruction.opcode == "lop3":
-        table = instruction.operands[4]
-        assert isinstance(table, Immediate)
-        return int(table.value) & 255, 3
-    return TABLES[instruction.opcode]
+    """The truth table of a bitwise operation, and how many operands it has.
+
+    The table is one of ``lop3``, whose last operands are those of the others: bits 1
+    and 0 of the index.
+    """
+    kind = kind_of(instruction.mnemonic)
+    if kind.table is not None:
+        return kind.table, len(instruction.operands) - 1
+    table = instruction.operands[kind.controls[0]]
+    assert isinstance(table, Immediate)
+    return int(table.value) & 255, 3
 
 
 def _keeps(instruction: Instruction, granule: int) -> bool:

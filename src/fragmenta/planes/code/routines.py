@@ -24,7 +24,7 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine, as_signed, field, pointer_at
 from fragmenta.simt.memory import has, lane_of
 from fragmenta.simt.moving import load_lanes, store_lanes
-from fragmenta.simt.synchronising import source_lane
+from fragmenta.simt.synchronising import readable, source_lane
 from fragmenta.simt.warps import P, routine
 
 
@@ -107,9 +107,21 @@ def chosen(bits: int, planes: int, first: bool, second: bool) -> Routine:
 
 
 def shuffled(mode: str, planes: int) -> Routine:
-    """``shfl`` in all planes: goal, source, steps, limits, lanes."""
+    """``shfl`` in all planes: goal, source, steps, limits, members, apart, lanes.
 
-    def trace(code: Code, to: Raw, of: Raw, b: Raw, c: Raw, lanes: Value) -> None:
+    A lane that reads none of those with it has no second value: its value is 0.
+    """
+
+    def trace(
+        code: Code,
+        to: Raw,
+        of: Raw,
+        b: Raw,
+        c: Raw,
+        members: Raw,
+        apart: Value,
+        lanes: Value,
+    ) -> None:
         kept = []  # the goal may be the source
         for plane in range(planes):
             values = code.array(load_plane(code, of, 32, plane).type)
@@ -118,15 +130,20 @@ def shuffled(mode: str, planes: int) -> Routine:
         goals = [
             warps.words(code, plane_of(code, to, 32, each)) for each in range(planes)
         ]
-        steps, limits = (warps.words(code, each) for each in (b, c))
+        steps, limits, named = (warps.words(code, each) for each in (b, c, members))
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
             given = (lane_of(code, each, lane) for each in (steps, limits))
             chosen, _ = source_lane(mode, convert(lane, I32), *given)
+            own = lanes.lift(1) << convert(lane, I32)
+            part = (lane_of(code, named, lane) | own) & lanes
+            here = has(readable(part, apart, lanes), chosen)
             for values, goal in zip(kept, goals, strict=True):
                 place = code.builder.gep(goal, [lane.raw])
-                code.builder.store(lane_of(code, values, chosen).raw, place)
+                value = lane_of(code, values, chosen)
+                code.builder.store(select(here, value, value.lift(0)).raw, place)
 
-    return routine(f"planes.shfl.{mode}.{planes}", trace, [P, P, P, P, I32], None)
+    given = [P, P, P, P, P, I32, I32]
+    return routine(f"planes.shfl.{mode}.{planes}", trace, given, None)
 
 
 def packed(goal: int, parts: tuple[bool, ...], planes: int) -> Routine:
