@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { catalogue, digest, modules } from "./modules.mjs";
 
 const {
-  Layout, scene, Values, filled, usualTarget, Route, search, meantBy, grouped, FAMILIES,
+  Layout, scene, Values, filled, usualTarget, Route, search, meantBy, nearby, grouped, FAMILIES,
 } = await modules(
   "records/layout", "records/matrix", "numbers/values", "numbers/fills", "memory/route", "records/searching", "records/short",
 );
@@ -72,6 +72,14 @@ const MEANT = [
   "mma.m8n8k4.row.col.f32.f16.f16.f32", "2:4 bf16 16x8x32", "satfinite int8 16x8x32",
 ];
 
+// Words that no instruction has: Python's fm.find must name the same one instead, or
+// the same reason.
+const REFUSED = [
+  "m16n8k13", "m16n8k63", "m64n7k16", "m64n264k16", "m15n8k16", "m16n8k100",
+  "e4m4", "e2m2", "nvfp5", "hoper", "spars", "blackwel", "ldmatrx",
+  "tcgen05.mma.m128n128k16.f16.f16.f32", "tcgen05 m128n128k32 e4m3 e4m3 f32", "tcgen05.m128n64k64.e2m1.e2m1.f32.ue4m3",
+];
+
 /** The names of the instructions that words find, in short. */
 function foundBy(words) {
   const found = search(catalogue, words).map((op) => op.name);
@@ -100,6 +108,7 @@ const result = {
   meant: Object.fromEntries(
     MEANT.map((words) => [words, meantBy(catalogue, words).map(({ name }) => name)]),
   ),
+  refused: Object.fromEntries(REFUSED.map((words) => [words, [search(catalogue, words).length, nearby(catalogue, words).said]])),
   // Every row once, every instruction in one, and no family without a place in the order.
   listed: grouped(catalogue, ops).flatMap(({ rows }) => rows.flatMap((row) => row.ops)).length,
   unplaced: catalogue.families.filter((family) => !FAMILIES.includes(family)),

@@ -22,6 +22,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.registers.dtype import dtype
+from fragmenta.simt.layout import POISON
 from tests.view.test_explorer_page import EXPLORER
 from tests.view.test_replay_page import LAUNCHES, read, recorded, small, words
 
@@ -214,7 +215,7 @@ class Page:
         for number, name, kind, text in shown["registers"]:
             self.same(name, self.replay.registers[number].name, "name")
             value = self.replay.value(stands["step"], stands["warp"], number)
-            if value is None:
+            if value is None or text == "no value yet":
                 self.same(text, "no value yet", name)
             else:
                 self._value(kind, text, words(value)[lane], name)
@@ -222,7 +223,8 @@ class Page:
         if not name:
             return
         kind = shown["all"]["about"].removeprefix(name).split(",")[0].strip()
-        texts = [each.partition(": ")[2] for each in shown["all"]["lanes"]]
+        told = [each.partition(": ")[2] for each in shown["all"]["lanes"]]
+        texts = [each.partition(", written")[0] for each in told]
         fits = [n for n, e in enumerate(self.replay.registers) if e.name == name]
         held = [self.replay.value(stands["step"], stands["warp"], n) for n in fits]
         some = [each for each in held if each is not None]
@@ -230,11 +232,15 @@ class Page:
         for each in some[:1] if len(some) == 1 else []:
             self.same(len(texts), 32, "lanes")
             for at, bits in enumerate(words(each)):
-                self._value(kind, texts[at], bits, f"{name} of lane {at}")
+                if texts[at] != "no value yet":
+                    self._value(kind, texts[at], bits, f"{name} of lane {at}")
 
     def _value(self, kind: str, text: str, bits: int, name: str) -> None:
         self.compared += 1
-        if not fits(kind, text, bits):
+        if text == "poison":
+            size = min(int(kind[1:]), 32)
+            self.same(bits & (1 << size) - 1, POISON & (1 << size) - 1, name)
+        elif not fits(kind, text, bits):
             raise AssertionError(f"{name}, {kind}: shown is {text}, recorded {bits:#x}")
 
     def _byte(self, shown: Shown, stands: Shown) -> None:
@@ -249,10 +255,28 @@ class Page:
         before = self.replay.memory_at(-1, memory)[1][offset] == 1
         if writer is None and not before:
             self.same(shown["value"], "never written", "value")
+        elif shown["value"].startswith("phase "):
+            self.same(shown["value"], self._phase(step, memory, offset), "mbarrier")
         else:
             bits = int.from_bytes(raw, "little")
             self._value(told[1], shown["value"], bits, f"byte {offset:#x}")
         self._who(shown["who"], stands, writer, bool(before))
+
+    def _phase(self, step: int, memory: int, offset: int) -> str:
+        """How an mbarrier stands at a step."""
+        rows = [
+            row
+            for each in self.replay.barriers
+            if each.get("memory") == memory and each.get("offset") == offset
+            for row in each.get("phases", ())
+            if row[0] <= step
+        ]
+        _, phase, pending, *rest = max(rows, key=lambda row: row[0])
+        sent, expected = (*rest, 0, 0)[:2]
+        arrived = f"{expected - pending} of {expected} arrived"
+        told = arrived if expected else f"{pending} to arrive"
+        grouped = f"{sent:,}".replace(",", "\u202f")
+        return f"phase {phase} · {told} · {grouped} B"
 
     def _who(
         self, who: list[list[str]], stands: Shown, writer: Any, before: bool

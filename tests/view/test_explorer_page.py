@@ -8,6 +8,7 @@ was not tested.  ``make looks`` uses the page in a browser.
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from functools import cache
@@ -116,6 +117,21 @@ def test_words_find_what_python_finds(worked_out):
 def test_a_link_in_words_means_what_find_means(worked_out):
     for text, names in worked_out["meant"].items():
         assert names == [str(fm.find(text))], text
+
+
+@pytest.mark.xdist_group("explorer")
+def test_words_are_refused_as_find_refuses_them(worked_out):
+    for text, (count, said) in worked_out["refused"].items():
+        with pytest.raises(fm.errors.UnknownInstruction) as refused:
+            fm.find(text)
+        meant = re.search(r"did you mean (\S+)\?", str(refused.value))
+        assert count == 0, text
+        if meant is None:
+            order = "in this order; the order is D, A, B, and then that of scales"
+            assert order in said, text
+            assert order in str(refused.value), text
+        else:
+            assert f"the nearest is {meant[1]}." in said, text
 
 
 @pytest.mark.xdist_group("explorer")

@@ -32,6 +32,8 @@ export interface Columns {
   i_warp: Uint16Array;
   i_register: Uint32Array;
   i_at: Uint32Array;
+  /** The lanes that have a value there. */
+  i_lanes: Uint32Array;
   /** Errors of elements: the exact value as f64, the others as f32. */
   e_exact: Uint32Array;
   e_error: Uint32Array;

@@ -67,7 +67,7 @@ export interface Barrier {
   memory?: number;
   offset?: number;
   /** The step, the phase, the arrivals and the bytes that it then waits for. */
-  phases?: [step: number, phase: number, pending: number, bytes?: number][];
+  phases?: [step: number, phase: number, pending: number, bytes?: number, expected?: number][];
   uses?: [step: number, warps: number[]][];
 }
 

@@ -87,6 +87,12 @@ export class MemoryHistory {
     return this.live[offset] === WRITTEN;
   }
 
+  /** Whether a unit in flight hides the byte at the step sought: reads see poison. */
+  hidden(offset: number): boolean {
+    const write = this.writer[offset];
+    return write >= 0 && this.isHidden(write);
+  }
+
   // ── the moment ────────────────────────────────────────────────────────────
 
   /** Make ``bytes`` and ``writer`` those after a step. */

@@ -78,7 +78,7 @@ export class Origins {
   private ofRegister(where: InRegister): Origin {
     const { run } = this;
     const wide = run.head.registers[where.register].bits !== 32;
-    const held = run[wide ? "held" : "settled"](where.warp, where.register, where.step);
+    const held = run[wide ? "heldBy" : "settledBy"](where.warp, where.register, where.step, where.lane);
     const none = { where, step: held?.step ?? -1, access: null, from: [], product: null };
     if (!held || held.step < 0) return none;
     const unit = run.unitAt(held.at);
@@ -176,7 +176,10 @@ export class Origins {
 
   private inputs(where: InRegister, step: number): Where[] {
     const site = this.run.site(step);
-    if (/^ldmatrix/.test(site.opcode)) return this.matrixRow(where, site, step);
+    if (/^ldmatrix/.test(site.opcode)) return this.matrixRow(where, step);
+    if (/^movmatrix/.test(site.opcode)) return this.transposed(where, step);
+    if (/^shfl/.test(site.opcode)) return this.shuffled(where, site, step);
+    if (/^(redux|vote|match|elect|wmma\.load)/.test(site.opcode)) return []; // of many lanes
     if (/^(ld|atom|tld)\b/.test(site.opcode)) return this.loaded(where, site, step);
     const before = (register: number, low: number, bits: number): InRegister => ({ ...where, register, low, bits, step: step - 1 });
     const [result, ...given] = operandsOf(site);
@@ -222,25 +225,69 @@ export class Origins {
   }
 
   /** The row of a matrix that an element comes from: its address is another lane's. */
-  private matrixRow({ register, lane, low, bits }: InRegister, site: Site, step: number): Where[] {
+  private matrixRow({ register, lane, low, bits }: InRegister, step: number): Where[] {
+    const found = this.element(step, "D", register, lane, low);
+    if (!found) return [];
+    const { matrix, index, op } = found;
+    // Rows and columns are those of memory, also of what is transposed.
+    const [m, row, col] = matrix.spot(index);
+    const read = this.read(step, matrix.rows * m + row);
+    if (!read) return [];
+    // Elements of 6 and 4 bits become bytes.
+    const narrow = this.products!.catalogue.memory.padded.moves[op.values.type];
+    const first = col * (narrow?.bits ?? matrix.bits);
+    const last = first + (narrow?.bits ?? Math.max(8, Math.min(bits, matrix.bits))) - 1;
+    return [{ kind: "memory", memory: read.memory, offset: read.offset + (first >> 3), bytes: (last >> 3) - (first >> 3) + 1, step: step - 1 }];
+  }
+
+  /** The register of the lane that had the same element before a movmatrix. */
+  private transposed(where: InRegister, step: number): Where[] {
+    const found = this.element(step, "D", where.register, where.lane, where.low);
+    const { matrices, operands } = found ?? {};
+    const source = matrices?.get("A");
+    const [register] = operands?.a ?? [];
+    if (!found || !source || typeof register !== "number") return [];
+    const low = source.bitRange(source.slot[found.index])[0];
+    return [{ ...where, register, lane: source.lane[found.index], low, bits: Math.min(where.bits, source.bits), step: step - 1 }];
+  }
+
+  /** The element of a matrix that bits of a register of a lane are. */
+  private element(step: number, name: string, register: number, lane: number, low: number) {
     const number = this.run.columns.site[step];
     const bound = this.products?.given.sites[number];
-    if (!bound) return [];
-    const [matrix] = this.sceneOf(number, bound).matrices.values();
-    const which = (bound.operands.d ?? []).indexOf(register);
+    if (!bound) return null;
+    const { matrices, op } = this.sceneOf(number, bound);
+    const matrix = matrices.get(name);
+    const which = (bound.operands[name.toLowerCase()] ?? []).indexOf(register);
+    if (!matrix || which < 0) return null;
     for (let index = 0; index < matrix.size; index++) {
       if (matrix.lane[index] !== lane || matrix.register[index] !== which) continue;
       const [first, last] = matrix.bitRange(matrix.slot[index]);
-      if (low < first || low > last) continue;
-      const [m, row, col] = matrix.spot(index);
-      // A row of memory is a column of the matrix, if it is transposed.
-      const [line, place] = /\.trans/.test(site.opcode) ? [col, row] : [row, col];
-      const read = this.read(step, 8 * m + line);
-      if (!read) return [];
-      const offset = read.offset + ((place * matrix.bits) >> 3);
-      return [{ kind: "memory", memory: read.memory, offset, bytes: Math.max(1, bits >> 3), step: step - 1 }];
+      if (low >= first && low <= last) return { matrix, index, op, matrices, operands: bound.operands };
     }
-    return [];
+    return null;
+  }
+
+  /** The register of the lane that a shfl has it from. */
+  private shuffled(where: InRegister, site: Site, step: number): Where[] {
+    const [, from, ...rest] = operandsOf(site);
+    const [source, shift, bounds] = [this.register(site, from ?? ""), ...rest.slice(0, 2).map((text) => this.word(site, text, where, step))];
+    const mode = /\.(up|down|bfly|idx)\./.exec(site.opcode)?.[1];
+    if (source < 0 || shift === null || bounds === null || !mode) return [];
+    const [segment, clamp, by] = [(bounds >> 8) & 31, bounds & 31, shift & 31];
+    const { lane } = where;
+    const [least, most] = [lane & segment, (lane & segment) | (clamp & ~segment)];
+    const goal = { up: lane - by, down: lane + by, bfly: lane ^ by, idx: least | (by & ~segment) }[mode]!;
+    const inside = mode === "up" ? goal >= most : goal <= most;
+    return [{ ...where, register: source, lane: inside ? goal : lane, step: step - 1 }];
+  }
+
+  /** An operand of a lane that is a register or a number. */
+  private word(site: Site, text: string, { warp, lane }: InRegister, step: number): number | null {
+    const register = this.register(site, text);
+    if (register < 0) return /^-?(0x[\da-f]+|\d+)$/i.test(text) ? Number(text) : null;
+    const found = wordOf(this.run, register, warp, lane, step - 1);
+    return found === null ? null : Number(found);
   }
 
   /** What a lane read at a step, and in which memory. */

@@ -171,7 +171,7 @@ export class Products {
     return this.executions(unit.site, warp)[at] ?? -1;
   }
 
-  /** The work of a warpgroup at an instruction: it is issued by the first warp that comes. */
+  /** The work of a warpgroup at an instruction: it is issued when the last warp comes. */
   private unitsOf(site: number, warp: number): Unit[] {
     const group = this.groupOf(warp);
     const make = () => this.run.head.units.filter((each) => each.site === site && group.includes(each.warp));

@@ -11,7 +11,15 @@ import { MemoryHistory } from "./memory.js";
 export interface Held {
   at: number;
   step: number;
+  /** The lanes that wrote them, and those that have a value by then: a bit each. */
+  by: number;
+  lanes: number;
 }
+
+/** Whether a lane is among others. */
+export const among = (lanes: number, lane: number): boolean => ((lanes >>> lane) & 1) === 1;
+
+const ALL = 0xffffffff;
 
 export function wordsOf({ type, bits }: Register): number {
   if (type === "pred") return 1;
@@ -45,6 +53,9 @@ export class Recording {
   private writes: Lists;
   private writeStep: Int32Array;
   private writeAt: Uint32Array;
+  /** The lanes that wrote a value, and those that had written one by then. */
+  private writeBy: Uint32Array;
+  private writeLanes: Uint32Array;
   private late: Map<number, number> | null = null;
   private byUnit: Lists | null = null;
   /** The step before, of the same warp; -1 for its first. */
@@ -63,7 +74,8 @@ export class Recording {
     this.ptx = head.files[0]?.name ?? "";
     this.byWarp = listed(head.warps.length, this.count, (step, put) => put(columns.warp[step]));
     this.bySite = listed(head.sites.length, this.count, (step, put) => put(columns.site[step]));
-    [this.writes, this.writeStep, this.writeAt] = this.indexRegisters();
+    [this.writes, this.writeStep, this.writeAt, this.writeBy] = this.indexRegisters();
+    this.writeLanes = this.lanesWritten();
     this.before = this.predecessors();
     this.memories = histories(head, columns);
     this.events = this.eventSteps();
@@ -122,28 +134,28 @@ export class Recording {
 
   // ── registers ─────────────────────────────────────────────────────────────
 
-  private indexRegisters(): [Lists, Int32Array, Uint32Array] {
-    const { site, warp, at } = this.columns;
+  private indexRegisters(): [Lists, Int32Array, Uint32Array, Uint32Array] {
+    const { site, warp, at, lanes } = this.columns;
     const { sites, registers, warps } = this.head;
     const sizes = registers.map(wordsOf);
     // What registers held before the first step comes first.
-    const { i_warp, i_register, i_at } = this.columns;
+    const { i_warp, i_register, i_at, i_lanes } = this.columns;
     const { u_step, u_warp, u_register, u_at } = this.columns;
     let total = i_warp.length + u_step.length;
     for (let step = 0; step < this.count; step++) total += sites[site[step]].writes.length;
-    const [ats, keys] = [0, 1].map(() => new Uint32Array(total));
+    const [ats, keys, by] = [0, 1, 2].map(() => new Uint32Array(total));
     const steps = new Int32Array(total);
     let entry = 0;
     for (; entry < i_warp.length; entry++) {
       keys[entry] = i_warp[entry] * registers.length + i_register[entry];
-      [steps[entry], ats[entry]] = [-1, i_at[entry]];
+      [steps[entry], ats[entry], by[entry]] = [-1, i_at[entry], i_lanes[entry]];
     }
     // What units write comes before what the step writes, or after the last one.
     let late = 0;
     const lateUpTo = (last: number, step: number) => {
       for (; late < u_step.length && u_step[late] <= last; late++, entry++) {
         keys[entry] = u_warp[late] * registers.length + u_register[late];
-        [steps[entry], ats[entry]] = [step, u_at[late]];
+        [steps[entry], ats[entry], by[entry]] = [step, u_at[late], ALL];
       }
     };
     for (let step = 0; step < this.count; step++) {
@@ -151,7 +163,7 @@ export class Recording {
       let place = at[step];
       for (const register of sites[site[step]].writes) {
         keys[entry] = warp[step] * registers.length + register;
-        steps[entry] = step;
+        [steps[entry], by[entry]] = [step, lanes[step]];
         ats[entry++] = place;
         place += sizes[register];
       }
@@ -159,7 +171,21 @@ export class Recording {
     lateUpTo(this.count, this.count - 1);
     const count = warps.length * registers.length;
     const lists = listed(count, total, (item, put) => put(keys[item]));
-    return [lists, steps, ats];
+    return [lists, steps, ats, by];
+  }
+
+  private lanesWritten(): Uint32Array {
+    const { starts, items } = this.writes;
+    const found = new Uint32Array(items.length);
+    for (let key = 0; key + 1 < starts.length; key++) {
+      let lanes = 0;
+      for (let at = starts[key]; at < starts[key + 1]; at++) found[items[at]] = lanes |= this.writeBy[items[at]];
+    }
+    return found;
+  }
+
+  private entry(entry: number): Held {
+    return { at: this.writeAt[entry], step: this.writeStep[entry], by: this.writeBy[entry], lanes: this.writeLanes[entry] };
   }
 
   /** What a register held after a step; null if nothing was written yet. */
@@ -167,18 +193,29 @@ export class Recording {
     const { starts, items } = this.writes;
     const key = warp * this.head.registers.length + register;
     const at = this.entriesUpTo(key, step);
-    if (at === starts[key]) return null;
-    const entry = items[at - 1];
-    return { at: this.writeAt[entry], step: this.writeStep[entry] };
+    return at === starts[key] ? null : this.entry(items[at - 1]);
+  }
+
+  /** The same of one lane: the step is the last at which it has written. */
+  heldBy(warp: number, register: number, step: number, lane: number): Held | null {
+    return this.latest(warp, register, step, (entry) => among(this.writeBy[entry], lane));
   }
 
   /** The last value of a register; while a product is in flight, the one before it. */
   settled(warp: number, register: number, step: number): Held | null {
+    return this.latest(warp, register, step, (entry) => !this.isPoison(this.writeAt[entry]));
+  }
+
+  /** The same of one lane. */
+  settledBy(warp: number, register: number, step: number, lane: number): Held | null {
+    return this.latest(warp, register, step, (entry) => among(this.writeBy[entry], lane) && !this.isPoison(this.writeAt[entry]));
+  }
+
+  private latest(warp: number, register: number, step: number, fits: (entry: number) => boolean): Held | null {
     const { starts, items } = this.writes;
     const key = warp * this.head.registers.length + register;
     for (let at = this.entriesUpTo(key, step); at > starts[key]; at--) {
-      const entry = items[at - 1];
-      if (!this.isPoison(this.writeAt[entry])) return { at: this.writeAt[entry], step: this.writeStep[entry] };
+      if (fits(items[at - 1])) return this.entry(items[at - 1]);
     }
     return null;
   }
@@ -204,9 +241,19 @@ export class Recording {
 
   /** The unit that wrote values of a register; -1 if a step did. */
   unitAt(at: number): number {
+    return this.lateAt(at) ?? -1;
+  }
+
+  /** Whether a product that is in flight hides the register whose values stand there. */
+  isHidden(at: number): boolean {
+    return this.lateAt(at) !== undefined && this.isPoison(at);
+  }
+
+  /** The unit whose values stand there; undefined: they were not written late. */
+  private lateAt(at: number): number | undefined {
     const { u_at, u_unit } = this.columns;
     this.late ??= new Map(Array.from(u_at, (place, entry) => [place, u_unit[entry]]));
-    return this.late.get(at) ?? -1;
+    return this.late.get(at);
   }
 
   /** Where the values stand that a unit wrote into a register of a warp; -1: nowhere. */

@@ -4,7 +4,7 @@
 import { Evaluator, parse, type Area } from "./expressions.js";
 import type { Memory } from "./head.js";
 import { upTo } from "./lists.js";
-import type { Recording } from "./recording.js";
+import { among, type Recording } from "./recording.js";
 import { Refused, stored, Typed, type Value } from "./typed.js";
 
 const LANES = Array.from({ length: 32 }, (_, lane) => lane);
@@ -83,15 +83,17 @@ export class Names {
     const held = run.held(this.warp, number, this.step);
     if (!held) throw new Refused(`${name} was not written before step ${(this.step + 1).toLocaleString("en-US")}`);
     const { words } = run.columns;
+    // As in memory: 0 is a value that was not written, 1 one that was.
+    const states = held.lanes >>> 0 === 0xffffffff ? null : LANES.map((lane) => Number(among(held.lanes, lane)));
     if (type === "pred") {
       const data = LANES.map((lane) => ((words[held.at] >>> lane) & 1) === 1);
-      return { of: "bool", data, side: 1, single: false, type, lanes: LANES, offsets: null, states: null, raw: null };
+      return { of: "bool", data, side: 1, single: false, type, lanes: LANES, offsets: null, states, raw: null };
     }
     const raw = bytesOfLanes(words, held.at, bits);
     // Packed types, as PTX declares them, are words.
     const known = bits <= 64 && /^[busf]\d+$/.test(type) ? type : `b${bits}`;
     const { of, side } = stored(known);
-    return { of, data: this.typed.decoded(of, raw), side, single: false, type: known, lanes: LANES, offsets: null, states: null, raw };
+    return { of, data: this.typed.decoded(of, raw), side, single: false, type: known, lanes: LANES, offsets: null, states, raw };
   }
 
   /** The special registers, as far as they follow from the launch. */

@@ -31,7 +31,7 @@ function ofRegister(session: Session, register: number): Made[] {
   const { run, warp, lane, step } = session;
   const { bits, type } = run.head.registers[register];
   if (type === "pred") return [];
-  const held = run.held(warp, register, step);
+  const held = run.heldBy(warp, register, step, lane);
   // What was only loaded or computed is not searched for: that is for the memory.
   const unit = held ? run.unitAt(held.at) : -1;
   const opcode = unit >= 0 ? run.head.units[unit].name : held && held.step >= 0 ? run.site(held.step).opcode : "";

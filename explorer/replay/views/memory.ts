@@ -3,6 +3,7 @@
 import { byId, h } from "../../src/page/dom.js";
 import { ArrayErrors } from "../recording/errors.js";
 import { IN_FLIGHT, UNWRITTEN, type Access, type MemoryHistory } from "../recording/memory.js";
+import { POISONED } from "../recording/registers.js";
 import { hex, wordAt } from "../recording/values.js";
 import { Board, cleared, hatching, inkOn, mixed, MONO, SANS } from "../session/canvas.js";
 import { agent, grouped, lineText, memoryName } from "../session/names.js";
@@ -268,10 +269,24 @@ export class MemoryView {
   /** As much of a value as there is room for; the beginning of a hexadecimal says nothing. */
   private textOf(tile: Tile, at: number): string {
     if (!this.history.known(at)) return "";
-    const text = this.session.values.text(tile.type, ...this.wordsAt(at, tile.each));
     const letters = Math.floor((tile.wide - 5) / LETTER);
+    if (this.history.hidden(at)) return letters < POISONED.length ? "" : POISONED;
+    const phase = tile.each === 8 ? this.phaseAt(at) : null;
+    if (phase) return [phase, phase.split(" · ")[0]].find(({ length }) => length <= letters) ?? "";
+    const text = this.session.values.text(tile.type, ...this.wordsAt(at, tile.each));
     if (text.length <= letters) return text;
     return text.startsWith("0x") ? "" : `${text.slice(0, Math.max(0, letters - 1))}…`;
+  }
+
+  /** What an mbarrier that begins here is: its bits say nothing. */
+  private phaseAt(offset: number): string | null {
+    const { run, step, memory } = this.session;
+    const here = run.head.barriers.find((each) => each.phases && each.memory === memory && each.offset === offset);
+    const now = here?.phases!.findLast(([at]) => at <= step);
+    if (!now) return null;
+    const [, phase, pending, bytes = 0, expected = 0] = now;
+    const arrived = expected ? `${expected - pending} of ${expected} arrived` : `${pending} to arrive`;
+    return `phase ${phase} · ${arrived} · ${grouped(bytes)} B`;
   }
 
   private drawCell(to: CanvasRenderingContext2D, tile: Tile, column: number, y: number, { ground, state, text }: Cell): void {
@@ -295,7 +310,7 @@ export class MemoryView {
       to.fillRect(left + 2, top + 3, wide - 4, high - 6);
       to.globalAlpha = 1;
     }
-    to.fillStyle = state & EARLY ? theme.warning : flying ? theme.ink : inkOn(ground, theme);
+    to.fillStyle = state & EARLY ? theme.warning : text === POISONED ? theme.faint : flying ? theme.ink : inkOn(ground, theme);
     to.fillText(text, left + (right - left) / 2, y + tile.high / 2 + 0.5);
   }
 
@@ -347,14 +362,14 @@ export class MemoryView {
     const count = tile.rows * tile.across;
     for (let cell = 0; cell < count; cell += Math.max(1, Math.floor(count / 4096))) {
       const at = tile.offset + Math.floor(cell / tile.across) * tile.stride + (cell % tile.across) * tile.each;
-      if (at >= this.history.size || !this.history.known(at)) continue;
+      if (at >= this.history.size || !this.history.known(at) || this.history.hidden(at)) continue;
       const value = Math.abs(values.number(tile.type, ...this.wordsAt(at, tile.each)));
       if (value > most && value < Infinity) most = value;
     }
     const scale = (colour: string) => Array.from({ length: 17 }, (_, at) => mixed(colour, theme.page, 0.08 + (0.92 * at) / 16));
     const [above, below] = [scale(hues[0]), scale(hues[4])];
     return (at) => {
-      if (!this.history.known(at)) return empty;
+      if (!this.history.known(at) || this.history.hidden(at)) return empty;
       const value = values.number(tile.type, ...this.wordsAt(at, tile.each));
       if (!Number.isFinite(value)) return mixed(theme.warning, theme.page, 0.6);
       const share = most ? Math.min(16, Math.round(16 * Math.sqrt(Math.abs(value) / most))) : 0;
@@ -448,7 +463,8 @@ export class MemoryView {
     if (!tile) return [];
     const words = this.wordsAt(offset, tile.each);
     const raw = [...history.bytes.subarray(offset, offset + tile.each)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
-    const value = !history.known(offset) ? "never written" : values.text(tile.type, ...words);
+    const phase = tile.each === 8 ? this.phaseAt(offset) : null;
+    const value = !history.known(offset) ? "never written" : history.hidden(offset) ? POISONED : (phase ?? values.text(tile.type, ...words));
     const head = h("p", { class: "what" }, h("code", {}, elementName(tile, offset)), " = ", h("b", { id: "byte-value" }, value), h("span", { class: "hint" }, ` ${tile.type}, bytes ${raw} at 0x${offset.toString(16)}`));
     const rows = [...this.errorRows(offset, step), ...this.barrierRows(offset), this.writerRow(offset), ...this.flyingRows(offset), ...this.readerRows(offset, step)];
     return [head, h("dl", { class: "who" }, ...rows.flat())];
@@ -471,8 +487,7 @@ export class MemoryView {
     const access = this.history.wrote(offset);
     if (!access) return row("written by", this.history.known(offset) ? "nobody: it was there before the first step" : "nobody yet");
     const { unit } = access;
-    const { done } = run.head.units[unit] ?? { done: 0 };
-    if (done < 0 || done > access.step) return row("hidden by", ...this.told1(access), ": until it is done, reads see poison");
+    if (this.history.hidden(offset)) return row("hidden by", ...this.told1(access), ": until it is done, reads see poison");
     const more = unit >= 0 ? `, issued at step ${grouped(run.head.units[unit].issued)}` : "";
     return row("written by", ...this.told1(access), more);
   }

@@ -2,8 +2,8 @@
 
 import { byId, h } from "../../src/page/dom.js";
 import type { Register, Site } from "../recording/head.js";
-import { wordsOf, type Held } from "../recording/recording.js";
-import { laneText, typeHeld } from "../recording/registers.js";
+import { among, wordsOf, type Held } from "../recording/recording.js";
+import { laneText, NOTHING, POISONED, typeHeld } from "../recording/registers.js";
 import { isFloat } from "../recording/values.js";
 import { activeLanes, grouped, lanesText, lineText, warpName } from "../session/names.js";
 import { Rows } from "../session/rows.js";
@@ -141,14 +141,15 @@ export class WarpView {
     const row = old ?? h("div", { "data-register": item.register }, ...["name", "type", "value", "strip"].map((each) => h("span", { class: each })));
     const [name, kind, value, strip] = row.children as unknown as HTMLElement[];
     const held = this.held(item.register);
-    const changed = held !== null && held.step === this.at && held.step === step;
+    const changed = held !== null && held.step === this.at && held.step === step && among(held.by, lane);
     const classes = ["register", changed ? "changed" : "", item.register === this.session.register ? "chosen" : ""];
     dress(row, classes.filter(Boolean).join(" "));
     const type = held ? this.typeOf(register, held) : register.type;
     put(name, register.name);
     put(kind, type);
-    dress(value, held ? "value" : "value hint");
-    put(value, held ? this.text(register, held, lane, type) : "no value yet");
+    const text = held ? this.text(register, held, lane, type) : NOTHING;
+    dress(value, text === NOTHING || text === POISONED ? "value hint" : "value");
+    put(value, text === NOTHING ? "no value yet" : text);
     this.drawStrip(strip, register, held, type);
     return row;
   }
@@ -180,16 +181,17 @@ export class WarpView {
     const { theme, run, values } = this.session;
     const { words } = run.columns;
     const each = wordsOf(register) / 32;
+    const hidden = run.isHidden(held.at);
     const number = (lane: number) =>
-      register.type === "pred" ? (words[held.at] >>> lane) & 1 : values.number(type, words[held.at + lane * each], each > 1 ? words[held.at + lane * each + 1] : 0);
+      hidden || !among(held.lanes, lane) ? null : register.type === "pred" ? (words[held.at] >>> lane) & 1 : values.number(type, words[held.at + lane * each], each > 1 ? words[held.at + lane * each + 1] : 0);
     const all = Array.from({ length: 32 }, (_, lane) => number(lane));
-    const known = all.filter(Number.isFinite);
+    const known = all.filter((each) => each !== null && Number.isFinite(each)) as number[];
     const [least, most] = [Math.min(...known), Math.max(...known)];
     const stops: string[] = [];
     let last = "";
     all.forEach((value, lane) => {
-      const share = most > least ? (value - least) / (most - least) : register.type === "pred" ? value : 0.35;
-      const colour = Number.isFinite(value) ? this.shades[Math.round(share * SHADES)] : theme.warning;
+      const share = value === null ? 0 : most > least ? (value - least) / (most - least) : register.type === "pred" ? value : 0.35;
+      const colour = value === null ? "transparent" : Number.isFinite(value) ? this.shades[Math.round(share * SHADES)] : theme.warning;
       if (colour === last) return;
       const at = `${lane * 3.125}%`;
       if (last) stops.push(`${last} ${at}`);
@@ -217,7 +219,8 @@ export class WarpView {
       this.all = new AllLanes((step) => this.session.go(step));
       byId("all-lanes").replaceChildren(...this.all.parts);
     }
-    this.all.draw(this.session, register.name, type, held.step, texts);
+    const steps = LANES.map((lane) => run.heldBy(this.session.warp, number, this.session.step, lane)?.step ?? -1);
+    this.all.draw(this.session, register.name, type, held, texts, steps);
   }
 
   private all: AllLanes | null = null;
@@ -238,20 +241,23 @@ class AllLanes {
     this.parts = [h("p", {}, this.name, this.said, this.link), this.grid];
   }
 
-  draw({ lane, theme }: Session, name: string, type: string, step: number, texts: string[]): void {
+  draw({ lane, theme }: Session, name: string, type: string, { step, by }: Held, texts: string[], steps: number[]): void {
     this.step = step;
     put(this.name, name);
-    put(this.said, ` ${type}, by lane; written ${step < 0 ? "before the first step" : "at "}`);
+    const who = activeLanes(by);
+    const some = who.length < 32 ? ` by lane${who.length > 1 ? "s" : ""} ${lanesText(who)}` : "";
+    put(this.said, ` ${type}, by lane; written${some} ${step < 0 ? "before the first step" : "at "}`);
     this.link.hidden = step < 0;
     put(this.link, `step ${grouped(step)}`);
     this.cells.forEach((cell, each) => {
       const wrong = isFloat(type) && /nan|inf/.test(texts[each]);
-      dress(cell, `${each === lane ? "this" : ""}${wrong ? " wrong" : ""}`);
+      const nothing = texts[each] === NOTHING || texts[each] === POISONED;
+      dress(cell, `${each === lane ? "this" : ""}${wrong ? " wrong" : ""}${nothing ? " hint" : ""}`);
       mark(cell.firstElementChild!, "style", `background:${theme.lanes[each]}`);
       const text = cell.lastChild as Text;
-      if (text.data === texts[each]) return;
-      text.data = texts[each];
-      cell.title = `lane ${each}: ${texts[each]}`;
+      if (text.data !== texts[each]) text.data = texts[each];
+      const when = steps[each] < 0 ? "" : `, written at step ${grouped(steps[each])}`;
+      mark(cell, "title", `lane ${each}: ${texts[each] === NOTHING ? "no value yet" : texts[each]}${when}`);
     });
     const letters = Math.max(...texts.map(({ length }, each) => length + String(each).length)) - 2;
     dress(this.grid, letters > 14 ? "grid wide" : letters > 9 ? "grid middle" : "grid");

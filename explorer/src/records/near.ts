@@ -1,29 +1,51 @@
 // The nearest of the words that are allowed, and lists in words.
 
-/** How many letters must change, be added or left out to make one word of another. */
-export function distance(one: string, other: string): number {
-  let before = Array.from({ length: other.length + 1 }, (_, at) => at);
-  for (let i = 1; i <= one.length; i++) {
-    const now = [i];
-    for (let j = 1; j <= other.length; j++) {
-      const changed = before[j - 1] + +(one[i - 1] !== other[j - 1]);
-      now.push(Math.min(changed, before[j] + 1, now[j - 1] + 1));
+/** How alike two words are, from 0 to 1: twice the letters of common parts, by all
+ * letters.  It is what Python's difflib says, so that page and command name the same. */
+export function alike(one: string, other: string): number {
+  const common = (a: number, b: number, c: number, d: number): number => {
+    let [first, second, size] = [a, c, 0];
+    for (let i = a; i < b; i++) {
+      for (let j = c; j < d; j++) {
+        let long = 0;
+        while (i + long < b && j + long < d && one[i + long] === other[j + long]) long++;
+        if (long > size) [first, second, size] = [i, j, long];
+      }
     }
-    before = now;
-  }
-  return before[other.length];
+    if (!size) return 0;
+    return common(a, first, c, second) + size + common(first + size, b, second + size, d);
+  };
+  const all = one.length + other.length;
+  return all ? (2 * common(0, one.length, 0, other.length)) / all : 1;
 }
 
-/** The allowed word that is most like the given one; empty if none is like it. */
+const LEAST = 0.5;
+const SHAPE = /^m\d+n\d+(k\d+)?$/;
+
+/** The allowed word that is most like the given one; empty if none is like it.  Of a
+ * shape it is the one whose numbers are nearest. */
 export function nearest(given: string, allowed: Iterable<string>): string {
   const word = given.toLowerCase().slice(0, 60);
-  let [best, least] = ["", Math.max(1, Math.floor(word.length / 2.5)) + 1];
+  const shape = SHAPE.test(word) ? nearestShape(word, allowed) : "";
+  if (shape) return shape;
+  let [best, most] = ["", 0];
   for (const each of allowed) {
-    if (Math.abs(each.length - word.length) >= least) continue;
-    const far = distance(word, each.toLowerCase());
-    if (far < least) [best, least] = [each, far];
+    const small = Math.min(each.length, word.length);
+    if ((2 * small) / (each.length + word.length) < Math.max(LEAST, most)) continue;
+    const found = alike(each.toLowerCase(), word);
+    if (found >= LEAST && (found > most || (found === most && each > best))) [best, most] = [each, found];
   }
   return best;
+}
+
+function nearestShape(word: string, allowed: Iterable<string>): string {
+  const sizes = (text: string) => (text.match(/\d+/g) ?? []).map(Number);
+  const wanted = sizes(word);
+  const same = [...allowed].filter((each) => SHAPE.test(each) && sizes(each).length === wanted.length);
+  const far = (each: string) => sizes(each).reduce((sum, size, at) => sum + Math.abs(size - wanted[at]), 0);
+  const order = (one: string, other: string) =>
+    far(one) - far(other) || sizes(one).reduce((first, size, at) => first || size - sizes(other)[at], 0);
+  return same.sort(order)[0] ?? "";
 }
 
 /** Such as ``A, B or D``. */

@@ -56,7 +56,7 @@ export function search(catalogue: Catalogue, text: string): Instruction[] {
   return exact.length ? exact : fitting(catalogue, wordsOf(catalogue, text));
 }
 
-function fitting(catalogue: Catalogue, words: Word[]): Instruction[] {
+function fitting(catalogue: Catalogue, words: Word[], anyOrder = false): Instruction[] {
   const index = indexOf(catalogue);
   const said = words.flatMap((each) => each.said ?? []);
   const plain = words.filter((each) => !each.said).map((each) => each.word);
@@ -64,9 +64,9 @@ function fitting(catalogue: Catalogue, words: Word[]): Instruction[] {
   const unnamed = said.some((each) => each.unnamed);
   const spelled = (op: Instruction) => {
     const own = index.words.get(op)!;
-    const { a, b, d } = op.values;
-    // Which types there are, and not where, is what a descriptor says.
-    if (op.tensor) return types.every((each) => [a, b, d].includes(each));
+    const { a, b, d, stype } = op.values;
+    // What a descriptor says is named in the order of other families.
+    if (op.tensor) return anyOrder ? types.every((each) => [a, b, d, stype].includes(each)) : inOrder([d, a, b, stype ?? ""], types);
     // HMMA.16816.F32 names D, and then A if that is not f16.
     if (unnamed && types.length) return types[0] === d && asOften(own, plain);
     return inOrder(own, types) && asOften(own, plain);
@@ -254,6 +254,11 @@ export function nearby(catalogue: Catalogue, text: string): Nearby {
     const again = kept.filter(Boolean).join(" ");
     const found = again ? ordered(catalogue, again) : [];
     return { said: `No instruction has ${oneOf(names)}${hint}.`, found };
+  }
+  const mixed = fitting(catalogue, words, true);
+  if (mixed.length && !fitting(catalogue, words).length) {
+    const types = words.map(({ word }) => word).filter((word) => word in catalogue.types);
+    return { said: `No tcgen05.mma has the types ${oneOf(types, "and")} in this order; the order is D, A, B, and then that of scales.`, found: mixed };
   }
   // Each word fits something: without one of them, perhaps the last, all others do.
   for (const [at, left] of [...words.entries()].reverse()) {

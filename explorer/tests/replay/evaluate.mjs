@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { modules, shared } from "./pages.mjs";
 
-const { Recording, Values, Products, Origins, readHead, inflate, split, laneText, typeHeld, nextStep, typeAccessed, told, Names, Typed, framesAt, ArrayErrors } = await modules(
+const { Recording, wordOf, Values, Products, Origins, readHead, inflate, split, laneText, typeHeld, nextStep, typeAccessed, told, Names, Typed, framesAt, ArrayErrors } = await modules(
   "recording/head", "recording/columns", "recording/recording", "recording/registers", "recording/search", "recording/values",
   "recording/products", "recording/origins", "recording/scope", "recording/typed", "recording/stack", "recording/errors", "../src/numbers/telling",
 );
@@ -74,6 +74,21 @@ const origin = ([step, matrix, index]) => {
   return [where, origins.chain(where).map((each) => [each.step, each.from.length, each.where])];
 };
 
+/** What bits of a register, or bytes of memory, hold: a number as text. */
+const valueOf = ({ kind, warp, register, lane, low, bits, memory, offset, bytes, step }) => {
+  if (kind === "register") {
+    const word = wordOf(run, register, warp, lane, step);
+    return word === null ? null : String((word >> BigInt(low)) & ((1n << BigInt(bits)) - 1n));
+  }
+  if (kind !== "memory") return null;
+  run.memories[memory].seek(step);
+  return String(run.memories[memory].bytes.subarray(offset, offset + bytes).reduceRight((all, each) => all * 256n + BigInt(each), 0n));
+};
+
+/** Where bits of a register of a lane come from: places, their values and their writers. */
+const chains = ([step, warp, register, lane, low, bits]) =>
+  origins.chain({ kind: "register", warp, register, lane, low, bits, step }).map((each) => ({ ...each.where, value: valueOf(each.where), wrote: each.step }));
+
 /** The elements of products that a byte was made of. */
 const made = ([step, memory, offset]) => origins.madeOf({ kind: "memory", memory, offset, bytes: 4, step });
 
@@ -111,6 +126,7 @@ const answers = {
   stacks: asked.stacks?.map(stack),
   products: asked.products?.map(product),
   origins: asked.origins?.map(origin),
+  chains: asked.chains?.map(chains),
   made: asked.made?.map(made),
   bytes: asked.bytes?.map(bytes),
   types: head.memories.map((_, number) => run.memories[number].accessedAs(0, head.memories[number].size, typeAccessed)),

@@ -113,7 +113,7 @@ const COLUMNS = {
   site: "u32", warp: "u16", lanes: "u32", at: "u32", words: "u32",
   w_step: "u32", w_memory: "u16", w_offset: "u32", w_size: "u16", w_lane: "u16", w_unit: "i32", w_at: "u32", bytes: "u8",
   r_step: "u32", r_memory: "u16", r_offset: "u32", r_size: "u16", r_lane: "u16", r_unit: "i32",
-  initial: "u8", defined: "u8", i_warp: "u16", i_register: "u32", i_at: "u32",
+  initial: "u8", defined: "u8", i_warp: "u16", i_register: "u32", i_at: "u32", i_lanes: "u32",
   u_step: "u32", u_warp: "u16", u_register: "u32", u_unit: "i32", u_at: "u32",
 };
 const ALL = 0xffffffff;
@@ -299,7 +299,7 @@ function packed(made, tiles) {
 
 /** The page with a recording in it. */
 export function filled(html, { head, packed }) {
-  const json = JSON.stringify(head).replaceAll("</", "<\\/");
+  const json = JSON.stringify(head).replaceAll("<", "\\u003c");
   const record =
     `<script type="application/json" id="replay-head">${json}</script>\n` +
     `<script type="application/octet-stream" id="replay-data">${packed}</script>\n`;

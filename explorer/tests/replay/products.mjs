@@ -176,6 +176,52 @@ const TESTS = {
     return page;
   },
 
+  async "an mbarrier reads as its phase, hidden bytes as poison, a lane without a value as such"(browser) {
+    const page = await show(browser, "ring");
+    const byte = async (step, memory, offset) => {
+      await page.evaluate(([to, at]) => (replay.go(to), replay.update({ memory: at.memory, at })), [step, { memory, offset }]);
+      await drawn(page);
+      return text(page, "#byte-value");
+    };
+    const barriers = await page.evaluate(() => replay.run.head.barriers.filter(({ phases }) => phases));
+    assert.ok(barriers.length > 1);
+    for (const { memory, offset, phases } of barriers) {
+      for (const [step, phase, pending, bytes, expected] of phases.slice(0, 4)) {
+        const said = `phase ${phase} · ${expected - pending} of ${expected} arrived · ${bytes.toLocaleString("en-US").replaceAll(",", " ")} B`;
+        assert.equal(await byte(step, memory, offset), said);
+      }
+    }
+    const { issued, done, writes } = await page.evaluate(() => replay.run.head.units.find((each) => each.issued < each.done && each.writes.length));
+    const [memory, offset] = writes[0];
+    assert.equal(await byte(issued, memory, offset), "poison");
+    assert.notEqual(await byte(done, memory, offset), "poison");
+    // A register that some lanes have not written.
+    const found = await page.evaluate(() => {
+      const { run } = replay;
+      for (let step = 0; step < run.count; step++) {
+        const warp = run.columns.warp[step];
+        for (const register of run.site(step).writes) {
+          const held = run.held(warp, register, step);
+          const lane = [...Array(32).keys()].find((each) => !((held.lanes >>> each) & 1));
+          const other = [...Array(32).keys()].find((each) => (held.lanes >>> each) & 1);
+          if (lane !== undefined && other !== undefined) return { step, warp, register, lane, other };
+        }
+      }
+      return null;
+    });
+    for (const lane of [found.lane, found.other]) {
+      await page.evaluate((to) => (replay.go(to.step), replay.update({ warp: to.warp, register: to.register, lane: to.lane })), { ...found, lane });
+      await drawn(page);
+      const nothing = lane === found.lane;
+      assert.equal((await text(page, ".register.chosen .value")) === "no value yet", nothing);
+      const cell = page.locator(`#all-lanes [data-lane="${lane}"]`);
+      assert.equal((await cell.textContent()) === `${lane}–`, nothing);
+      assert.equal(/no value yet$/.test(await cell.getAttribute("title")), nothing);
+    }
+    assert.match(await text(page, "#all-lanes p"), /written by lanes? [\d–, ]+ at ?step/);
+    return page;
+  },
+
   async "watch expressions have the debugger's answers"(browser) {
     const page = await show(browser, "ring");
     for (const { step, warp, text: asked, texts } of told.ring.watched) {
@@ -222,7 +268,7 @@ const TESTS = {
     assert.equal(await page.locator("#registers .section").first().innerText(), "predicates");
     await page.locator("#registers .register").first().click();
     await drawn(page);
-    const cells = await page.$$eval("#all-lanes .grid span", (found) => found.map((each) => each.title.split(": ")[1]));
+    const cells = await page.$$eval("#all-lanes .grid span", (found) => found.map((each) => each.title.split(/: |, written/)[1]));
     assert.deepEqual(cells, texts.map((each) => (each === "1" ? "true" : "false")));
     const ring = await show(browser, "ring", "#step=520&warp=0");
     assert.match(await text(ring, "#stack"), /#0 inlined, hopper\.cuh:17 ?#1 inlined, hopper\.cuh:\d+ ?#2 ring_wgmma idioms\.cu:\d+/);

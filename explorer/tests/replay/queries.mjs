@@ -41,7 +41,8 @@ function sameRegisters(of, late) {
     const held = registersAfter(step, late);
     for (const warp of [0, 1]) {
       for (const register of head.registers.keys()) {
-        assert.deepEqual(of.held(warp, register, step), held[warp].get(register) ?? null);
+        const found = of.held(warp, register, step);
+        assert.deepEqual(found && { at: found.at, step: found.step }, held[warp].get(register) ?? null);
       }
     }
   }

@@ -121,7 +121,7 @@ const TESTS = {
           if (value) same(shown, value[lane], `${name} at step ${step}`);
           else assert.equal(shown, "no value yet");
         }
-        const [name, ...cells] = await page.$$eval("#all-lanes code, #all-lanes .grid span", (found) => found.map((each) => (each.title ? each.title.split(": ")[1] : each.textContent)));
+        const [name, ...cells] = await page.$$eval("#all-lanes code, #all-lanes .grid span", (found) => found.map((each) => (each.title ? each.title.split(/: |, written/)[1] : each.textContent)));
         if (name) cells.forEach((shown, at) => same(shown, held.get(name)[at], `${name}, lane ${at}`));
       }
     }

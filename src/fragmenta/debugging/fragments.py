@@ -142,7 +142,7 @@ def _bits(
     values: NDArray[np.generic], kind: np.dtype[np.generic]
 ) -> NDArray[np.generic]:
     """The bits of a register in each lane, as a word."""
-    found = np.ascontiguousarray(values)
+    found = np.ascontiguousarray(np.ma.getdata(values))
     if found.ndim > 1:
         found = found.reshape(len(found), -1)
     return (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fragmenta.debugging.expressions import Area, area, evaluate, parse, whole
 from fragmenta.debugging.places import Span
-from fragmenta.debugging.values import LANES, Value, element
+from fragmenta.debugging.values import LANES, UNWRITTEN, WRITTEN, Value, element
 from fragmenta.errors import BadCall, UnknownType, nearest, one_of
 from fragmenta.simt.layout import RANK_BITS
 
@@ -166,7 +166,7 @@ class Names:
     def _register(self, name: str) -> Value:
         number = self._number(name)
         if number is not None:
-            values = self.replay.value(self.moment - 1, self.warp, number)
+            values = self.replay.register_at(self.moment - 1, self.warp, number)
             if values is None:
                 raise BadCall(f"{name} was not written before step {self.moment:,}")
             return _value(values, self.replay.registers[number].type)
@@ -245,4 +245,8 @@ def _known(kind: str) -> str:
 def _value(values: NDArray[np.generic], kind: str) -> Value:
     """A register in its type; packed types as PTX declares them are words."""
     known = kind if re.fullmatch(r"pred|[busf]\d+", kind) else f"b{8 * values.itemsize}"
-    return Value(values, known, _LANES)
+    states = None
+    if isinstance(values, np.ma.MaskedArray):
+        gone = np.ma.getmaskarray(values).reshape(LANES, -1).any(axis=1)
+        states = np.where(gone, UNWRITTEN, WRITTEN).astype(np.uint8)
+    return Value(np.ma.getdata(values), known, _LANES, states=states)

@@ -139,7 +139,8 @@ class Beside:
             if each.kind == "wait":
                 made[key]["waits"].append([step, each.phase, each.warp])
             else:
-                told = [step, each.phase, each.pending, each.bytes]
+                state = each.phase, each.pending, each.bytes, each.expected
+                told = [step, *state]
                 phases = made[key]["phases"]
                 if phases and phases[-1][0] == step:
                     phases.pop()

@@ -165,7 +165,10 @@ def _units(head: Head, steps: int) -> None:
     used = _several(_tuple(step, _several(_WHOLE)))
     several = {"uses": used}
     mbarrier: dict[str, Check] = {"memory": memory, "offset": _COUNT}
-    mbarrier["phases"] = _several(_tuple(step, _WHOLE, _WHOLE, _WHOLE))
+    # Records of earlier versions do not have the arrivals of a phase.
+    phase = (step, _WHOLE, _WHOLE, _WHOLE)
+    old, now = _tuple(*phase), _tuple(*phase, _WHOLE)
+    mbarrier["phases"] = _several(lambda value: old(value) or now(value))
     mbarrier["waits"] = _several(_tuple(step, _WHOLE, _WHOLE))
     for each in barriers:
         _fields("a barrier", each, mbarrier if each["kind"] == "mbarrier" else several)

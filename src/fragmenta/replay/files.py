@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from fragmenta.arrays import npy
 from fragmenta.errors import BadFile, shortened
 from fragmenta.replay.checking import checked, checked_beside
-from fragmenta.replay.parts import COLUMNS, LATER, MOST_RUNS, Columns, Head, Row
+from fragmenta.replay.parts import (
+    ALL_LANES,
+    COLUMNS,
+    LATER,
+    MOST_RUNS,
+    Columns,
+    Head,
+    Row,
+)
 
 if TYPE_CHECKING:
     from fragmenta.replay.recorded import Replay
@@ -77,17 +85,29 @@ def load(path: str | PathLike[str]) -> list[tuple[Head, Columns]]:
     count = first.pop("runs", 1)
     if type(count) is not int or not 1 <= count <= MOST_RUNS:
         raise BadFile(f"{name} is no record of a launch: it has no valid runs")
-    runs = [(first, {each: found[each] for each in COLUMNS})]
+    runs = [(first, _with_lanes({each: found[each] for each in COLUMNS}))]
     checked(*runs[0], name)
     for number in range(1, count):
         if f"{number}.head" not in found:
             raise BadFile(f"{name} is no record of a launch: run {number} is missing")
         head = _with_same(_head(found[f"{number}.head"], name), first, name)
         columns = {each: found.get(f"{number}.{each}", found[each]) for each in COLUMNS}
+        columns = _with_lanes(columns)
         checked(head, columns, name)
         checked_beside(head, first, name)
         runs.append((head, columns))
     return runs
+
+
+def _with_lanes(columns: Columns) -> Columns:
+    """Columns in which lanes have their registers before the first step.
+
+    Records of earlier versions do not say which lanes have written them.
+    """
+    if columns["i_lanes"].size:
+        return columns
+    every = np.full(columns["i_at"].size, ALL_LANES, np.uint32)
+    return {**columns, "i_lanes": every}
 
 
 def _head(data: NDArray[np.uint8], name: str) -> Head:

@@ -23,6 +23,7 @@ MOST_RUNS = 16
 """Runs that are beside one another."""
 MOST_NAME = 40
 """Letters of the name of a run."""
+ALL_LANES = 0xFFFFFFFF
 UNWRITTEN, WRITTEN, IN_FLIGHT = 0, 1, 2
 """States of a byte."""
 
@@ -51,6 +52,7 @@ COLUMNS: dict[str, str] = {
     "i_warp": "u2",
     "i_register": "u4",
     "i_at": "u4",
+    "i_lanes": "u4",
     "e_exact": "u4",
     "e_error": "u4",
     "e_ulp": "u4",
@@ -77,8 +79,9 @@ COLUMNS: dict[str, str] = {
 """The columns of a record, in their order, and the type of each.
 
 ``i_warp``, ``i_register`` and ``i_at`` are registers before the first step, if that is
-not the first step of the run.  Those with ``u_`` are registers that units wrote,
-before a step is done; the number of all steps is after the last one.
+not the first step of the run; ``i_lanes`` are the lanes that had written them.  Those
+with ``u_`` are registers that units wrote, before a step is done; the number of all
+steps is after the last one.
 
 ``e_exact`` and the like are about the elements of arrays that a launch with numerics
 wrote: the exact value as f64, two words; the error, the same in units of the last place
@@ -96,7 +99,7 @@ COPIES = tuple(each for each in COLUMNS if each[:2] == "c_")
 """Columns with what units copied."""
 MOMENTS = tuple(each for each in COLUMNS if each[:2] == "h_")
 """Columns with errors over time."""
-LATER = (*ERRORS, *COPIES, *MOMENTS)
+LATER = (*ERRORS, *COPIES, *MOMENTS, "i_lanes")
 """Columns that records of earlier versions do not have."""
 
 

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
-from fragmenta.races.report.stories import Agent, Collision, story_of
+from fragmenta.races.report.messages import Reporter, grouped, key
+from fragmenta.races.report.missing import missing
+from fragmenta.races.report.stories import Agent, Collision, Story, story_of
+from fragmenta.races.shadow.problem_table import Noted
 from fragmenta.replay.parts import Array, Row, Value
 from fragmenta.replay.recorded import Replay
 from fragmenta.simt import layout
 from fragmenta.tracing.told import Stepped
 from fragmenta.units.findings import Finding, Launched
 
-_NAMED = re.compile(
-    r"\b(?:wgmma|tcgen05|fence|mbarrier|cp|bar|barrier|membar)\.[\w.:]*\w"
-)
-_MISSING = {
-    rules.READ_BEFORE_ARRIVAL.name: "mbarrier.try_wait",
-    rules.OVERWRITE_WHILE_READ.name: "mbarrier.arrive",
-    rules.SHARED_RACE.name: "bar.sync",
-    rules.GLOBAL_RACE.name: "fence.acq_rel.gpu",
-    rules.MISSING_PROXY_FENCE.name: "fence.proxy.async",
-}
-"""The instruction that would order the two accesses, if its repair names none."""
-_WAITS = {
-    "cp.async": "cp.async.wait_group",
-    "wgmma.mma_async": "wgmma.wait_group",
-    "tcgen05.ld": "tcgen05.wait::ld",
-    "tcgen05.st": "tcgen05.wait::st",
-}
+Found: TypeAlias = tuple[Launched, Finding]
+Span: TypeAlias = tuple[int, int, int]
+"""Bytes: the number of their memory, the first offset, and how many they are."""
 
 
 def problems_of(
     replay: Replay,
     stepped: Stepped,
     problems: Sequence[Problem],
-    found: Sequence[tuple[Launched, Finding]],
-    others: Sequence[tuple[Launched, Finding]],
+    found: Sequence[Found],
+    others: Sequence[Found],
 ) -> list[Row]:
     """The problems of a run, with the steps of its record that they are about.
 
@@ -49,17 +39,19 @@ def problems_of(
     found, which are ``others``, are left out; numbers stay.
     """
     steps = _Steps(replay, stepped)
+    mine, elsewhere, every = map(_by_key, (stepped.found, others, found))
     made = []
     for number, each in enumerate(problems, 1):
-        finding = _finding(each, stepped.found)
-        if finding is None and _finding(each, others) is not None:
+        of = _key(each)
+        if of in elsewhere and of not in mine:
             continue
-        finding = finding or _finding(each, found)
-        about = steps.stopped() if finding is None else steps.about(finding)
+        known = mine.get(of) or every.get(of)
+        about = steps.stopped()
+        if known is not None:
+            about = {**steps.about(known[0][1]), "missing": _missing(known, each.hint)}
         if each.rule == rules.SCHEDULE.name:  # arrays differ at the end
             about = {"steps": [-1, len(replay) - 1]}
         made.append(problem_row(number, each, **about))
-        made[-1]["missing"] = _missing(made[-1], replay)
     return made
 
 
@@ -85,36 +77,33 @@ def problem_row(number: int, problem: Problem, **about: Value) -> Row:
     }
 
 
-def _finding(
-    problem: Problem, found: Sequence[tuple[Launched, Finding]]
-) -> Finding | None:
-    """What was found, before it was put into the words of a problem."""
-    for launched, each in found:
-        if each.rule.name != problem.rule:
-            continue
-        places = launched.compiled.places
-        if not 0 <= each.site < len(places):
-            continue
-        name, index = places[each.site]
-        line = launched.module().functions[name].instructions[index].line
-        if line == problem.line:
-            return each
-    return None
+def _key(problem: Problem) -> tuple[str, ...]:
+    """The rule and the lines; how severe it is may differ between runs."""
+    rule, _, *lines = key(problem)
+    return rule, *lines
 
 
-def _missing(problem: Row, replay: Replay) -> str:
-    """The name of the instruction that would order the two accesses."""
-    named = _NAMED.search(problem["hint"])
-    if named is not None:
-        return named.group()
-    for unit in problem["units"]:
-        if unit >= 0 and not replay.units[unit]["signals"]:
-            kind = replay.units[unit]["kind"]
-            if kind in _WAITS:
-                return _WAITS[kind]
-            if kind.startswith("cp.async.bulk"):
-                return "cp.async.bulk.wait_group"
-    return _MISSING.get(problem["code"], "")
+def _by_key(found: Sequence[Found]) -> dict[tuple[str, ...], list[Found]]:
+    """What was found, by the problems that reports make of it."""
+    launches = {id(each): launched for launched, each in found}
+    made: dict[tuple[str, ...], list[Found]] = {}
+    for problem, some in grouped(found):
+        pairs = [(launches[id(each)], each) for each in some]
+        made.setdefault(_key(problem), []).extend(pairs)
+    return made
+
+
+def _missing(known: Sequence[Found], hint: str) -> str:
+    """What would order the two accesses, in the words of the hint."""
+    launched, first = known[0]
+    reporter, apart = Reporter(launched), 0
+    for _, each in known:
+        apart |= each.apart
+    instruction = reporter.names.instruction(first.site)
+    source = None if instruction is None else instruction.source
+    language = reporter.language(source)
+    made = missing(replace(first, apart=apart), reporter.names, language, hint)
+    return "" if made is None else made.words
 
 
 class _Steps:
@@ -148,13 +137,11 @@ class _Steps:
                 return {}
             return {"steps": [-1, self._last(finding.site, place, finding.warp)]}
         memory = self._memory(finding, story.cluster)
-        both = [
-            self._access(each, memory, story.cluster)
-            for each in (story.before, story.now)
-        ]
+        after = self._access(story.now, memory, story.cluster, finding.noted)
+        before = self._earlier(story, memory, after[0], finding.noted)
         found: Row = {
-            "steps": [step for step, _ in both],
-            "units": [unit for _, unit in both],
+            "steps": [before[0], after[0]],
+            "units": [before[1], after[1]],
         }
         if memory is not None:
             found |= dict(zip(("memory", "offset", "size"), memory, strict=True))
@@ -164,7 +151,7 @@ class _Steps:
         """The place of a block of the grid among those that are recorded."""
         return self.told.blocks.index(block) if block in self.told.blocks else None
 
-    def _memory(self, finding: Collision, cluster: int) -> tuple[int, int, int] | None:
+    def _memory(self, finding: Collision, cluster: int) -> Span | None:
         """The memory, the offset and the size that a problem is about."""
         noted = finding.noted
         size = noted.last - noted.first
@@ -182,20 +169,53 @@ class _Steps:
         return None
 
     def _access(
-        self, agent: Agent | None, memory: tuple[int, int, int] | None, cluster: int
+        self, agent: Agent, memory: Span | None, cluster: int, noted: Noted
     ) -> tuple[int, int]:
-        """The step of an access, and the unit that made it; -1 if it is not known."""
-        if agent is None:
-            return -1, -1
-        members = self.shape.members(cluster)
-        block = agent.block if agent.block >= 0 else members[agent.rank]
-        place = self._block(block)
+        """The step of the later access, and the unit that made it; -1: not known."""
+        place = self._block_of(agent, cluster)
         if place is None:
             return -1, -1
-        if agent.kind == "warp":
-            warp = self._warp(place, agent.number)
-            return self._by_warp(agent, warp, memory), -1
-        return self._by_unit(agent)
+        if agent.kind != "warp":
+            return self._by_unit(agent)
+        steps = self._touches(agent, self._warp(place, agent.number), memory)
+        # The step at which it was found is known, unless that was in another run.
+        here = steps[steps == self._found_at(noted)] if noted.step >= 0 else steps[:0]
+        later = here if here.size else steps[steps >= self._step_of(agent.time)]
+        chosen = later if later.size else steps[-1:]
+        return (int(chosen[0]) if chosen.size else -1), -1
+
+    def _earlier(
+        self, story: Story, memory: Span | None, now: int, noted: Noted
+    ) -> tuple[int, int]:
+        """The same of the earlier access: of a warp, it is the last one before.
+
+        If an earlier execution of its instruction is not ordered, neither is the last.
+        """
+        agent, after = story.before, story.now
+        place = None if agent is None else self._block_of(agent, story.cluster)
+        if agent is None or place is None:
+            return -1, -1
+        if agent.kind != "warp":
+            return self._by_unit(agent)
+        if after.kind == "warp" and now >= 0 and memory is not None:
+            memory = self._common(memory, now, after.lane)
+        steps = self._touches(agent, self._warp(place, agent.number), memory)
+        end = self._found_at(noted) if noted.step >= 0 else now
+        if after.kind == "warp":
+            end = now
+        together = noted.lanes and agent[:3] == after[:3] and agent.site == after.site
+        before = steps[steps < end + bool(together)] if end >= 0 else steps
+        return (int(before[-1]) if before.size else -1), -1
+
+    def _found_at(self, noted: Noted) -> int:
+        """The step of the record at which a problem was found."""
+        return self.told.reordered(noted.step) - self.first
+
+    def _block_of(self, agent: Agent, cluster: int) -> int | None:
+        """The place of the block of an agent among those that are recorded."""
+        if agent.block >= 0:
+            return self._block(agent.block)
+        return self._block(self.shape.members(cluster)[agent.rank])
 
     def _warp(self, place: int, number: int) -> int:
         return self.told.warps.index((place, number))
@@ -207,16 +227,13 @@ class _Steps:
             return 0
         return self.told.times[where][1] - self.first
 
-    def _by_warp(
-        self, agent: Agent, warp: int, memory: tuple[int, int, int] | None
-    ) -> int:
+    def _touches(self, agent: Agent, warp: int, memory: Span | None) -> Array:
+        """The executions of the instruction of a warp that touch some bytes."""
         steps = self._executions(agent.site, warp)
         if memory is not None and steps.size:
             touched = self._touching(memory, agent.lane)
             steps = steps[np.isin(steps, touched)] if touched.size else steps
-        later = steps[steps >= self._step_of(agent.time)]
-        chosen = later if later.size else steps[-1:]
-        return int(chosen[0]) if chosen.size else -1
+        return steps
 
     def _executions(self, site: int, warp: int) -> Array:
         steps = self.replay.steps_of_warp(warp)
@@ -224,10 +241,9 @@ class _Steps:
         found: Array = steps[self.replay.steps.site[steps] == own]
         return found
 
-    def _touching(self, memory: tuple[int, int, int], lane: int) -> Array:
-        """The steps that touch some bytes."""
+    def _rows(self, memory: Span, lane: int) -> Iterator[dict[str, Array]]:
+        """The reads, then the writes, that touch some bytes."""
         number, first, size = memory
-        found = []
         for begin in "rw":
             of = {
                 name: self.replay.columns[f"{begin}_{name}"].astype(np.int64)
@@ -237,8 +253,23 @@ class _Steps:
             chosen &= of["offset"] + of["size"] > first
             if lane >= 0:
                 chosen &= of["lane"] == lane
-            found.append(of["step"][chosen])
-        return np.unique(np.concatenate(found))
+            yield {name: data[chosen] for name, data in of.items()}
+
+    def _touching(self, memory: Span, lane: int) -> Array:
+        """The steps that touch some bytes."""
+        return np.unique(np.concatenate([e["step"] for e in self._rows(memory, lane)]))
+
+    def _common(self, memory: Span, step: int, lane: int) -> Span:
+        """What a step touches of some bytes: a problem is also about its neighbours."""
+        number, first, size = memory
+        for each in self._rows(memory, lane):
+            here = np.flatnonzero(each["step"] == step)[:1]
+            if here.size:
+                start = int(each["offset"][here[0]])
+                end = min(first + size, start + int(each["size"][here[0]]))
+                start = max(first, start)
+                return number, start, end - start
+        return memory
 
     def _by_unit(self, agent: Agent) -> tuple[int, int]:
         own = self.sites[agent.site] if 0 <= agent.site < len(self.sites) else -1

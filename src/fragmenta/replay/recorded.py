@@ -19,6 +19,7 @@ from fragmenta.arrays.checks import as_array, check_flags, is_among, is_whole
 from fragmenta.errors import BadCall, ValueRangeError, one_of, shortened
 from fragmenta.replay.aligning import aligned, line_pairs
 from fragmenta.replay.parts import (
+    ALL_LANES,
     ERRORS,
     IN_FLIGHT,
     MOST_NAME,
@@ -191,10 +192,11 @@ class Replay:
     # ── registers ───────────────────────────────────────────────────────────
 
     @cached_property
-    def _written(self) -> tuple[Array, Array]:
-        """Every value of a register: keys that are sorted, and where the words are.
+    def _written(self) -> tuple[Array, Array, Array]:
+        """Every value of a register: sorted keys, where the words are, who wrote.
 
         A key is the warp, the register and the step; the step before the first is 0.
+        Who wrote are lanes; a unit writes for all of them.
         """
         site, warp, at = (
             self.columns[name].astype(np.int64) for name in ("site", "warp", "at")
@@ -206,6 +208,7 @@ class Replay:
         every = self._key(late_warp, late_register, times)
         ended = late_step >= len(self)
         keys, places = [every[~ended]], [late_at[~ended]]
+        lanes = [np.full(keys[0].size, ALL_LANES, np.uint32)]
         order = np.argsort(site, kind="stable")
         numbers, starts = np.unique(site[order], return_index=True)
         ends = np.append(starts[1:], len(order))
@@ -214,38 +217,60 @@ class Replay:
             for register in self.sites[number].writes:
                 keys.append(self._key(warp[chosen], register, chosen + 1))
                 places.append(at[chosen] + offset)
+                lanes.append(self.columns["lanes"][chosen])
                 offset += self.registers[register].words
         keys.append(every[ended])
         places.append(late_at[ended])
+        lanes.append(np.full(int(ended.sum()), ALL_LANES, np.uint32))
         begun = (self.columns[f"i_{name}"].astype(np.int64) for name in _BEGUN)
         first_warp, first_register, first_at = begun
         keys.append(self._key(first_warp, first_register, 0))
         places.append(first_at)
-        whole, where = np.concatenate(keys), np.concatenate(places)
+        lanes.append(self.columns["i_lanes"])
+        whole, where, who = map(np.concatenate, (keys, places, lanes))
         sorted_ = np.argsort(whole, kind="stable")
-        return whole[sorted_], where[sorted_]
+        return whole[sorted_], where[sorted_], who[sorted_]
 
     def _key(self, warp: Value, register: Value, step: Value) -> Value:
         return (warp * len(self.registers) + register) * (len(self) + 1) + step
 
     def value(self, step: int, warp: int, register: int) -> Array | None:
-        """A register by lane, after a step; None if it was not written before."""
-        keys, places = self._written
-        least = self._key(int(warp), int(register), 0)
-        found = int(np.searchsorted(keys, least + step + 1, "right")) - 1
-        if found < 0 or keys[found] < least:
+        """A register by lane, after a step; None if it was not written before.
+
+        ``lanes_with`` says which lanes have a value: the others have 0.
+        """
+        first, end = self._entries(step, warp, register)
+        if first == end:
             return None
-        of, at = self.registers[register], int(places[found])
+        of, at = self.registers[register], int(self._written[1][end - 1])
         return of.typed(self.columns["words"][at : at + of.words])
 
-    def before(self, step: int) -> tuple[Array, Array, Array]:
-        """All registers before a step: warps, registers, and where their words are."""
-        keys, places = self._written
+    def lanes_with(self, step: int, warp: int, register: int) -> NDArray[np.bool_]:
+        """Which lanes have written a register, after a step."""
+        first, end = self._entries(step, warp, register)
+        mask = np.bitwise_or.reduce(self._written[2][first:end], initial=np.uint32(0))
+        return np.asarray(mask >> np.arange(32, dtype=np.uint32) & 1, bool)
+
+    def _entries(self, step: int, warp: int, register: int) -> tuple[int, int]:
+        """Where the writes of a register are, until after a step."""
+        least = self._key(int(warp), int(register), 0)
+        keys = self._written[0]
+        first = int(np.searchsorted(keys, least))
+        return first, max(first, int(np.searchsorted(keys, least + step + 1, "right")))
+
+    def before(self, step: int) -> tuple[Array, Array, Array, Array]:
+        """All registers before a step: warps, registers, their words, their lanes.
+
+        Of words it is said where they are.
+        """
+        keys, places, lanes = self._written
         owner, time = np.divmod(keys, len(self) + 1)
         known = np.flatnonzero(time <= step)
         last = np.flatnonzero(np.diff(owner[known], append=-1))
         warp, register = np.divmod(owner[known[last]], len(self.registers))
-        return warp, register, places[known[last]]
+        first = np.append(0, last[:-1] + 1)[: len(last)]
+        who = np.bitwise_or.reduceat(lanes[known], first) if len(last) else lanes[:0]
+        return warp, register, places[known[last]], who
 
     def function_at(self, step: int, warp: int) -> str:
         """The function that a warp is in, at a step."""
@@ -261,7 +286,8 @@ class Replay:
     ) -> dict[str, Array]:
         """The registers of a warp by lane, after a step; those that were written.
 
-        They are those of the function that the warp is in, unless another is given.
+        They are those of the function that the warp is in, unless another is given.  If
+        some lanes have not written a register, it is a masked array without them.
         """
         step = self._step(step, -1)
         self._warp(warp)
@@ -269,10 +295,18 @@ class Replay:
         found = {}
         for number, register in enumerate(self.registers):
             if register.function == name:
-                value = self.value(step, warp, number)
+                value = self.register_at(step, warp, number)
                 if value is not None:
                     found[register.name] = value
         return found
+
+    def register_at(self, step: int, warp: int, register: int) -> Array | None:
+        """A register as ``registers_at`` has it; None if no lane has written it."""
+        value = self.value(step, warp, register)
+        if value is None:
+            return None
+        there = self.lanes_with(step, warp, register)
+        return value if there.all() else _masked(value, there)
 
     def _warp(self, warp: int) -> None:
         check_whole("a warp", warp)
@@ -663,6 +697,12 @@ class Replay:
 
         first, *others = load(path)
         return cls(*first, [cls(*each) for each in others])
+
+
+def _masked(value: Array, there: NDArray[np.bool_]) -> Array:
+    """A register without the lanes that have no value."""
+    gone = ~there.reshape(-1, *[1] * (value.ndim - 1))
+    return np.ma.masked_array(value, np.broadcast_to(gone, value.shape))
 
 
 def check_whole(what: str, value: object) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fragmenta.replay.parts import Array, Columns
+from fragmenta.replay.parts import ALL_LANES, Array, Columns
 from fragmenta.replay.program import Traced
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.program import register_bytes
 from fragmenta.tracing.code.effects import written
+from fragmenta.tracing.told import State
 
 
 def steps(of: Traced) -> Columns:
@@ -97,17 +98,32 @@ class _Steps:
         state = self.told.states[0] if self.told.states else None
         if state is None or state.whole:
             return found
-        warps, ids, places, more = [], [], [], [found["words"]]
+        rows, more, lanes = [], [found["words"]], self._wrote_before(state)
         at = found["words"].size
         for number, memory in state.warps.items():
             for register, words in self._registers_of(memory):
-                warps.append(number)
-                ids.append(register)
-                places.append(at)
-                more.append(words)
-                at += words.size
-        found |= {"i_warp": warps, "i_register": ids, "i_at": places}  # type: ignore[dict-item]
+                who = lanes.get((number, register), 0)
+                if who:
+                    rows.append((number, register, at, who))
+                    more.append(words)
+                    at += words.size
+        columns_ = np.array(rows, np.int64).reshape(-1, 4).T
+        names = ("i_warp", "i_register", "i_at", "i_lanes")
+        found |= dict(zip(names, columns_, strict=True))
         found["words"] = np.concatenate(more)
+        return found
+
+    def _wrote_before(self, state: State) -> dict[tuple[int, int], int]:
+        """The lanes that wrote registers before a state, by warp and register."""
+        found: dict[tuple[int, int], int] = {}
+        for (warp, site), lanes in state.ran.items():
+            for register in self.of.sites[site]["writes"]:
+                found[warp, register] = found.get((warp, register), 0) | lanes
+        for each in self.told.late:
+            if self.of.at(each.step) < 0:
+                name, index = self.of.stepped.of.compiled.places[each.site]
+                for number in self.of.about["late"][name][str(index)]:
+                    found[each.warp, self.of.bases[name] + number] = ALL_LANES
         return found
 
     def _registers_of(self, memory: Array) -> list[tuple[int, Array]]:

@@ -83,7 +83,7 @@ class _Part:
 
     def _registers(self, words: Array) -> Columns:
         """What registers held before the first step, and what units wrote later."""
-        warps, ids, places = self.replay.before(self.first)
+        warps, ids, places, lanes = self.replay.before(self.first)
         step = self.columns["u_step"].astype(np.int64)
         late = np.flatnonzero((step >= self.first) & (step < self._end))
         by_units = {name: self.columns[f"u_{name}"][late] for name in _LATE}
@@ -100,6 +100,7 @@ class _Part:
             "i_warp": warps,
             "i_register": ids,
             "i_at": np.array(where[: len(ids)], np.int64),
+            "i_lanes": lanes,
             "u_step": step[late] - self.first,
             "u_warp": by_units["warp"],
             "u_register": by_units["register"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from fragmenta.tracing.holding import put_where_held
 from fragmenta.tracing.log import Words
 from fragmenta.tracing.noted import Reader
 from fragmenta.tracing.told import Copied, Heard, Late, Mark, Moved, Told, Unit, Wait
@@ -166,3 +167,4 @@ def gather(told: Told) -> None:
             hear(notes.base + number)
             reader.read(notes, number)
     hear(None)
+    put_where_held(told)

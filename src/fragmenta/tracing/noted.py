@@ -173,9 +173,13 @@ class Reader:
     def _mbarrier(self, note: Note) -> None:
         """The bits of an mbarrier have changed."""
         words = note.payload.view(np.int32)
-        pending, bytes_ = (
+        pending, bytes_, expected = (
             int(words[each >> 2])
-            for each in (units.MBARRIER_PENDING, units.MBARRIER_TX)
+            for each in (
+                units.MBARRIER_PENDING,
+                units.MBARRIER_TX,
+                units.MBARRIER_EXPECTED,
+            )
         )
         block, offset = self._place(note)
         phase = int(note.bytes(units.MBARRIER_PHASE)[:8].view(np.int64)[0])
@@ -184,8 +188,8 @@ class Reader:
         data = np.frombuffer(bits.to_bytes(8, "little"), np.uint8)
         starts = np.array([offset], np.int64)
         self._to.moved(-1, [Moved(note.step, ("shared", block), starts, 8, data)])
-        made = Mark(note.step, "mbarrier", block, offset, phase, pending, bytes_, -1)
-        self._to.mark(made)
+        state = phase, pending, bytes_, -1, expected
+        self._to.mark(Mark(note.step, "mbarrier", block, offset, *state))
 
     def _place(self, note: Note) -> tuple[int, int]:
         """The place of the block of an mbarrier, and where it is there."""

@@ -13,7 +13,7 @@ from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import Status
 from fragmenta.tracing.code.notes import note
 from fragmenta.tracing.keeping import Held, Keeping
-from fragmenta.tracing.log import Log, Notes, own_record
+from fragmenta.tracing.log import Log, Notes, Piece, own_record
 from fragmenta.tracing.noted import LOADED, copied, late_registers
 from fragmenta.tracing.told import (
     Bytes,
@@ -32,16 +32,10 @@ from fragmenta.tracing.told import (
 )
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.blocks import Warp
-from fragmenta.units.copy_events import lane_queue
-from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step, Waited
-from fragmenta.units.task_copies import TaskCopy, TaskLaneCopy
-from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.tmem_cells import Cells
-from fragmenta.units.tmem_moves import Load, Move
-from fragmenta.units.warpgroups import Wgmma
-from fragmenta.units.work import Copy, Range, Work
+from fragmenta.units.work import Range, Work
 
 if TYPE_CHECKING:
     from fragmenta.units.blocks import Block
@@ -87,6 +81,8 @@ class Recorder:
         """How many problems were known when the cluster began."""
         self._functions: dict[Cluster, Functions] = {}
         """What the port of each cluster has in machine code."""
+        self._ran: dict[tuple[int, int], int] = {}
+        """The lanes that have run an instruction so far, by warp and site."""
         self._is_cut = False
         """Whether no further step of the cluster is recorded."""
 
@@ -132,6 +128,7 @@ class Recorder:
         self.log.prepare()
         members = self.machine.launch.shape.members(cluster.number)
         first_warp, self._problems = len(self.told.warps), self._found()
+        self._number_problems(cluster, self.log.address)
         self._records.clear()
         for block, member in zip(cluster.blocks, members, strict=True):
             number = first_warp + block.rank * len(block.warps)
@@ -153,6 +150,12 @@ class Recorder:
         assert self._cluster is not None
         own = getattr(self._cluster.port, "problems", None)
         return len(self.machine.problems) + int(getattr(own, "used", 0))
+
+    def _number_problems(self, cluster: Cluster, log: int) -> None:
+        """Let a race detector, if there is one, note the steps of its problems."""
+        own = getattr(cluster.port, "problems", None)
+        if own is not None:
+            own.steps_from(log)
 
     def close(self) -> None:
         """The cluster that is recorded has ended."""
@@ -208,7 +211,7 @@ class Recorder:
         cluster = self._cluster
         assert cluster is not None
         wrong = self._found() > self._problems
-        if self._kept.full and (wrong or self.machine.watching is None):
+        if self._kept.full and (wrong or not self.machine.observers):
             self._is_cut = self.told.cut = True
             self._unpoint(cluster)
         elif self._kept.begins:
@@ -218,15 +221,29 @@ class Recorder:
     def _take(self) -> None:
         """Take the steps out of the log."""
         piece, notes = self.log.take()
+        self._run(piece)
         held = Held(piece, self._begun)
         self._kept.add(held)
         if len(notes.rows):
             self._notes.append(notes)
         self._begun, self.told.total = None, held.end
 
+    def _run(self, piece: Piece) -> None:
+        """Note which lanes have run which instructions."""
+        site, warp, lanes = piece.steps[:, :3].T
+        keys = warp.astype(np.int64) << 32 | site
+        order = np.argsort(keys, kind="stable")
+        every, first = np.unique(keys[order], return_index=True)
+        if every.size:
+            found = np.bitwise_or.reduceat(lanes[order], first)
+            for key, mask in zip(every.tolist(), found.tolist(), strict=True):
+                known = key >> 32, key & 0xFFFFFFFF
+                self._ran[known] = self._ran.get(known, 0) | mask
+
     def _unpoint(self, cluster: Cluster) -> None:
         """Let compiled code write down nothing of a cluster."""
         cluster.record_with(0)
+        self._number_problems(cluster, 0)
         for block in cluster.blocks:
             block.context.point(layout.BLOCK_TRACE, 0)
 
@@ -253,7 +270,8 @@ class Recorder:
             left -= each.data.size
             memories["global", each.slot] = each.data.copy()
         self.told.large = large
-        return State(self.log.now, cluster.number, warps, memories, whole)
+        ran = dict(self._ran)
+        return State(self.log.now, cluster.number, warps, memories, whole, ran)
 
     def _cells(self, block: Block) -> Bytes:
         tensor = block.tensor
@@ -303,7 +321,7 @@ class Recorder:
 
     def issued(self, step: Step, work: Work) -> None:
         """Work is in flight from now on."""
-        if isinstance(work, TaskCopy | TaskLaneCopy):  # there is a note of it
+        if work.has_note:
             return
         warp, event, lanes = step
         effect = work.effect
@@ -320,10 +338,10 @@ class Recorder:
             (self._block_of(each.block.rank), each.offset, each.phase)
             for each in work.mbarriers
         )
-        made.group = _group(step, work)
+        made.group = -1 if work.slot is None else work.slot.epoch
         for each in work.goals:
             made.goals += self._ranges(each, self.log.now, wrote=False)
-        for cells in _cells_written(work):
+        for cells in work.cells_written:
             made.goals.append(self._tensor(cells, self.log.now)._replace(data=None))
         self._units[work] = key = FIRST - len(self._units)
         self._tell("issued", key, made)
@@ -340,36 +358,31 @@ class Recorder:
             self._late(what.event.site, -1, [what.warp])
         elif what in self._units:
             (self._done if what.done else self._hidden)(what, self._units[what], now)
-        elif isinstance(what, Wgmma) and what.done:  # machine code has issued it
+        elif what.done:  # machine code has issued it
             self._done(what, what.ordinal, now)
 
     def _done(self, what: Work, key: int, now: int) -> None:
         """Work has written its results."""
         self._tell("done", key, now)
         moved: list[Moved] = []
-        for each in _sources(what):
+        for each in what.sources:
             moved += self._ranges(each, now, wrote=False)
-        if isinstance(what, Wgmma):
-            place = self._block_of(_warps(what)[0].block.rank)
-            moved += self._operands(what, place, now)
         for each in what.goals:
             moved += self._ranges(each, now, wrote=True)
-        for cells in _cells_written(what):
+        for cells in what.cells_written:
             moved.append(self._tensor(cells, now))
         self._tell("moved", key, moved)
         both = copied(what.pairs, self._block_of, self.machine.segments)
         self._tell("copied", key, both)
-        if isinstance(what, Wgmma):
-            self._late(what.site, key, _warps(what))
-        elif isinstance(what, Load):
-            self._late(what.site, key, [what.warp])
+        if what.fills:
+            self._late(what.site, key, what.fills)
 
     def _hidden(self, work: Work, key: int, now: int) -> None:
         """Work in flight has hidden what it will write."""
         moved: list[Moved] = []
         for each in work.goals:
             moved += self._ranges(each, now, wrote=True)
-        for cells in _cells_written(work):
+        for cells in work.cells_written:
             of = self._tensor(cells, now)
             assert of.data is not None
             moved.append(of._replace(data=np.resize(_POISON, of.data.size)))
@@ -409,13 +422,6 @@ class Recorder:
                 found.append(_moved(now, where, segment.data, starts, of.size, wrote))
         return found
 
-    def _operands(self, work: Wgmma, place: int, now: int) -> list[Moved]:
-        """What a product of a warpgroup has read from shared memory."""
-        return [
-            Moved(now, ("shared", place), np.unique(starts.astype(np.int64)), 16)
-            for _, starts, _ in work.reads()
-        ]
-
     def _tensor(self, cells: Cells, now: int) -> Moved:
         """Cells that were written."""
         assert self._cluster is not None
@@ -445,8 +451,8 @@ class Recorder:
         where = "shared", place
         moved = _moved(now, where, of.block.shared, offset, 8, wrote=True)
         self._tell("moved", -1, [moved])
-        state = of.phase, of.pending, of.bytes
-        self._tell("mark", Mark(now, "mbarrier", place, of.offset, *state, -1))
+        state = of.phase, of.pending, of.bytes, -1, of.expected
+        self._tell("mark", Mark(now, "mbarrier", place, of.offset, *state))
 
     def arrived(self, step: Step, barrier: Mbarrier | Barrier) -> None:
         """Lanes arrive at a barrier of the cluster."""
@@ -478,36 +484,6 @@ def _moved(
     if wrote:
         data = memory[starts[:, None] + np.arange(size)].reshape(-1)
     return Moved(now, where, starts, size, data)
-
-
-def _group(step: Step, work: Work) -> int:
-    """The group that a piece of work is in; -1 if it is in none."""
-    if isinstance(work, Wgmma):
-        return work.group
-    if isinstance(work, WarpCopy):
-        return lane_queue(step.warp).epoch
-    if isinstance(work, Copy) and work.completes == "bulk_group":
-        return step.warp.block.bulk_queue(step.warp.number, work.thread.lane).epoch
-    return -1
-
-
-def _warps(work: Wgmma) -> list[Warp]:
-    """The warps that issued a product."""
-    return [each for each in work.warps if isinstance(each, Warp)]
-
-
-def _sources(work: Work) -> list[Range]:
-    """The shared and global memory that a piece of work reads."""
-    if isinstance(work, Copy | WarpCopy | Queued):
-        return list(work.sources)
-    return []
-
-
-def _cells_written(work: Work) -> list[Cells]:
-    """The cells of tensor memory that a piece of work writes."""
-    if isinstance(work, Queued):
-        return work.writes
-    return work.cells if isinstance(work, Move) and not isinstance(work, Load) else []
 
 
 def _both(first: Callable[..., Any], second: Callable[..., None]) -> Callable[..., Any]:

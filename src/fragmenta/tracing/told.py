@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -56,6 +56,8 @@ class State(NamedTuple):
     memories: dict[Where, Bytes]
     whole: bool
     """Whether the cluster has just begun, so that nothing was written by it."""
+    ran: Mapping[tuple[int, int], int] = {}
+    """The lanes that have run an instruction before, by warp and site."""
 
 
 class Moved(NamedTuple):
@@ -133,6 +135,8 @@ class Mark(NamedTuple):
     bytes: int
     warp: int
     """-1 if it is not known."""
+    expected: int = 0
+    """The arrivals of a phase."""
 
 
 class Fault(NamedTuple):
@@ -228,6 +232,8 @@ class Told:
     """Whether blocks ran that are not recorded."""
     wrong: bool = False
     """Whether a problem was found in these blocks."""
+    reordered: Callable[[int], int] = int
+    """The number of a step in the record, from the one that it had in the launch."""
     large: list[tuple[str, int]] = field(default_factory=list)
     """Arrays that are too large to be kept, and their bytes."""
 

@@ -63,8 +63,11 @@ def _script(kind: str, name: str, text: str) -> str:
 
 
 def _json(record: object) -> str:
-    """As a script may have it: it ends at its first end tag, wherever that is."""
-    return json.dumps(record, separators=(",", ":")).replace("</", "<\\/")
+    """As a script may have it: no text of a kernel ends it, or begins another one.
+
+    A ``<`` stands only in texts, where JSON has another way to write it.
+    """
+    return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _built(replay: Replay) -> str:

@@ -32,7 +32,7 @@ from fragmenta.replay.recorded import Replay
 from fragmenta.shared.operands import major_of
 from fragmenta.view.explorer_data import JsonRecord, drawn_record
 
-_OPCODES = ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix")
+_OPCODES = ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "movmatrix")
 
 
 def products_record(replay: Replay) -> JsonRecord | None:
@@ -75,7 +75,8 @@ class _Products:
             return None
         if op.tensor_memory and op.multiplies:
             return self._in_tensor_memory(number, op, of)
-        moves = op.moves == "load" or (op.moves, op.unit) == ("store", "tcgen05")
+        moves = op.moves in ("load", "transpose")
+        moves |= (op.moves, op.unit) == ("store", "tcgen05")
         if not op.fragments or not (op.multiplies or moves):
             return None
         return self._bound(number, op, of)

@@ -358,6 +358,7 @@ class _Picture:
             if each.work in seen.works
         }
         """The work that may still be in flight, with the first problem of each."""
+        self._counted = self._phases_of_late()
         self._above: list[str] = []
         """What is drawn above the lines of problems."""
         self.used: set[str] = set()
@@ -367,6 +368,42 @@ class _Picture:
         self.left_out = 0
         self._taken: set[tuple[int, int]] = set()
         """The places of the marks."""
+
+    def _phases_of_late(self) -> dict[tuple[int, int, str], list[Bar]]:
+        """The copies that may still be in flight, by the phases that count them.
+
+        A phase is named by the rank and the offset of its mbarrier, and its number.
+        """
+        found: dict[tuple[int, int, str], list[Bar]] = {}
+        for number, (_, bar) in self.seen.works.items():
+            note = self.seen.notes[number]
+            if bar in self.late and note.what == "copy":
+                for rank, offset, phase in note.about[2]:
+                    found.setdefault((rank, offset, str(phase)), []).append(bar)
+        return found
+
+    def until(self, bar: Bar) -> float:
+        """Where a bar ends; what may still be in flight until somebody has waited."""
+        if bar not in self.late:
+            return bar.end
+        points = self.late[bar].points
+        return max(bar.end, bar.sure, *(each.time + 0.5 for each in points))
+
+    def bars(self, row: Row) -> list[tuple[Bar, float, float]]:
+        """The bars of a row, each with where it begins and ends.
+
+        A phase does not end before a copy that it counts, also if that is hatched.
+        """
+        found, begin = [], 0.0
+        for bar in row.bars:
+            start, end = float(bar.start), self.until(bar)
+            if row.key[0] == "mbarrier":
+                copies = self._counted.get((*row.key[1:], bar.label), [])
+                own = [e for e in copies if bar.start <= e.start <= bar.end]
+                end = max(end, begin, *map(self.until, own))
+                start, begin = max(start, begin), end
+            found.append((bar, start, end))
+        return found
 
     def x(self, time: float) -> float:
         """The horizontal place of a time."""
@@ -423,7 +460,8 @@ class _Picture:
 
     def _shown(self, row: Row) -> bool:
         """Whether a row has something to show; every warp has a row."""
-        return row.key[0] == "warp" or any(map(self._inside, row.bars))
+        bars = self.bars(row)
+        return row.key[0] == "warp" or any(self._inside(*each[1:]) for each in bars)
 
     def _row(self, row: Row, y: float, title: str) -> str:
         name = escape(title if len(title) <= 18 else f"{title[:17]}…")
@@ -435,8 +473,9 @@ class _Picture:
                 f'<rect class="b" x="{_LEFT}" y="{y:g}" width="{width}" '
                 f'height="{_ROW}" rx="2"/>'
             )
-        shown = [each for each in row.bars if self._inside(each)]
-        parts += [self._bar(e, y) for e in sorted(shown, key=self.late.__contains__)]
+        shown = [each for each in self.bars(row) if self._inside(*each[1:])]
+        shown.sort(key=lambda each: each[0] in self.late)
+        parts += [self._bar(*each, y) for each in shown]
         parts += [
             self._tick(each, y)
             for each in row.ticks
@@ -444,14 +483,14 @@ class _Picture:
         ]
         return "".join(parts)
 
-    def _inside(self, bar: Bar) -> bool:
-        return bar.end >= self.first and bar.start <= self.last
+    def _inside(self, start: float, end: float) -> bool:
+        return end >= self.first and start <= self.last
 
-    def _bar(self, bar: Bar, y: float) -> str:
+    def _bar(self, bar: Bar, start: float, end: float, y: float) -> str:
         self.used.add("even" if bar.style == "odd" else bar.style)
+        left, right = self.x(start), self.x(end)
         if bar in self.late:
-            return self._late(bar, self.late[bar], y)
-        left, right = self.x(bar.start), self.x(bar.end)
+            return self._late(bar, left, right, y)
         width = max(3.0, right - left)
         faded = " d" if bar.open else ""
         text = (
@@ -465,10 +504,9 @@ class _Picture:
             text += f'<text class="q t" {place}>{escape(bar.label)}</text>'
         return text
 
-    def _late(self, bar: Bar, mark: Mark, y: float) -> str:
+    def _late(self, bar: Bar, left: float, right: float, y: float) -> str:
         """Work of a problem: hatched until somebody has waited for it."""
-        until = max(bar.end, bar.sure, *(each.time + 0.5 for each in mark.points))
-        left, right = self.x(bar.start), self.x(until)
+        mark = self.late[bar]
         width = max(6.0, right - left)
         place = f'x="{left:.1f}" y="{y:g}" width="{width:.1f}" height="{_ROW}" rx="2"'
         text = (

@@ -123,7 +123,8 @@ def marks(
         number = _number(problem, known)
         if mine is None or number is None or problem.severity == rules.INFO:
             continue
-        mark = _Marked(seen, Reporter(launches[mine.key]), mine).mark(number)
+        marked = _Marked(seen, Reporter(launches[mine.key]), mine, problem.hint)
+        mark = marked.mark(number)
         made.append(mark._replace(own=own))
     return sorted(made)[:MOST_MARKS]
 
@@ -142,8 +143,11 @@ def _wrapped(line: str) -> list[str]:
 class _Marked:
     """One problem of a cluster."""
 
-    def __init__(self, seen: ClusterRows, reporter: Reporter, found: Finding) -> None:
+    def __init__(
+        self, seen: ClusterRows, reporter: Reporter, found: Finding, hint: str
+    ) -> None:
         self.seen, self.reporter, self.found = seen, reporter, found
+        self.hint = hint
         self.names = seen.names
 
     def mark(self, number: int) -> Mark:
@@ -213,7 +217,8 @@ class _Marked:
         """What is missing, in the row of the warp that would execute it."""
         instruction = self.names.instruction(self.found.site)
         source = None if instruction is None else instruction.source
-        made = missing(self.found, self.names, self.reporter.language(source))
+        language = self.reporter.language(source)
+        made = missing(self.found, self.names, language, self.hint)
         if made is None or not points:
             return None
         after = made.after_first and len(points) > 1
@@ -226,7 +231,7 @@ class _Marked:
             return None
         at = self.seen.issuer(point)
         if self.found.rule is rules.LEAK:
-            at = at._replace(time=self.seen.last)
+            at = at._replace(time=self.seen.ended)
         return Ghost(at, made.words, after)
 
     def _time(self, points: Sequence[Point | None]) -> int:

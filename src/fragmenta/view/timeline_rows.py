@@ -153,6 +153,10 @@ class ClusterRows:
         self.recorded, self.notes = recorded, recorded.notes
         self.names = Names(recorded.module(), recorded.compiled)
         self.last = max((each.time for each in self.notes), default=0) + 1
+        acts = max((e.time for e in self.notes if e.warp >= 0), default=0)
+        behind = [each.time for each in self.notes if each.time > acts]
+        self.ended = min(behind, default=self.last)
+        """When all threads had ended; what is in flight is done then."""
         self._ends = _Ends(self.notes)
         self.works: dict[int, Work] = {}
         """Work in flight, by the number of its note."""
@@ -245,7 +249,7 @@ class ClusterRows:
         for index, each in self._noted(rank, "copy"):
             number, counted, size = each.about[1:4]
             end = ends.get(number, self.last)
-            sure = self._known(index, each)
+            sure = self._known(index, each, end)
             label, title = self._copy_words(each, counted, size)
             bar = Bar(each.time, end, "copy", label, title, number not in ends)
             bar = bar._replace(sure=sure)
@@ -296,8 +300,8 @@ class ClusterRows:
             self.works[index] = Work(packed.add(bar), bar)
         return packed.rows
 
-    def _known(self, index: int, copy: Note) -> int:
-        """When somebody knew that a copy had ended."""
+    def _known(self, index: int, copy: Note, end: int) -> int:
+        """When somebody knew that a copy had ended; or no thread was left."""
         agents, _, counted = copy.about[:3]
         if counted:
             rank, offset, phase = counted[0]
@@ -306,7 +310,9 @@ class ClusterRows:
             kind = "bulk" if len(agents) == 2 else "cp.async"
             who = kind, copy.rank, copy.warp
             found = self._ends.first(who, index, agents[0][1])
-        return self.last if found is None else self.notes[found].time
+        if found is not None:
+            return self.notes[found].time
+        return end if end >= self.ended else self.last
 
     def _tensor_end(self, index: int, note: Note) -> int:
         """When work on tensor memory has ended; -1 if nothing says so."""
