@@ -223,6 +223,18 @@ CHEATS = [
         ),
     ),
     Cheat(
+        "frames of a traceback",
+        "relu",
+        "looks-around",
+        changed(
+            RELU,
+            FORWARD,
+            FORWARD + "        try:\n            1 / 0\n"
+            "        except ZeroDivisionError as error:\n"
+            "            frame = error.__traceback__.tb_frame.f_back\n",
+        ),
+    ),
+    Cheat(
         "the reference's file",
         "relu",
         "opens-files",
@@ -285,7 +297,86 @@ CHEATS = [
         "        root = np.sqrt((v * v).mean(1, keepdims=True) + 1e-5)\n"
         "        return copied(torch.from_numpy(v / root))\n",
     ),
+    Cheat(
+        "NumPy's result as halves in whole numbers",
+        "scale",
+        "host-work",
+        TRITON
+        + """@triton.jit
+def join(x, r, y, n, SIZE: tl.constexpr):
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    v = tl.load(x + at, at < n)
+    low, high = tl.load(r + 2 * at, at < n), tl.load(r + 2 * at + 1, at < n)
+    made = (low | (high << 16)).to(tl.float32, bitcast=True)
+    tl.store(y + at, tl.where(v == 12345.0, v, made), at < n)
+
+"""
+        + "import numpy as np\n\n"
+        + MODEL
+        + FORWARD
+        + "        x = x.contiguous()\n"
+        "        r = (x.numpy() * np.float32(3)).view(np.uint16).astype(np.int32)\n"
+        "        y = torch.empty_like(x)\n"
+        "        n = x.numel()\n"
+        "        r = torch.from_numpy(r.reshape(-1))\n"
+        "        join[triton.cdiv(n, 256),](x, r, y, n, SIZE=256)\n"
+        "        return y\n",
+    ),
+    Cheat(
+        "inputs that a kernel brings back, and NumPy",
+        "scale",
+        "host-work",
+        COPY
+        + "import numpy as np\n\n"
+        + MODEL
+        + FORWARD
+        + "        v = copied(x).numpy()\n"
+        "        return copied(torch.from_numpy(v * np.float32(3)))\n",
+    ),
+    Cheat(
+        "results kept by contents",
+        "scale",
+        "cached",
+        changed(
+            SCALE,
+            MODEL,
+            "KEPT = {}\n\n" + MODEL,
+            "        x = x.contiguous()\n",
+            "        x = x.contiguous()\n        key = hash(x.numpy().tobytes())\n"
+            "        if key in KEPT:\n            return KEPT[key].clone()\n",
+            "        return y",
+            "        KEPT[key] = y.clone()\n        return y",
+        ),
+    ),
+    Cheat(
+        "results kept by contents, copied by a kernel",
+        "scale",
+        "cached",
+        _model(COPY + MODEL)
+        + changed(
+            SCALE[len(TRITON) :],
+            MODEL,
+            "KEPT = {}\n\n" + MODEL,
+            "        x = x.contiguous()\n",
+            "        x = x.contiguous()\n        key = hash(x.numpy().tobytes())\n"
+            "        if key in KEPT:\n            return copied(KEPT[key])\n",
+            "        return y",
+            "        KEPT[key] = y.clone()\n        return copied(y)",
+        ),
+    ),
     # less work
+    Cheat(
+        "a fixed number of blocks",
+        "scale",
+        "shape-specific",
+        changed(
+            SCALE,
+            "torch.empty_like(x)",
+            "torch.zeros_like(x)",
+            "triton.cdiv(n, 1024),",
+            "32,",
+        ),
+    ),
     Cheat(
         "half of the rows",
         "cumsum",
@@ -332,18 +423,6 @@ CHEATS = [
             "torch.zeros_like(x)",
             "triton.cdiv(n, 1024),",
             "n // 1024,",
-        ),
-    ),
-    Cheat(
-        "contiguous inputs only",
-        "scale",
-        "ignores-strides",
-        changed(
-            SCALE,
-            "        x = x.contiguous()\n",
-            "",
-            "torch.empty_like(x)",
-            "torch.empty(x.shape)",
         ),
     ),
     # tolerances

@@ -684,7 +684,59 @@ def _cuda() -> Iterator[tuple[str, str]]:
     yield "instance_norm", CUDA % (BATCH_NORM + INSTANCE_RUN, ONE_INPUT)
 
 
+# ── as programs are written ─────────────────────────────────────────────────
+
+_AFFINE = ELEMENTS.format(result="v * 3.0")
+
+
+def _with(*pairs: str) -> str:
+    """The kernel for x * 3 with some words replaced: old, new, old, new."""
+    text = _AFFINE
+    for old, new in zip(pairs[::2], pairs[1::2], strict=True):
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+_CALL = "        kernel[triton.cdiv(n, 1024),](x, y, n, SIZE=1024)\n"
+ORDINARY = {
+    "output made by zeros_like": _with("torch.empty_like(x)", "torch.zeros_like(x)"),
+    "a copy changed in place": _with(
+        "torch.empty_like(x)", "x.clone()", "](x, y, n, SIZE", "](y, y, n, SIZE"
+    ),
+    "work memory kept over calls": _with(
+        "class ModelNew",
+        "KEPT = {}\n\nclass ModelNew",
+        _CALL,
+        "        w = KEPT.setdefault(x.shape, torch.zeros_like(x))\n"
+        + _CALL.replace("(x, y,", "(x, w,")
+        + "        copy[triton.cdiv(n, 1024),](w, y, n, SIZE=1024)\n",
+        "@triton.jit\ndef kernel",
+        "@triton.jit\ndef copy(x, y, n, SIZE: tl.constexpr):\n"
+        "    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)\n"
+        "    tl.store(y + at, tl.load(x + at, at < n), at < n)\n\n"
+        "@triton.jit\ndef kernel",
+    ),
+    "a dataclass, a named tuple and a warning": _with(
+        "class ModelNew",
+        "import collections\nimport dataclasses\nimport warnings\n\n"
+        "@dataclasses.dataclass\nclass Tile:\n    size: int = 1024\n\n"
+        "Shape = collections.namedtuple('Shape', 'rows columns')\n\nclass ModelNew",
+        _CALL,
+        "        warnings.warn('small tiles')\n" + _CALL,
+    ),
+    "contiguous inputs only": _with(
+        "        x = x.contiguous()\n",
+        "",
+        "torch.empty_like(x)",
+        "torch.empty(x.shape)",
+    ),
+}
+"""Honest candidates for ``scale`` that look like a cheat, or like none in particular."""
+
+
 def candidates() -> list[Candidate]:
     """All honest candidates."""
     made = [Candidate(f"{t} in Triton", t, text, "Triton") for t, text in _triton()]
-    return made + [Candidate(f"{t} in CUDA C++", t, x, "CUDA C++") for t, x in _cuda()]
+    made += [Candidate(f"{t} in CUDA C++", t, x, "CUDA C++") for t, x in _cuda()]
+    return made + [Candidate(n, "scale", x, "Triton") for n, x in ORDINARY.items()]

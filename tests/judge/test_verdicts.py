@@ -176,7 +176,7 @@ def batch() -> Iterator[Batch]:
         yield made
 
 
-@pytest.mark.parametrize("name", some([each for each in ROWS if each != "no end"], 3))
+@pytest.mark.parametrize("name", some([each for each in ROWS if each != "no end"], 4))
 def test_verdict(batch: Batch, name: str) -> None:
     row = ROWS[name]
     verdict = batch.submit(REFERENCE, row.text, name).result()
@@ -184,7 +184,7 @@ def test_verdict(batch: Batch, name: str) -> None:
     assert row.finding in (*verdict.names, ""), verdict
     assert verdict.name == name
     assert max(map(len, str(verdict).splitlines())) <= 80
-    assert not any("fragmenta-judge" in each.evidence for each in verdict.findings)
+    assert not any(batch._folder in each.evidence for each in verdict.findings)
     json.dumps(verdict.to_dict(), allow_nan=False)
 
 
@@ -225,13 +225,20 @@ def test_the_command(tmp_path: Path) -> None:
     for name, text in (("reference", REFERENCE), ("bad", ROWS["zeros"].text)):
         (tmp_path / f"{name}.py").write_text(text)
     words = ["judge", str(tmp_path / "reference.py"), str(tmp_path / "bad.py")]
-    done = CliRunner().invoke(app, [*words, "--cases", "plain", "--given", "--json"])
+    only = ["--cases", "plain", "--given", "--contiguous", "--json"]
+    done = CliRunner().invoke(app, [*words, *only])
     assert done.exit_code == 1
     (line,) = done.stdout.splitlines()
     found = json.loads(line)
     assert found["verdict"] == "wrong"
     assert found["findings"][0]["name"] == "zeros"
     assert len(found["cases"]) == 2
+    strided = CliRunner().invoke(app, [*words, *only[:3], "--json"])
+    assert len(json.loads(strided.stdout)["cases"]) == 4  # sizes are another option
+    (tmp_path / "reference.py").write_text(REFERENCE.replace("x * y", "x * z"))
+    failed = CliRunner().invoke(app, [*words, *only])
+    assert failed.exit_code == 2
+    assert "'z' is not defined" in failed.output
     wrong = CliRunner().invoke(app, [*words, "--cases", "zeors"])
     assert wrong.exit_code == 2
     assert "did you mean zeros" in wrong.output

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from fragmenta.errors import BadCall, Error, LimitReached
 from fragmenta.judge.findings import Finding
 from fragmenta.judge.questions import Prepare, Try
@@ -25,6 +27,7 @@ from fragmenta.launch.limits import Limits
 from fragmenta.pool.answers import Json
 from fragmenta.pool.job import Job
 from fragmenta.pool.manager import AnyJob
+from fragmenta.pool.packing import Packed, Region
 from fragmenta.pool.pool import Pool
 from fragmenta.pool.questions import Text
 
@@ -48,9 +51,10 @@ class _Judges(Pool):
         self._words = (folder,)
         super().__init__(workers, launches=1)
 
-    def ask(self, question: Prepare | Try) -> Job[Json]:
-        """Ask a process."""
-        job: Job[Json] = Job(question, [], dict)
+    def ask(self, question: Prepare | Try, data: bytes = b"") -> Job[Json]:
+        """Ask a process; data are not copied for each question."""
+        memory = [np.frombuffer(data, np.uint8)] if data else []
+        job: Job[Json] = Job(question, memory, dict)
         self._manager.add(cast("AnyJob", job))
         return job
 
@@ -91,7 +95,7 @@ class Batch:
         self._references: dict[str, Future[bytes]] = {}
         self._left: set[Future[Verdict]] = set()
         if client is None:
-            self._folder = tempfile.mkdtemp(prefix="fragmenta-judge-")
+            self._folder = tempfile.mkdtemp()  # its name does not say whose it is
             try:
                 self._judges = _Judges(workers, self._folder)
             except Error:
@@ -136,17 +140,32 @@ class Batch:
     def verdicts(
         self, given: Iterable[tuple[str | Path, str | Path, str]]
     ) -> Iterator[Verdict]:
-        """The same, with a name for each candidate."""
-        done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
+        """The same, with a name for each candidate.
+
+        If a reference fails, its candidates have the finding ``no-reference``.
+        """
+        done: queue.SimpleQueue[tuple[Future[Verdict], str]] = queue.SimpleQueue()
         left, waiting = iter(given), 0
         while True:
-            for each in islice(left, max(0, AHEAD - waiting)):
-                self.submit(*each).add_done_callback(done.put)
+            for task, candidate, name in islice(left, max(0, AHEAD - waiting)):
+                self._queue(done, task, candidate, name)
                 waiting += 1
             if not waiting:
                 return
-            yield done.get().result()
+            yield _verdict(*done.get())
             waiting -= 1
+
+    def _queue(
+        self,
+        done: queue.SimpleQueue[tuple[Future[Verdict], str]],
+        task: str | Path,
+        candidate: str | Path,
+        name: str,
+    ) -> None:
+        """Judge a candidate; the future comes to the queue when it is done."""
+        shown = name or source(candidate, "candidate")[1]
+        future = self.submit(task, candidate, name)
+        future.add_done_callback(lambda each: done.put((each, shown)))
 
     def _ended(self, future: Future[Verdict]) -> None:
         with self._lock:
@@ -178,13 +197,14 @@ class Batch:
     def _try(self, made: Future[Verdict], text: str, name: str, cases: bytes) -> None:
         seconds = self.settings.seconds + GRACE
         limits = Limits(seconds=seconds, memory=self.settings.memory)
-        question = Try(Text(text, name), self.settings, self._folder, limits, cases)
+        packed = Packed([], [Region(len(cases), False, ())])
+        question = Try(Text(text, name), self.settings, self._folder, limits, packed)
 
         def ready(job: Future[Json]) -> None:
             error = job.exception()
             if isinstance(error, LimitReached):
                 made.set_result(Verdict(name, (Finding("out-of-time", str(error)),)))
-            elif isinstance(error, Error) and not isinstance(error, BadCall):
+            elif isinstance(error, Error):
                 made.set_result(Verdict(name, (Finding("crashed", str(error)),)))
             elif error is not None:
                 made.set_exception(error)
@@ -192,7 +212,7 @@ class Batch:
                 made.set_result(verdict_of(job.result()["verdict"]))
 
         try:
-            self._judges.ask(question).add_done_callback(ready)
+            self._judges.ask(question, cases).add_done_callback(ready)
         except Error as error:
             made.set_exception(error)
 
@@ -240,6 +260,16 @@ class Batch:
 
     def __repr__(self) -> str:
         return "<Batch>"
+
+
+def _verdict(future: Future[Verdict], name: str) -> Verdict:
+    """A verdict, also if nothing could be judged."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if not isinstance(error, Error):
+        raise error
+    return Verdict(name, (Finding("no-reference", str(error)),))
 
 
 def _wait(future: Future[Verdict]) -> None:

@@ -7,14 +7,17 @@ a kernel did, and what was found about it, is never said by this process.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import socket
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -24,7 +27,9 @@ from fragmenta.errors import Error, MissingPackage
 from fragmenta.judge import loading
 from fragmenta.judge.confine import confine
 from fragmenta.judge.held import free, hold, is_tensor
+from fragmenta.judge.marking import NAME, Seen
 from fragmenta.judge.messages import Gone, receive, send
+from fragmenta.judge.tracer import Tracer
 from fragmenta.judge.watching import Originals, Watcher
 from fragmenta.judge.wire import Tree, arguments_json
 from fragmenta.launch import kernel as kernels
@@ -39,10 +44,14 @@ if TYPE_CHECKING:
 
     from fragmenta.judge.libraries.torch_standin import Record
 
+LAUNCH = "fragmenta.launch"
+"""The audit event by which a kernel is launched."""
 OPTIONS = ("cluster", "cooperative", "shared", "target", "contract")
 """The options of a launch that a candidate chooses; the examiner chooses others."""
 MOST_TEXT = 4000
 """Characters of an error that are sent."""
+REMEMBERED = 64
+"""Outputs of earlier calls that must stay as they are."""
 PATIENCE = 2.0
 """Seconds that threads of a candidate get to end after a call."""
 
@@ -64,6 +73,9 @@ def follow(line: socket.socket) -> None:
             elif order["do"] == "load":
                 runner = Runner(line, order)
                 answer = {"confined": runner.confined}
+            elif order["do"] == "reached":
+                assert runner is not None
+                answer = runner.reached()
             else:
                 assert runner is not None
                 answer = runner.call(order)
@@ -92,9 +104,13 @@ def _enter(order: dict[str, Tree]) -> list[str]:
     """Go to the folder of this process, with the limits of the examiner."""
     folder = Path(str(order["folder"]))
     os.chdir(folder)
-    os.environ["HOME"] = os.environ["TMPDIR"] = str(folder)
-    os.environ["FRAGMENTA_CACHE"] = str(folder / "fragmenta")
+    home = folder / "home"  # as for any program, it is not the current folder
+    home.mkdir(exist_ok=True)
+    os.environ["HOME"], os.environ["TMPDIR"] = str(home), str(folder)
     os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    for name in [each for each in os.environ if each.startswith("FRAGMENTA_")]:
+        del os.environ[name]
     seconds, memory = cast("float", order["seconds"]), cast("int", order["memory"])
     return confine(folder, Limits(seconds=seconds, memory=memory))
 
@@ -107,14 +123,18 @@ class Runner:
         self._launches: list[list[tuple[int, int]]] = []
         """Where the regions of each launch of a call were: address and size."""
         self._known: set[str] = set()
+        self._launched: set[tuple[str, str]] = set()
+        """The kernels that were launched: the texts of their modules, and names."""
         self._models: dict[str, Callable[..., object]] = {}
+        self._fitting: set[str] = set()
+        """The models that have the weights of the reference, by name."""
         self._before: dict[str, list[object]] = {}
-        self._last: list[tuple[object, bytes]] = []
-        """The outputs of the last call, and what was in them."""
+        self._last: deque[tuple[object, bytes]] = deque(maxlen=REMEMBERED)
+        """The outputs of calls, and a digest of what was in them."""
         folder = Path(str(order["folder"]))
         path = folder / "candidate.py"
         path.write_text(str(order["text"]), encoding="utf-8")
-        kernels.Kernel.launch = self._launcher()  # type: ignore[method-assign]
+        kernels.Kernel.launch = _launcher()  # type: ignore[method-assign]
         self._record: Record | None = _libraries(str(order["target"]))
         self.confined = _enter(order)
         self._originals = Originals()
@@ -122,10 +142,44 @@ class Runner:
             each for each in sys.modules if each.startswith("fragmenta.judge")
         ]:
             del sys.modules[name]
-        Watcher(str(path), self._tell).start()
-        self._make = loading.candidate_of(
-            loading.execute(str(order["text"]), path, "candidate"), self._convention
-        )
+        vars(sys.modules["fragmenta"]).pop("judge", None)
+        code = loading.candidate_code(str(order["text"]), path)
+        self._tracer, self._seen = Tracer(code), Seen()
+        self._watcher = Watcher(str(path), self._tell, {LAUNCH: self._asked})
+        self._watcher.start()
+        module = loading.module_of(path, "candidate")
+        vars(module)[NAME] = self._seen
+        with self._tracer:
+            exec(code, module.__dict__)
+        self._make = loading.candidate_of(module, self._convention)
+
+    def reached(self) -> Tree:
+        """What ran so far, and the kernels that were never launched."""
+        said = []
+        if self._record is not None:
+            from fragmenta.judge.libraries.load_inline import HOSTS
+
+            said = [each for host in HOSTS for each in host.not_run()]
+        idle = self._idle_kernels()
+        return {
+            "pairs": self._tracer.pairs(),
+            "seen": self._seen.told(),
+            "said": said,
+            "idle": idle,
+        }
+
+    def _idle_kernels(self) -> list[list[object]]:
+        """Kernels that were never launched, and how the candidate calls them."""
+        found: list[list[object]] = []
+        names = vars(sys.modules["candidate"])
+        for each in gc.get_objects():
+            if type(each).__module__ == "fragmenta.api.raw" and hasattr(each, "name"):
+                made = vars(each).get("kernel")
+                text = made.loaded.module.text if made is not None else ""
+                if made is None or (text, made.name) not in self._launched:
+                    own = [name for name, value in names.items() if value is each]
+                    found.append([each.name, own])
+        return found
 
     def _tell(self, name: str, evidence: str) -> None:
         send(self._line, {"do": "saw", "name": name, "evidence": evidence})
@@ -138,43 +192,53 @@ class Runner:
         function = self._function(order)
         inputs = self._inputs(order)
         before = [_bytes(each) for each in _arrays(inputs)]
+        places = [[*_memory(each)] for each in _arrays(inputs)]
+        send(self._line, {"do": "begins", "inputs": places})
         threads = threading.active_count()
         if self._record is not None:
             self._record.restart()
             import torch
 
-            with torch.no_grad():
+            with torch.no_grad(), self._tracer:
                 made = function(*inputs)
         else:
-            made = function(*inputs)
+            with self._tracer:
+                made = function(*inputs)
+        patched = self.patched  # before anything looks at the outputs
         self._plain_types(made)
+        # What the reference changes in place is an output, too.
+        written = cast("list[int]", order["written"])
+        if written:
+            found = _arrays(inputs)
+            made = [made, *(found[each] for each in written)]
         outputs = hold(made)
         late = threading.active_count() > threads and self._changes(made)
         after = [_bytes(each) for each in _arrays(inputs)]
         record = self._record
         aliased = _aliased(_arrays(inputs), _arrays(made))
-        reused = any(_bytes(old) != was for old, was in self._last)
+        reused = any(_digest(old) != was for old, was in self._last)
         # The next call gets its inputs where these are.
         last = [] if aliased else _arrays(made)
-        self._last = [(each, _bytes(each)) for each in last]
+        self._last.extend((each, _digest(each)) for each in last)
         return {
             "outputs": outputs,
             "late": late,
             "reused": reused,
             "changed": [i for i, b in enumerate(before) if b != after[i]],
-            "aliased": aliased,
+            "aliased": [] if written else aliased,
             "places": [self._place(each) for each in _arrays(made)],
             "operators": dict(record.operators) if record else {},
+            "fits": str(order["model"]) in self._fitting,
+            "earlier": dict(record.earlier) if record else {},
             "streams": record.waiting if record else 0,
-            "patched": self.patched,
+            "patched": patched or self.patched,
         }
 
     def _plain_types(self, made: object) -> None:
         """Tell of outputs that are tensors of a class of their own."""
         for number, each in enumerate(_arrays(made)):
             kind = type(each)
-            library = kind.__module__.partition(".")[0]
-            if library not in ("torch", "numpy"):
+            if kind not in _plain_kinds():
                 said = f"output {number} is a {kind.__name__}, no plain tensor"
                 self._tell("wrong-form", said)
 
@@ -207,12 +271,18 @@ class Runner:
 
             torch.manual_seed(cast("int", order["seed"]))
             init = cast("list[object]", free(order["init"]))
-            model = cast("torch.nn.Module", self._make(*init))
+            if self._record is not None:
+                self._record.restart()
+            with self._tracer:
+                model = cast("torch.nn.Module", self._make(*init))
+            if self._record is not None:
+                self._record.made()
             state = cast("dict[str, torch.Tensor]", free(order["state"]))
             own = {name: each.shape for name, each in model.state_dict().items()}
             if own == {name: each.shape for name, each in state.items()}:
                 model.load_state_dict(state)
-            self._models[key] = model
+                self._fitting.add(key)
+            self._models[key] = model.eval() if order["evaluates"] else model
         return self._models[key]
 
     def _changes(self, made: object) -> bool:
@@ -234,19 +304,12 @@ class Runner:
 
     # ── launches ────────────────────────────────────────────────────────────
 
-    def _launcher(self) -> Callable[..., Result]:
-        """What ``Kernel.launch`` is in this process: it asks the examiner."""
-
-        def launch(
-            kernel: kernels.Kernel,
-            grid: object,
-            block: object,
-            arguments: object = (),
-            **options: object,
-        ) -> Result:
-            return self._launch(kernel, grid, block, arguments, options)
-
-        return launch
+    def _asked(self, answer: list[object], *given: object) -> None:
+        """A launch is asked for; nothing of this is in the frames of its error."""
+        try:
+            answer += [self._launch(*given), None]  # type: ignore[arg-type]
+        except Exception as error:
+            answer += [None, error.with_traceback(None)]
 
     def _launch(
         self,
@@ -258,6 +321,7 @@ class Runner:
     ) -> Result:
         packed, memory = pack(arguments)
         text = kernel.loaded.module.text
+        self._launched.add((text, kernel.name))
         digest = hashlib.sha256(text.encode()).hexdigest()
         given = _arguments(arguments)
         order = {
@@ -277,11 +341,13 @@ class Runner:
         }
         self._known.add(digest)
         self._launches.append(_regions(given, unpack(packed, memory), memory))
+        order["at"] = [start for start, _ in self._launches[-1]]
         if self._record is not None:
             self._record.launched()
         send(self._line, order)
         answer = cast("dict[str, Tree]", receive(self._line))
         if "error" in answer:
+            self._launches.pop()  # the examiner does not count it, either
             raise error_of(cast("Json", answer["error"]))
         kernel.loaded.renew(cast("dict[str, bytes]", answer["kept"]))
         new = list(memory)
@@ -295,6 +361,32 @@ class Runner:
             if old.flags.writeable:
                 old[...] = made
         return result_of(cast("Json", answer["result"]))
+
+
+def _launcher() -> Callable[..., Result]:
+    """What ``Kernel.launch`` is in this process: it asks the examiner.
+
+    The function itself leads nowhere: it raises an audit event, and the hook of this
+    process, which nobody can get at, carries the launch out.
+    """
+
+    def launch(
+        kernel: object,
+        grid: object,
+        block: object,
+        arguments: object = (),
+        **options: object,
+    ) -> Result:
+        answer: list[object] = []
+        sys.audit("fragmenta.launch", answer, kernel, grid, block, arguments, options)
+        made, error = answer
+        if error is not None:
+            raise error  # type: ignore[misc]
+        return made  # type: ignore[return-value]
+
+    names = {"sys": sys, "__builtins__": __builtins__, "__name__": "launch"}
+    defaults = launch.__defaults__
+    return FunctionType(launch.__code__, names, "launch", defaults)
 
 
 def _libraries(target: str) -> Record | None:
@@ -372,6 +464,15 @@ def _arrays(value: object) -> list[object]:
     return [value] if isinstance(value, np.ndarray) or is_tensor(value) else []
 
 
+def _plain_kinds() -> list[type]:
+    """The classes of outputs; others may compute when somebody looks at them."""
+    if "torch" not in sys.modules:
+        return [np.ndarray]
+    import torch
+
+    return [np.ndarray, torch.Tensor, torch.nn.Parameter]
+
+
 def _form(value: object) -> tuple[object, ...]:
     return type(value), getattr(value, "dtype", None), _shape(value), _strides(value)
 
@@ -392,6 +493,10 @@ def _bytes(value: object) -> bytes:
     held = hold(value)
     assert isinstance(held, dict)
     return bytes(cast("Array", held["data"]).tobytes())
+
+
+def _digest(value: object) -> bytes:
+    return hashlib.sha256(_bytes(value)).digest()
 
 
 def _memory(value: object) -> tuple[int, int]:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.judge.findings import Finding
-from fragmenta.judge.held import elements, leaves
-from fragmenta.judge.values import PLAIN, SPECIAL
+from fragmenta.judge.held import PLAIN as CONTIGUOUS
+from fragmenta.judge.held import elements, form, leaves
+from fragmenta.judge.values import EXTREME, PLAIN, SPECIAL
 from fragmenta.judge.wire import Tree
 from fragmenta.simt.layout import POISON
 
@@ -33,6 +34,8 @@ class Compared:
     exact: Values
     most: Values
     variance: Values
+    demands: Case | None = None
+    """Where it must be NaN, may not be NaN instead of infinity, and signs of zeros."""
 
     def __post_init__(self) -> None:
         self.values: Values = self.made.astype(np.float64)
@@ -46,11 +49,30 @@ class Compared:
             same |= self.exact == self.values
             ends = np.isinf(self.values) & wide & (self.values * self.exact > 0)
             excused = np.isinf(self.most)
+            # Another way to compute it may have infinity minus infinity.
+            lost = np.isinf(self.exact) & np.isnan(self.values) & self.is_estimated
+            excused |= lost & (self._where("infinity") == 0)
+            excused |= np.isnan(self.most) & (self.case.get("values") == EXTREME)
             close = finite & (self.off <= self.most)
-            self.bad: NDArray[np.bool_] = ~(same | close | ends | excused)
-            self.special: NDArray[np.bool_] = self.bad & ~(
-                finite & np.isfinite(self.values)
+            signs = (self._where("signs") != 0) & (self.values == 0)
+            signs &= np.signbit(self.values) != (self._where("signs") < 0)
+            nan = (self._where("nan") != 0) & ~np.isnan(self.values)
+            wrong = ~(same | close | ends | excused)
+            self.bad: NDArray[np.bool_] = wrong | signs | nan
+            self.only_kept_wrong = bool(self.bad.any() and not (wrong & ~nan).any())
+            self.special: NDArray[np.bool_] = signs | (
+                self.bad & ~(finite & np.isfinite(self.values))
             )
+
+    def _where(self, name: str) -> Values:
+        """Where something is demanded; nowhere if the case says nothing about it."""
+        found = (self.demands or {}).get(name)
+        return cast("Values", found) if found is not None else np.zeros(self.made.shape)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether nothing is known of the operators of the reference."""
+        return self.case.get("estimated") == ["all"]
 
     @property
     def is_plain(self) -> bool:
@@ -61,7 +83,8 @@ class Compared:
         """The first element that is wrong, and how far it is off."""
         at = tuple(int(each) for each in np.argwhere(self.bad)[0])
         where = f"output {self.number}" + (f"{list(at)}" if at else "")
-        bound = f"may be off by {self.most[at]:.2g}"
+        most = np.broadcast_to(self.most, self.bad.shape)
+        bound = f"may be off by {most[at]:.2g}"
         count = int(self.bad.sum())
         return (
             f"{where} is {self.values[at]:.9g}, exactly {self.exact[at]:.9g}, {bound}; "
@@ -110,6 +133,9 @@ def compared(case: Case, outputs: Tree) -> list[Compared] | Finding:
     found, wanted = leaves(outputs), cast("list[Case]", case["expected"])
     types = [str(each) for each in cast("list[Tree]", case["types"])]
     name = str(case["name"])
+    if case.get("form", form(outputs)) != form(outputs):
+        said = f"it returns {form(outputs)}, the reference {case['form']}"
+        return Finding("wrong-form", said, name)
     if len(found) != len(wanted):
         said = f"{len(found)} outputs, the reference has {len(wanted)}"
         return Finding("wrong-form", said, name)
@@ -124,7 +150,7 @@ def compared(case: Case, outputs: Tree) -> list[Compared] | Finding:
             )
             return Finding("wrong-form", said, name)
         bounds = cast("Values", row["most"]), cast("Values", row["variance"])
-        made.append(Compared(case, number, array, exact, *bounds))
+        made.append(Compared(case, number, array, exact, *bounds, row))
     return made
 
 
@@ -141,6 +167,11 @@ class Call:
     @property
     def wrong(self) -> list[Compared]:
         """The outputs with an element that is wrong."""
+        return [] if self.case["values"] == EXTREME else self.off
+
+    @property
+    def off(self) -> list[Compared]:
+        """The same, also if the values are so extreme that it is no fault."""
         return [each for each in self.outputs if each.bad.any()]
 
 
@@ -148,8 +179,13 @@ def diagnose(calls: list[Call]) -> list[Finding]:
     """Why results are wrong, as far as the first wrong call shows it."""
     wrong = [call for call in calls if call.wrong]
     if not wrong:
-        return precision(calls)
-    call = wrong[0]
+        return [*precision(calls), *_extremes(calls)]
+    in_order = [call for call in wrong if call.case["layout"] == CONTIGUOUS]
+    if not in_order:  # it is right for what most programs give it
+        place = wrong[0].wrong[0].place()
+        remark = Finding("ignores-strides", place, str(wrong[0].case["name"]))
+        return [*precision(calls), remark]
+    call = in_order[0]
     output = call.wrong[0]
     name = _by_itself(output) or _by_others(output, calls) or _by_cases(call, calls)
     format_name = "" if name else low_format(output, calls[0].case)
@@ -158,10 +194,24 @@ def diagnose(calls: list[Call]) -> list[Finding]:
     return [Finding(name, said, str(call.case["name"]))]
 
 
+def _extremes(calls: list[Call]) -> list[Finding]:
+    """Whether results are others for values near the limits of a format.
+
+    An honest kernel may overflow on its way, or flush what is small to zero.
+    """
+    return [
+        Finding("extreme-values", call.off[0].place(), str(call.case["name"]))
+        for call in calls
+        if call.off and not call.wrong
+    ]
+
+
 def _by_itself(output: Compared) -> str:
     """What one output shows."""
     if _unwritten(output):
         return "unwritten"
+    if output.only_kept_wrong:  # NaN, or the sign of a zero
+        return "special-values"
     made, exact = output.values, output.exact
     varies = exact.size > 1 and not (exact == exact.flat[0]).all()
     if varies and (made == made.flat[0]).all():
@@ -185,7 +235,9 @@ def _unwritten(output: Compared) -> bool:
     mask = np.zeros(len(raw), np.bool_)
     for each in halves:
         mask |= (raw == each).all(axis=1)
-    return bool((mask & output.bad.reshape(-1)).any())
+    wrong = output.bad.reshape(-1)
+    few = size == 1  # many bytes are the same by chance
+    return bool((mask[wrong].all() if few else mask[wrong].any()) and wrong.any())
 
 
 def _by_others(output: Compared, calls: list[Call]) -> str:
@@ -217,11 +269,9 @@ def _by_cases(call: Call, calls: list[Call]) -> str:
     if case["set"] == "main" and case["values"] == PLAIN and len(plain_main) == 1:
         return "seed-specific"
     same = [each for each in right if each["set"] == case["set"]]
-    ordinary = [e for e in same if e["values"] == PLAIN and e["layout"] == "contiguous"]
+    ordinary = [e for e in same if e["values"] == PLAIN and e["layout"] == CONTIGUOUS]
     if case["set"] != "main" and not ordinary:
         return "shape-specific"
-    if case["layout"] != "contiguous" and ordinary:
-        return "ignores-strides"
     if case["values"] != PLAIN and ordinary:
         only = all(each.special.sum() == each.bad.sum() for each in call.wrong)
         return (
@@ -245,7 +295,10 @@ def low_format(output: Compared, first: Case) -> str:
         row = rows[output.number]
         if row is None:
             continue
-        other = Compared(first, output.number, output.made, output.exact, *row)
+        most, variance = row
+        other = Compared(
+            first, output.number, output.made, output.exact, most, variance
+        )
         if not other.bad.any() and 0 < other.typical() < 2:
             return name
     return ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import socket
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,33 +14,49 @@ import numpy as np
 from fragmenta.api.kernels import Loaded, parse
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.counters.asking import with_results
 from fragmenta.errors import Error, KernelError, LimitReached
+from fragmenta.judge.choosing import strange, written_and_loaded
 from fragmenta.judge.comparing import Call, Case, compared, diagnose
 from fragmenta.judge.cost import Cost
+from fragmenta.judge.exempt import unused
 from fragmenta.judge.findings import KINDS, Finding
+from fragmenta.judge.following import Mask, Memory, same_launches
+from fragmenta.judge.held import PLAIN as CONTIGUOUS
 from fragmenta.judge.held import elements, leaves
 from fragmenta.judge.messages import Gone, receive, send
-from fragmenta.judge.origins import Origins
+from fragmenta.judge.proving import Answer, Proof, hidden, is_right
+from fragmenta.judge.reaching import Kernels, not_run, ran_unread
+from fragmenta.judge.running import Lie, Running
 from fragmenta.judge.settings import Settings
-from fragmenta.judge.values import PLAIN
+from fragmenta.judge.sizes import ABOVE, GIVEN, MAIN, OTHER, SECRET
+from fragmenta.judge.sources import suspicions
+from fragmenta.judge.understanding import not_understood
+from fragmenta.judge.values import EQUAL, PLAIN, ROWS, STATE, WHOLE
 from fragmenta.judge.wire import Json, Tree, arguments_of
+from fragmenta.launch.grid import shuffled
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.launch.result import Result
 from fragmenta.pool.answers import error_json, result_json
-from fragmenta.pool.packing import mark_empty, unpack
+from fragmenta.pool.packing import Packed, mark_empty, unpack
 from fragmenta.progress import clock
 from fragmenta.ptx import rules
 from fragmenta.ptx.languages import Words
 from fragmenta.ptx.rules import ERROR
+from fragmenta.simt.empties import count_as_empty, poison
 from fragmenta.units.schedule import EAGER, Given
 
 SHOWN = 3
 """Hazards of one kernel that are listed."""
+SHOWN_LINES = 6
+"""Lines that were not reached, of which a finding tells."""
 RESERVE = 0.5
 """Seconds before the end in which no call is begun."""
 FEWER = 0.75
 """The share of the products that a kernel must do; Strassen saves an eighth."""
+LATE = (GIVEN, ABOVE)
+"""Sets of cases that are tried once, at the end."""
 LIBRARY = 0.25
 """The share of the input's elements from which on operators do the work."""
 WORK = frozenset(
@@ -66,20 +82,11 @@ WORK = frozenset(
     ]
 )
 """Operators that are work at any size of the problem."""
+CLOCKS = ("%globaltimer", "%clock")
+"""Registers of PTX that have the time."""
 NOT_RUN = "NotRun"
 """The error of what cannot be run here."""
 OTHER_ORDERS: tuple[Given, ...] = (EAGER, "lazy", 3)
-
-
-@dataclass
-class Answer:
-    """What a candidate answered to one call."""
-
-    case: Case
-    outputs: Tree
-    origins: Origins
-    about: dict[str, Tree]
-    cost: Cost
 
 
 class Stopped(Exception):
@@ -106,13 +113,25 @@ class Examination:
     confined: list[str] = field(default_factory=list)
     cost: Cost = field(default_factory=Cost)
     tried: list[str] = field(default_factory=list)
+    sizes: list[str] = field(default_factory=list)
+    """The sizes of calls that came to their end."""
     _modules: dict[str, Loaded] = field(default_factory=dict)
     _schedule: Sequence[Given] = (EAGER,)
-    _watched: bool = True
     _hazards: set[tuple[str, str, int]] = field(default_factory=set)
+    _memories: dict[int, Memory] = field(default_factory=dict)
+    _quiet: bool = False
+    """Whether what happens now says nothing about the candidate."""
+    _used: bool = False
+    """Whether a launch has loaded memory that counts as unwritten."""
+    _kernels: Kernels = field(default_factory=Kernels)
+    """What launches executed."""
+    _loads: set[tuple[str, int]] = field(default_factory=set)
+    """Where kernels load what is unwritten by itself, without an effect."""
 
     def found(self, name: str, evidence: str, case: str = "") -> None:
         """Keep a finding, once for each name."""
+        if self._quiet:
+            return
         if name in KINDS and name not in [each.name for each in self.findings]:
             self.findings.append(Finding(name, evidence, case))
 
@@ -120,21 +139,26 @@ class Examination:
         """Call the candidate with all cases, in one process and in a fresh one."""
         calls: list[Call] = []
         answers: list[Answer] = []
-        clocks = clocks_in(self.text)
-        if clocks:
-            self.found("uses-the-clock", f"its source has {clocks[0]}")
-        if asks_for_main(self.text):
-            self.found("looks-around", "its source asks for the module __main__")
+        again: Answer | None = None
+        self._read_source()
+        ordinary = [each for each in cases if each["set"] in (MAIN, OTHER)]
         try:
             self._load(lines[0], cases[0])
-            for case in cases:
+            for case in ordinary:
                 answer = self._try(lines[0], case, calls)
                 if answer is not None:
                     answers.append(answer)
                 if len(answers) == 2:
-                    self._again(lines[0], answers[0])
+                    again = self._again(lines[0], answers[0])
+                    self._last_block_first(lines[0], answers[0])
             if answers:
                 self._fresh(lines[1], _doubtful(calls, answers))
+            self._prove(lines[0], calls, answers, again, cases)
+            kernels = {step.text for each in answers[1:2] for step in each.steps}
+            self._prove_others(lines[0], calls, answers, kernels)
+            self._understood(cases[0], calls, answers)
+            self._given_sizes(lines[0], calls, cases, kernels)
+            self._not_reached(lines[0], calls)
         except Stopped:
             pass
         except (Gone, ValueError) as why:
@@ -147,9 +171,205 @@ class Examination:
         if answers:
             self._suspect(answers, cases[0])
 
+    def _understood(
+        self, first: Case, calls: list[Call], answers: list[Answer]
+    ) -> None:
+        """Whether all of the host's code is known to be harmless."""
+        if not calls or any(each.wrong for each in calls):
+            return
+        given = first["inputs"]
+        rows = given if isinstance(given, list) else [given]
+        arrays = [not isinstance(each, bool | int | float | str) for each in rows]
+        said = not_understood(self.text, arrays)
+        if _only_moves(first) and answers and not answers[0].ordered():
+            said.append("elements are moved, and no launch leaves them in their order")
+        early = WORK & {*cast("dict[str, int]", answers[0].about["earlier"])}
+        said += [f"{each} of the library works for the constructor" for each in early]
+        self._tell("not-understood", said)
+
+    def _tell(self, name: str, found: Sequence[str]) -> None:
+        """Keep a finding that has several lines of evidence."""
+        if found:
+            more = max(0, len(found) - SHOWN_LINES)
+            told = [*found[:SHOWN_LINES], *[f"and {more} more"] * bool(more)]
+            self.found(name, "; ".join(told))
+
+    def _not_reached(self, line: Line, calls: list[Call]) -> None:
+        """What never ran was not judged."""
+        if not calls or any(each.wrong for each in calls):
+            return
+        answer = self._ask(line, {"do": "reached"}, None)
+        if "error" in answer:
+            return
+        pairs = cast("list[list[int]]", answer["pairs"])
+        seen = cast("list[list[object]]", answer["seen"])
+        said = not_run(self.text, pairs, seen)
+        said += [str(each) for each in cast("list[Tree]", answer["said"])]
+        nobody = unused(ast.parse(self.text))
+        for name, own in cast("list[tuple[str, list[str]]]", answer["idle"]):
+            if not own or not {*own} <= nobody:
+                said.append(f"the kernel {name} was never launched")
+        types = {str(each["type"]) for each in leaves(calls[0].case["inputs"])}
+        floats = types <= {"float32", "float64"}
+        said += self._kernels.not_launched() + self._kernels.one_way(floats=floats)
+        # Compilers make conditions of their own: these are a remark.
+        remarks = self._kernels.one_way(minor=True)
+        remarks += self._kernels.not_compiled(self.text, sizes=False)
+        said += self._kernels.not_compiled(self.text, sizes=True)
+        self._tell("not-understood", ran_unread(self.text, pairs))
+        self._tell("not-reached", said)
+        self._tell("one-way", remarks)
+
+    def _read_source(self) -> None:
+        """What the source says by itself."""
+        for name, evidence in suspicions(self.text):
+            self.found(name, evidence)
+
+    def _prove(
+        self,
+        line: Line,
+        calls: list[Call],
+        answers: list[Answer],
+        again: Answer | None,
+        cases: Sequence[Case],
+    ) -> None:
+        """Whose work it is, if it is right."""
+        secret = [each for each in cases if each["set"] == SECRET]
+        plain = [
+            each
+            for each in answers
+            if each.case["set"] == MAIN and each.case["values"] == PLAIN
+        ]
+        right = [call.case for call in calls if not call.wrong]
+        if not secret or not plain or not all(_is_in(e.case, right) for e in plain):
+            return
+
+        if clock.now() > self.until - RESERVE:
+            raise TimeoutError
+        told = Proof(
+            plain,
+            again,
+            secret[0],
+            self._liar(line),
+            self._loader(line),
+            lambda digest: written_and_loaded(self._modules[digest].module),
+        ).run()
+        self.findings += told
+
+    def _prove_others(
+        self, line: Line, calls: list[Call], answers: list[Answer], kernels: set[str]
+    ) -> None:
+        """The same for other sizes, strides and values, as far as they are right."""
+        right = [call.case for call in calls if not call.wrong]
+        for each in answers:
+            case = each.case
+            if not _is_in(case, right):
+                continue
+            if not each.steps:
+                self.found("no-launch", "no kernel was launched", str(case["name"]))
+            plain = case["set"] == MAIN and case["values"] == PLAIN
+            if plain or case["values"] in EQUAL or not is_right(each):
+                continue
+            if clock.now() > self.until - RESERVE:
+                raise TimeoutError
+            answer, same = hidden(case, self._liar(line))
+            if answer is not None and not same:
+                self._not_by_kernels(each, kernels)
+
+    def _not_by_kernels(self, answer: Answer, kernels: set[str]) -> None:
+        """Kernels got other inputs than the host, and the outputs are not theirs."""
+        new = {each.text for each in answer.steps} != kernels
+        said = "launches with other inputs do not leave the results of these"
+        host = new or not all(answer.left())
+        name = "host-work" if host else "not-followed"
+        self.found(name, said, str(answer.case["name"]))
+
+    def _liar(self, line: Line) -> Callable[[Case, Lie], Answer | None]:
+        """Calls the candidate, and gives its kernels other inputs."""
+
+        def call(case: Case, lie: Lie) -> Answer | None:
+            self._quiet = True
+            try:
+                return self._call(line, case, lie)
+            finally:
+                self._quiet = False
+
+        return call
+
+    def _loader(self, line: Line) -> Callable[[Case, Lie], bool]:
+        """Calls the candidate: do its kernels load what a lie puts there?"""
+
+        def call(case: Case, lie: Lie) -> bool:
+            self._quiet, self._used = True, False
+            try:
+                self._call(line, case, lie)
+            finally:
+                self._quiet = False
+            return self._used
+
+        return call
+
+    def _given_sizes(
+        self,
+        line: Line,
+        calls: list[Call],
+        cases: Sequence[Case],
+        kernels: set[str],
+    ) -> None:
+        """Call it with the given sizes, or with the largest that can be tried."""
+        untried = str(cases[0]["untried"])
+        for case in cases:
+            if case["set"] not in LATE or any(each.wrong for each in calls):
+                continue
+            before, self.until = self.until, (clock.now() + self.until) / 2
+            told = len(self.findings)
+            try:
+                self._late(line, case, calls, kernels)
+            except TimeoutError:
+                if case["set"] == GIVEN:
+                    untried = untried or str(case["name"])
+            finally:
+                self.until = before
+            if case["set"] == ABOVE:
+                self._above(calls, told, case)
+        if untried:
+            self.found("size-not-tried", f"not tried: {untried}")
+
+    def _late(
+        self, line: Line, case: Case, calls: list[Call], kernels: set[str]
+    ) -> None:
+        """Call it once with large inputs."""
+        _, right = hidden(case, self._liar(line))
+        answer = self._try(line, case, calls)
+        weights = case["values"] == STATE and leaves(case["state"])
+        if answer is not None and weights and not answer.about["fits"]:
+            calls.pop()  # its weights have other names
+            return
+        if answer is None or calls[-1].wrong:
+            return
+        if not answer.steps:
+            self.found("no-launch", "no kernel was launched", str(case["name"]))
+        follows = {each.text for each in answer.steps} == kernels
+        unclear = case["set"] == ABOVE and follows and all(answer.left())
+        if not right and not unclear:
+            self._not_by_kernels(answer, kernels)
+
+    def _above(self, calls: list[Call], told: int, case: Case) -> None:
+        """What sizes or whole numbers show that nobody asked for."""
+        said = [each.evidence for each in self.findings[told:]]
+        del self.findings[told:]
+        if calls and calls[-1].case is case and calls[-1].wrong:
+            said.append(calls.pop().wrong[0].place())
+        if said:
+            extreme = case["values"] in (*WHOLE, *ROWS)
+            name = "extreme-values" if extreme else "size-limited"
+            name = "state-fixed" if case["values"] == STATE else name
+            self.found(name, said[0], str(case["name"]))
+
     # ── calls ───────────────────────────────────────────────────────────────
 
     def _load(self, line: Line, case: Case) -> None:
+        self._memories[line.process] = Memory()
         answer = self._ask(
             line,
             {
@@ -173,7 +393,6 @@ class Examination:
         """Call it with a case, and compare; None if it fails."""
         if clock.now() > self.until - RESERVE:
             raise TimeoutError
-        self._watched = case["values"] == PLAIN
         answer = self._call(line, case)
         self.tried.append(str(case["name"]))
         if answer is None:
@@ -185,27 +404,31 @@ class Examination:
             self.findings.append(found)
             return None
         calls.append(Call(case, found))
+        label = str(case["label"])
+        if label not in self.sizes:
+            self.sizes.append(label)
         self._note(answer)
         return answer
 
-    def _call(self, line: Line, case: Case) -> Answer | None:
-        origins = Origins(case["inputs"], case["state"])
-        cost = Cost()
+    def _call(self, line: Line, case: Case, lie: Lie | None = None) -> Answer | None:
+        running = Running(case, self._memories[line.process], lie)
         order = {
             "do": "call",
-            "model": case["set"],
+            "model": f"{case['set']} {case['label']}",
+            "evaluates": case.get("evaluates", False),
             "seed": 0,
             "init": case["init"],
             "state": case["state"],
             "inputs": case["inputs"],
             "layout": case["layout"],
+            "written": case["written"],
         }
-        answer = self._ask(line, order, (origins, cost, case))
+        answer = self._ask(line, order, running)
         if "error" in answer:
             self._failed(answer, case)
             self._patches(answer, str(case["name"]))
             return None
-        return Answer(case, answer["outputs"], origins, answer, cost)
+        return Answer(case, answer["outputs"], running, answer)
 
     def _failed(self, answer: dict[str, Tree], case: Case) -> None:
         """A call raised an exception."""
@@ -215,13 +438,15 @@ class Examination:
         if self.tried and name == "failed":
             if case["layout"] != "contiguous":
                 name = "stride-refused"
+            elif case["set"] == ABOVE:
+                return  # the verdict says which sizes it covers
             elif case["set"] != "main":
                 name = "shape-refused"
         if any(each.name == "fault" for each in self.findings):
             return  # that is why
         self.found(name, str(answer["text"]), str(case["name"]))
 
-    def _again(self, line: Line, first: Answer) -> None:
+    def _again(self, line: Line, first: Answer) -> Answer | None:
         """Call it again with the first inputs: the bits are the same, in any order."""
         self._schedule = OTHER_ORDERS if self.settings.schedules else (EAGER,)
         answer = self._call(line, first.case)
@@ -232,19 +457,41 @@ class Examination:
                 f"{_difference(answer.outputs, first.outputs)} after another call",
                 str(first.case["name"]),
             )
+            return None
+        return answer
+
+    def _last_block_first(self, line: Line, first: Answer) -> None:
+        """Call it again, and let blocks begin in the other order.
+
+        Sums may have other bits then; they must be right.
+        """
+        if not self.settings.schedules or not is_right(first):
+            return
+        with shuffled(0):
+            answer = self._call(line, first.case)
+        if answer is not None and not is_right(answer):
+            said = "if the last block begins first, the results are wrong"
+            self.found("schedule", said, str(first.case["name"]))
 
     def _fresh(self, line: Line, second: Answer) -> None:
         """Call it in a process of its own with the inputs of a later call."""
         self._load(line, second.case)
-        self._watched = False
         answer = self._call(line, second.case)
-        if answer is not None and not _same(answer.outputs, second.outputs):
+        if answer is None or self._chose_otherwise(answer, second):
+            return
+        if not _same(answer.outputs, second.outputs):
             self.found(
                 "state-kept",
                 f"{_difference(answer.outputs, second.outputs)} as the first call of a "
                 "process",
                 str(second.case["name"]),
             )
+
+    def _chose_otherwise(self, one: Answer, other: Answer) -> bool:
+        """Whether it measured variants, and chose another one that is right, too."""
+        if "uses-the-clock" not in [each.name for each in self.findings]:
+            return False
+        return is_right(one) and not same_launches(one.steps, other.steps)
 
     def _note(self, answer: Answer) -> None:
         """What a call did beside its work."""
@@ -256,7 +503,9 @@ class Examination:
         if about["reused"]:
             said = "a later call overwrites an output of an earlier one"
             self.found("late-write", said, name)
-        changed = {*cast("list[int]", about["changed"]), *answer.origins.inputs_changed}
+        changed = {*cast("list[int]", about["changed"])}
+        changed |= answer.running.origins.inputs_changed
+        changed -= {*cast("list[int]", answer.case["written"])}
         if changed:
             self.found("input-changed", f"input {min(changed)} was changed", name)
         if about["aliased"]:
@@ -275,9 +524,7 @@ class Examination:
 
     # ── messages of the candidate's process ─────────────────────────────────
 
-    def _ask(
-        self, line: Line, order: Tree, call: tuple[Origins, Cost, Case] | None
-    ) -> dict[str, Tree]:
+    def _ask(self, line: Line, order: Tree, call: Running | None) -> dict[str, Tree]:
         """Give an order; carry out launches until it is answered."""
         send(line.socket, order)
         while True:
@@ -290,54 +537,99 @@ class Examination:
                 raise ValueError("it gave no answer that can be read")
             if heard.get("do") == "saw":
                 self.found(str(heard["name"]), str(heard["evidence"])[:200])
+            elif heard.get("do") == "begins":
+                if call is not None:
+                    call.begin(heard["inputs"])
             elif heard.get("do") == "launch":
                 send(line.socket, self._launch(heard, call))
             else:
                 return heard
 
-    def _launch(
-        self, asked: dict[str, Tree], call: tuple[Origins, Cost, Case] | None
-    ) -> Tree:
+    def _launch(self, asked: dict[str, Tree], call: Running | None) -> Tree:
         """Carry out a launch; what the candidate gets back."""
         try:
             packed = arguments_of(cast("Json", asked["arguments"]))
             memory = [_aligned(each) for each in cast("list[Array]", asked["memory"])]
             if [each.size for each in memory] != packed.sizes:
                 raise ValueError("the memory of a launch has another size")
-            before = [each.copy() for each in memory]
-            result = self._carry_out(asked, packed, memory)
+            if call is not None:
+                call.ask(asked, memory)
+            marked = [memory[each][:] for each in call.unwritten] if call else []
+            for part in marked:
+                count_as_empty(part)
+            hidden = call.unwritten_variables() if call else {}
+            result = self._carry_out(asked, packed, memory, hidden)
+            del marked
         except KernelError as error:
             self._fault(error, call)
+            if call is not None:
+                call.refused()
             return {"error": error_json(error)}
         except Error as error:
+            if call is not None:
+                call.refused()
             return {"error": error_json(error)}
         if call is not None:
-            origins, cost, case = call
-            origins.add(before, memory)
-            cost.add(str(asked["name"]), result.counters)
-            self._report(str(asked["name"]), result, str(case["name"]))
+            loaded = self._modules[str(asked["digest"])]
+            back = call.restored(dict(loaded.kept))
+            if back:
+                loaded.renew({**loaded.kept, **back})
+            kept = loaded.kept
+            call.done(str(asked["digest"]), memory, kept)
+            call.cost.add(str(asked["name"]), result.counters)
+            self._note_launch(asked, result, call)
+            self._report(str(asked["name"]), result, str(call.case["name"]))
         if not result.complete:
             stopped = KernelErrors.stopped(str(asked["name"]))
             return {"error": error_json(stopped)}
         return {
             "kept": dict(self._modules[str(asked["digest"])].kept),
             "memory": [memory[each] for each in packed.returned],
-            "result": result_json(result) if not self._watched else _short(result),
+            "result": _short(result),
         }
 
-    def _carry_out(
-        self, asked: dict[str, Tree], packed: object, memory: list[Array]
-    ) -> Result:
-        from fragmenta.pool.packing import Packed
+    def _note_launch(
+        self, asked: dict[str, Tree], result: Result, call: Running
+    ) -> None:
+        """What a launch executed, and whether it wrote into inputs."""
+        if result.counters is None or self._quiet:
+            return
+        digest = str(asked["digest"])
+        loaded = self._modules[digest]
+        self._kernels.add(
+            digest,
+            loaded,
+            str(asked["name"]),
+            result.counters,
+            call.arguments(),
+            str(call.case["label"]),
+        )
+        for each in result.counters.footprints:
+            if each.written and call.case["layout"] == CONTIGUOUS:
+                call.wrote(each.name)
 
-        assert isinstance(packed, Packed)
+    def _carry_out(
+        self,
+        asked: dict[str, Tree],
+        packed: Packed,
+        memory: list[Array],
+        unwritten: dict[str, Mask],
+    ) -> Result:
         digest = str(asked["digest"])
         if digest not in self._modules:
-            self._modules[digest] = parse(str(asked["text"]), str(asked["file"]))
+            text = str(asked["text"])
+            self._modules[digest] = parse(text, str(asked["file"]))
+            for each in CLOCKS:
+                if each in text:
+                    self.found("uses-the-clock", f"a kernel reads {each}")
+            self._tell("not-understood", strange(text))
         loaded = self._modules[digest]
         loaded.renew(cast("dict[str, bytes]", asked["kept"]))
-        from dataclasses import replace
-
+        hidden = [(loaded.variables[name], mask) for name, mask in unwritten.items()]
+        before = [data.copy() for data, _ in hidden]
+        for data, mask in hidden:
+            data[mask] = poison(data.size)[mask]
+            count_as_empty(data)
         names = tuple(str(each) for each in cast("list[Tree]", asked["names"]))
         kernel = replace(
             loaded.kernels[str(asked["name"])],
@@ -347,24 +639,31 @@ class Examination:
         arguments = unpack(packed, memory)
         marked = mark_empty(packed, memory)
         options = cast("dict[str, object]", asked["options"])
-        result = kernel.launch(
-            asked["grid"],
-            asked["block"],
-            arguments,
-            watch=Watch("report") if self._watched else False,
-            schedule=list(self._schedule),
-            counters=self._watched,
-            limits=Limits(
-                seconds=max(0.1, self.until - clock.now()),
-                memory=self.settings.memory,
-            ),
-            **options,  # type: ignore[arg-type]
+        limits = Limits(
+            seconds=max(0.1, self.until - clock.now()), memory=self.settings.memory
         )
+        with with_results():
+            result = kernel.launch(
+                asked["grid"],
+                asked["block"],
+                arguments,
+                watch=Watch("report"),
+                schedule=list(self._schedule),
+                counters=True,
+                limits=limits,
+                **options,  # type: ignore[arg-type]
+            )
         del marked
+        for (data, mask), was in zip(hidden, before, strict=True):
+            data[mask] = was[mask]
         return result
 
     def _report(self, kernel: str, result: Result, case: str) -> None:
         """The hazards of a launch."""
+        if self._quiet:
+            self._used = self._used or bool(_unwritten(kernel, result) - self._loads)
+            return
+        self._loads |= _unwritten(kernel, result)
         for each in result.problems:
             key = (kernel, each.rule, each.line)
             if each.severity != ERROR or key in self._hazards:
@@ -380,11 +679,11 @@ class Examination:
             if sum(f.name == name for f in self.findings) < SHOWN:
                 self.findings.append(Finding(name, said, case))
 
-    def _fault(
-        self, error: KernelError, call: tuple[Origins, Cost, Case] | None
-    ) -> None:
-        case = str(call[2]["name"]) if call else ""
+    def _fault(self, error: KernelError, call: Running | None) -> None:
+        case = str(call.case["name"]) if call else ""
         if isinstance(error, LimitReached):
+            if self._quiet or (call is not None and call.case["set"] in LATE):
+                raise TimeoutError
             self.found("out-of-time", str(error).splitlines()[0], case)
         else:
             self.found("fault", f"{error.kind}: {error}", case)
@@ -398,19 +697,20 @@ class Examination:
         alike = [
             each
             for each in answers
-            if each.case["set"] == answer.case["set"] and each.cost.metrics
+            if each.case["set"] == answer.case["set"] and each.running.cost.metrics
         ]
         cost = min(
-            (each.cost for each in alike),
+            (each.running.cost for each in alike),
             key=lambda each: (each.all_products, each.read),
-            default=answer.cost,
+            default=answer.running.cost,
         )
         self.cost = cost
         name = str(answer.case["name"])
-        if not answer.cost.launches:
+        if not answer.running.cost.launches:
             self.found("no-launch", "no kernel was launched", name)
-        self._library_work(answer)
-        self._host_work(answers)
+        for each in answers:
+            self._library_work(each)
+        self._no_kernel(answer)
         matter, products = cast("int", first["matter"]), cast("int", first["products"])
         if cost.metrics and cost.read < matter // 2:
             said = (
@@ -425,9 +725,15 @@ class Examination:
             )
             self.found("too-few-products", said, name)
 
+    def _no_kernel(self, answer: Answer) -> None:
+        """Outputs that no launch and no operator has made."""
+        if not answer.steps and not answer.operators:
+            said = "no launch left the bytes of output 0"
+            self.found("host-work", said, str(answer.case["name"]))
+
     def _library_work(self, answer: Answer) -> None:
         operators = cast("dict[str, int]", answer.about["operators"])
-        elements_in = sum(elements(each).size for each in leaves(answer.case["inputs"]))
+        elements_in = _count(answer.case)
         most = {
             name: count
             for name, count in operators.items()
@@ -437,35 +743,6 @@ class Examination:
             name = max(most, key=lambda each: most[each])
             said = f"{name} of the library reads {most[name]:,} elements"
             self.found("library-work", said, str(answer.case["name"]))
-
-    def _host_work(self, answers: list[Answer]) -> None:
-        """Outputs, or memory that kernels read, which the host made of the inputs."""
-        answer = answers[0]
-        name, places = (
-            str(answer.case["name"]),
-            cast("list[Tree]", answer.about["places"]),
-        )
-        operators = cast("dict[str, int]", answer.about["operators"])
-        inputs = sum(elements(e).size for e in leaves(answer.case["inputs"]))
-        for number, leaf in enumerate(leaves(answer.outputs)):
-            output = elements(leaf)
-            place = places[number] if number < len(places) else None
-            small = output.size <= max(1, inputs // 64) and operators
-            if not answer.origins.wrote(place, output) and not small:
-                if operators:
-                    continue  # operators of the library, which were judged above
-                if _copied(output, answer):
-                    continue
-                said = f"no launch left the bytes of output {number}"
-                self.found("host-work", said, name)
-        others = [o.origins.foreign for o in answers[1:2]]
-        for key, digest in answer.origins.foreign.items():
-            if others and others[0].get(key, "") != digest:
-                said = (
-                    f"launch {key[0]} gets memory that depends on the inputs and was "
-                    "not made by a launch"
-                )
-                self.found("host-work", said, name)
 
 
 class KernelErrors:
@@ -477,78 +754,6 @@ class KernelErrors:
         from fragmenta.errors import KernelFault
 
         return KernelFault(f"the launch of {kernel} was stopped", "fault")
-
-
-_CLOCKS = frozenset(
-    [
-        *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic"),
-        *("monotonic_ns", "process_time", "thread_time", "sleep"),
-    ]
-)
-
-
-def clocks_in(text: str) -> list[str]:
-    r"""The functions of a clock that a source asks for.
-
-    >>> clocks_in("import time as t\nfrom time import sleep\nt.perf_counter()")
-    ['time.perf_counter', 'time.sleep']
-    """
-    try:
-        nodes = [*ast.walk(ast.parse(text))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    names = {
-        alias.asname or alias.name
-        for node in nodes
-        if isinstance(node, ast.Import)
-        for alias in node.names
-        if alias.name == "time"
-    }
-    found = {
-        node.attr
-        for node in nodes
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in names
-    }
-    found |= {
-        alias.name
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and node.module == "time"
-        for alias in node.names
-    }
-    return sorted(f"time.{each}" for each in found & _CLOCKS)
-
-
-def asks_for_main(text: str) -> bool:
-    r"""Whether a source asks for the module that was started, which is the judge's.
-
-    >>> asks_for_main("import __main__ as m"), asks_for_main("sys.modules['__main__']")
-    (True, True)
-    >>> asks_for_main("if __name__ == '__main__':\n    pass")
-    False
-    """
-    main = "__main__"
-    try:
-        nodes = [*ast.walk(ast.parse(text))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    compared = {
-        id(each)
-        for node in nodes
-        if isinstance(node, ast.Compare)
-        for each in (node.left, *node.comparators)
-    }
-    return any(
-        (isinstance(node, ast.Import) and any(n.name == main for n in node.names))
-        or (isinstance(node, ast.ImportFrom) and node.module == main)
-        or (
-            isinstance(node, ast.Constant)
-            and node.value == main
-            and id(node) not in compared
-        )
-        for node in nodes
-    )
 
 
 def _doubtful(calls: list[Call], answers: list[Answer]) -> Answer:
@@ -573,10 +778,37 @@ def _aligned(data: Array) -> Array:
 
 
 def _short(result: Result) -> dict[str, object]:
-    """A result without its problems: the candidate does not need to know them."""
-    made = result_json(result)
+    """A result without problems and counts: a candidate does not need to know them."""
+    made = result_json(replace(result, counters=None))
     made["hazards"] = made["problems"] = []
     return made
+
+
+def _unwritten(kernel: str, result: Result) -> set[tuple[str, int]]:
+    """Where a launch loads what is unwritten, also if that has no effect."""
+    rule = rules.UNINITIALISED.name
+    return {(kernel, each.line) for each in result.problems if each.rule == rule}
+
+
+def _count(case: Case) -> int:
+    """The elements of all inputs."""
+    return sum(elements(each).size for each in leaves(case["inputs"]))
+
+
+def _only_moves(case: Case) -> bool:
+    """Whether results are elements of an input in another order."""
+    given = [np.sort(elements(each).reshape(-1)) for each in leaves(case["inputs"])]
+    rows = cast("list[dict[str, Array]]", case["expected"])
+    sorts = [np.sort(each["value"].reshape(-1)) for each in rows]
+    return any(
+        one.size > 1 and one.size == other.size and bool((one == other).all())
+        for one in given
+        for other in sorts
+    )
+
+
+def _is_in(case: Case, cases: Sequence[Case]) -> bool:
+    return any(each is case for each in cases)
 
 
 def _same(one: Tree, other: Tree) -> bool:
@@ -601,10 +833,3 @@ def _difference(one: Tree, other: Tree) -> str:
             x, y = a[tuple(at)], b[tuple(at)]
             return f"output {number}{at} is {float(x):.9g}, not {float(y):.9g},"
     return "the number of outputs differs"
-
-
-def _copied(output: Array, answer: Answer) -> bool:
-    """Whether an output has only values that launches left, moved or in other types."""
-    if not answer.origins.launches:
-        return False
-    return not answer.origins.is_strange(output)

@@ -1,7 +1,7 @@
 """The findings of a judge: the name of each, the word of its verdict, its meaning.
 
 A verdict is one word.  It is that of the first row here that was found, and ``clean``
-if nothing was.
+if nothing was.  A finding that leads to ``clean`` is a remark.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Kind(NamedTuple):
 
 _TABLE = (
     # error: there is nothing to judge
+    ("no-reference", ERROR, "the reference fails: nothing is said of the candidate"),
     ("not-loaded", ERROR, "the candidate cannot be loaded"),
     ("failed", ERROR, "a call of the candidate raised an exception"),
     ("crashed", ERROR, "the process of the candidate ended without an answer"),
@@ -41,7 +42,6 @@ _TABLE = (
     ("unwritten", WRONG, "a part of an output was never written"),
     ("cached", WRONG, "an output is that of an earlier call, with other inputs"),
     ("ignores-inputs", WRONG, "outputs do not change with the inputs"),
-    ("ignores-strides", WRONG, "right for contiguous inputs, wrong for others"),
     ("shape-specific", WRONG, "right for the given sizes, wrong for others"),
     ("seed-specific", WRONG, "right for the first seed, wrong for others"),
     ("part-computed", WRONG, "a part of the elements is right, the others are not"),
@@ -75,14 +75,26 @@ _TABLE = (
     ("leaves-the-process", SUSPICIOUS, "it starts processes, or uses the network"),
     ("raw-memory", SUSPICIOUS, "it reads or writes memory by its address"),
     ("hidden-code", SUSPICIOUS, "it runs code that it makes at run time"),
-    ("uses-the-clock", SUSPICIOUS, "it asks for the time"),
+    ("decides-by-time", SUSPICIOUS, "it compares the time with a fixed number"),
     ("knows-the-judge", SUSPICIOUS, "it asks for modules or variables of the judge"),
     # incomplete: evidence is missing
     ("out-of-time", INCOMPLETE, "the time was over before all cases were tried"),
     ("out-of-memory", INCOMPLETE, "a call needs more memory than it may have"),
     ("shape-refused", INCOMPLETE, "the candidate refuses other sizes than the given"),
-    ("stride-refused", INCOMPLETE, "the candidate refuses inputs with other strides"),
+    ("data-dependent", INCOMPLETE, "which launches are made depends on the data"),
+    ("not-followed", INCOMPLETE, "kernels need data whose origin is not clear"),
+    ("size-limited", INCOMPLETE, "right up to the given sizes, not above them"),
+    ("size-not-tried", INCOMPLETE, "the given sizes are too large to be tried here"),
+    ("extreme-values", INCOMPLETE, "right for ordinary values, not near the limits"),
+    ("state-fixed", INCOMPLETE, "right for these weights and scalars, not for others"),
+    ("uses-the-clock", INCOMPLETE, "it asks for the time: other times were not tried"),
+    ("not-reached", INCOMPLETE, "a part of it never ran in all calls that were tried"),
+    ("not-understood", INCOMPLETE, "it does what this judge does not follow"),
     ("not-run", INCOMPLETE, "a part of the candidate cannot be run here"),
+    # remarks: what a verdict does not cover
+    ("one-way", CLEAN, "a condition of a kernel went the same way in all calls"),
+    ("ignores-strides", CLEAN, "right for contiguous inputs only"),
+    ("stride-refused", CLEAN, "the candidate refuses inputs with other strides"),
 )
 KINDS = {name: Kind(name, word, means) for name, word, means in _TABLE}
 """All kinds of findings, by name.

@@ -91,6 +91,21 @@ def free(tree: Tree, layout: str = PLAIN) -> object:
     return found
 
 
+def image(tree: Tree, layout: str) -> Array:
+    """The memory of an array in a layout, from its first element on.
+
+    >>> image(hold(np.float32([[1, 2], [3, 4]])), "transposed").view(np.float32)
+    array([1., 3., 2., 4.], dtype=float32)
+    """
+    found = elements(tree)
+    if layout == TURNED:
+        found = found.T
+    elif layout == PITCHED and found.ndim:
+        gaps = [(0, 0)] * (found.ndim - 1) + [(0, GAP)]
+        found = np.pad(found, gaps)
+    return np.ascontiguousarray(found).reshape(-1).view(np.uint8)
+
+
 def _free_tensor(tree: dict[str, Tree], layout: str) -> object:
     import torch
 
@@ -132,6 +147,22 @@ def elements(tree: Tree) -> Array:
     if data.size != dtype.itemsize * int(np.prod(shape, dtype=object)):
         raise ValueError("an array has another size than its shape")
     return data.view(dtype).reshape(shape)
+
+
+def form(tree: Tree) -> str:
+    """What holds the arrays of a tree, in words; a list counts as a tuple.
+
+    >>> form(hold([np.ones(2), {"a": np.ones(3)}]))
+    '(array, {a: array})'
+    """
+    if isinstance(tree, list):
+        return f"({', '.join(map(form, tree))})"
+    if not isinstance(tree, dict):
+        return "number"
+    if tree["held"] == "dict":
+        inside = cast("dict[str, Tree]", tree["of"]).items()
+        return "{" + ", ".join(f"{k}: {form(v)}" for k, v in inside) + "}"
+    return "array"
 
 
 def leaves(tree: Tree) -> list[dict[str, Tree]]:

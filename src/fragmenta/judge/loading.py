@@ -8,12 +8,15 @@ one, a reference has ``reference`` and ``get_inputs``, and a candidate ``candida
 from __future__ import annotations
 
 import ast
+import operator
+import sys
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from fragmenta.errors import BadCall, nearest, one_of
+from fragmenta.judge.marking import marked
 
 PLAIN, BENCH = "plain functions", "KernelBench"
 
@@ -31,28 +34,60 @@ class Task(NamedTuple):
 def constants(text: str) -> dict[str, int]:
     r"""The whole numbers that a file gives names to, at its top level.
 
-    >>> constants("M = 64\nN = 2 * 8\nname = 'x'\nK = -1")
-    {'M': 64}
+    >>> constants("M = 64\nN = 1 << 20\nK: int = 3 * 8\nname = 'x'\nL = -1\nP = 2 * M")
+    {'M': 64, 'N': 1048576, 'K': 24}
     """
     found: dict[str, int] = {}
     for node in ast.parse(text).body:
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-            continue
-        target, value = node.targets[0], node.value
-        whole = isinstance(value, ast.Constant) and type(value.value) is int
-        if isinstance(target, ast.Name) and whole:
-            found[target.id] = cast("int", cast("ast.Constant", value).value)
+        target = _target(node)
+        value = _whole(getattr(node, "value", None)) if target else None
+        if value is not None and value >= 0:
+            found[target] = value
     return found
+
+
+def _target(node: ast.stmt) -> str:
+    """The one name that a statement gives a value to."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        given: ast.expr = node.targets[0]
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        given = node.target
+    else:
+        return ""
+    return given.id if isinstance(given, ast.Name) else ""
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.LShift: lambda a, b: a << min(b, 62),
+    ast.Pow: lambda a, b: a ** min(max(b, 0), 62) if abs(a) < 1 << 16 else 0,
+    ast.FloorDiv: lambda a, b: a // b if b else 0,
+}
+
+
+def _whole(node: ast.AST | None) -> int | None:
+    """The value of an expression of whole numbers; None if it has anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = _whole(node.left), _whole(node.right)
+        if left is not None and right is not None and right >= 0:
+            return _OPERATORS[type(node.op)](left, right)
+    return None
 
 
 def with_constants(text: str, new: Mapping[str, int]) -> ast.Module:
     """The file with other numbers."""
     tree = ast.parse(text)
+    known = constants(text)
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            if name in new and name in constants(text):
-                node.value = ast.copy_location(ast.Constant(new[name]), node.value)
+        name = _target(node)
+        if name in new and name in known:
+            assert isinstance(node, ast.Assign | ast.AnnAssign)
+            assert node.value is not None
+            node.value = ast.copy_location(ast.Constant(new[name]), node.value)
     return tree
 
 
@@ -60,11 +95,33 @@ def execute(
     text: str, path: Path, name: str, new: Mapping[str, int] | None = None
 ) -> types.ModuleType:
     """Run a file as a module of this name."""
-    module = types.ModuleType(name)
-    module.__file__ = str(path)
-    code = compile(with_constants(text, new or {}), str(path), "exec")
-    exec(code, module.__dict__)
+    module = module_of(path, name)
+    exec(compiled(text, path, new), module.__dict__)
     return module
+
+
+def module_of(path: Path, name: str) -> types.ModuleType:
+    """A new module for a file."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module  # dataclasses look their module up
+    module.__file__ = str(path)
+    return module
+
+
+def compiled(
+    text: str, path: Path, new: Mapping[str, int] | None = None
+) -> types.CodeType:
+    """The code of a file, perhaps with other numbers."""
+    tree = with_constants(text, new) if new else ast.parse(text, str(path))
+    # Not with the __future__ of this file.
+    return compile(tree, str(path), "exec", dont_inherit=True)
+
+
+def candidate_code(text: str, path: Path) -> types.CodeType:
+    """The code of a candidate, in which steps and choices report what they give."""
+    tree = ast.parse(text, str(path))
+    marked(tree)
+    return compile(tree, str(path), "exec", dont_inherit=True)
 
 
 def task_of(module: types.ModuleType) -> Task:

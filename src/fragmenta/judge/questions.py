@@ -28,7 +28,6 @@ class Try(NamedTuple):
     settings: Settings
     folder: str
     limits: Limits
-    cases: bytes
-    """As :func:`fragmenta.judge.wire.dump` has them."""
     arguments: Packed = Packed([], [])
+    """One region: the cases, as :func:`fragmenta.judge.wire.dump` has them."""
     number: int = 0

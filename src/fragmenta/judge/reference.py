@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,19 +16,63 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall
 from fragmenta.judge import loading
-from fragmenta.judge.held import LAYOUTS, PLAIN, elements, free, hold, leaves
-from fragmenta.judge.sizes import Sizes, odd, scaled
+from fragmenta.judge.following import SMALL
+from fragmenta.judge.held import LAYOUTS, PLAIN, elements, form, free, hold, leaves
+from fragmenta.judge.probes import follows_signs, is_elementwise, keeps_nan
+from fragmenta.judge.sizes import (
+    ABOVE,
+    GIVEN,
+    MAIN,
+    OTHER,
+    SECRET,
+    Sizes,
+    above,
+    few,
+    many,
+    odd,
+    scaled,
+)
+from fragmenta.judge.sizes import SMALL as SMALL_SIZE
+from fragmenta.judge.sizes import moved as moved_sizes
+from fragmenta.judge.values import (
+    ELEMENTWISE,
+    EXTREME,
+    ROWS,
+    STATE,
+    WHOLE,
+    changed,
+    is_float,
+    moved,
+    whole_numbers,
+)
 from fragmenta.judge.values import PLAIN as PLAIN_VALUES
-from fragmenta.judge.values import changed, is_float
-from fragmenta.judge.wire import Tree
+from fragmenta.judge.wire import Tree, dump, load
 
 if TYPE_CHECKING:
     import torch
 
+Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 PROBES = 6
 """Elements of each input that are tried: does the result depend on them?"""
+FEW = (7, 2, 1)
+"""Very small sizes that are tried."""
+BLOCK = 256
+"""Sizes just above blocks are one more than this."""
+MOST_NAMES = 3
+"""So many sizes are tried just above blocks, each by itself."""
+LONG = 32
+"""Inputs of a result from which on its sum is long."""
+MANY = 1 << 17
+"""Elements of an input in one call with many of them."""
+TINY = 2.0**-125
+"""How far results may be off that are too small for a normal float32."""
+LARGER = 64
+"""How many times larger the inputs of one call are, up to the given sizes."""
+ROUGH = 16.0
+"""How many times larger the bounds of its errors are."""
 STEPS = (1, 1, 4, 8, 16, 32)
 """Sizes that are tried are multiples of these, until the reference takes them."""
 
@@ -51,12 +96,14 @@ def cases(order: Mapping[str, Tree]) -> Tree:
     def task(sizes: Sizes) -> loading.Task:
         return loading.task_of(loading.execute(text, path, "reference", sizes))
 
-    first = scaled(given, lambda sizes: budget.holds(task(sizes)))
-    label = "given sizes" if first == given else f"sizes {_shown(first, given)}"
-    main = _Set(first, label, task(first), "main")
+    # Large inputs take long to make: both go the same way down.
+    large = scaled(given, lambda sizes: budget.larger.holds(task(sizes)))
+    first = scaled(large, lambda sizes: budget.holds(task(sizes)))
+    main = _Set(first, _label(first, given), task(first), MAIN)
     seeds = cast("int", order["seeds"])
     made = [_case(main, PLAIN_VALUES, PLAIN, seed) for seed in range(seeds)]
     made[0] = _about(main, made[0])
+    secret = _secret(main, made[-1])
     kinds = [str(each) for each in cast("list[Tree]", order["values"])]
     kinds = [each for each in kinds if each != PLAIN_VALUES]
     other = _other(first, given, task) if order["shapes"] else None
@@ -65,24 +112,253 @@ def cases(order: Mapping[str, Tree]) -> Tree:
     where = other or main
     if order["strides"]:
         made += [_case(where, PLAIN_VALUES, each, seeds + 1) for each in LAYOUTS[1:]]
-    made += [_case(where, each, PLAIN, seeds + 2) for each in kinds]
-    return [*filter(None, made)]
+    made += _of_kinds(where, kinds, seeds + 2)
+    made[0]["untried"] = _shown(given, large, both=True) if large != given else ""
+    if large != first:
+        made += _large(_Set(large, _label(large, given), task(large), GIVEN), seeds + 3)
+    elif order["shapes"]:
+        made += _above(given, task, budget.larger, seeds + 3)
+    if order["shapes"] and main.task.convention == loading.PLAIN:
+        made += _few_and_many(where, given, task, seeds + 4)
+    if order["shapes"]:
+        made += _uneven(where, given, task, budget, seeds + 5)
+    if EXTREME in kinds:
+        made += _whole_numbers(where, seeds + 5)
+        made += _in_rows(where._replace(key=ABOVE), seeds + 6)
+        made += _other_state(main, seeds + 7)
+    return [*made, secret]
 
 
-def _shown(sizes: Sizes, given: Mapping[str, int]) -> str:
-    new = [f"{name}={each}" for name, each in sizes.items() if given[name] != each]
-    return ", ".join(new)
+def _of_kinds(of: _Set, kinds: Sequence[str], seed: int) -> list[dict[str, Tree]]:
+    """A case for each kind of values; some only if nothing is added or compared."""
+    made = [_case(of, each, PLAIN, seed) for each in kinds if each not in ELEMENTWISE]
+    more = [each for each in kinds if each in ELEMENTWISE]
+    if more and _is_elementwise(of):
+        found = [_case(of, each, PLAIN, seed) for each in more]
+        made += [each for each in found if _is_finite(each)]
+    return made
+
+
+def _is_elementwise(of: _Set) -> bool:
+    def results(inputs: Tree) -> list[Values]:
+        found = leaves(hold(_plain_results(of, _list(free(inputs)), 0)))
+        return [elements(each).astype(np.float64) for each in found]
+
+    try:
+        with np.errstate(all="ignore"):
+            return is_elementwise(hold(_inputs(of.task, 0)), results)
+    except Exception:  # the reference does not take other numbers
+        return False
+
+
+def _is_finite(case: Mapping[str, Tree]) -> bool:
+    rows = cast("list[dict[str, Values]]", case["expected"])
+    return all(bool(np.isfinite(each["value"]).all()) for each in rows)
+
+
+def _few_and_many(
+    of: _Set,
+    given: Mapping[str, int],
+    task: Callable[[Sizes], loading.Task],
+    seed: int,
+) -> list[dict[str, Tree]]:
+    """Cases with very few elements, and with many, if each result is by itself."""
+    if not _is_elementwise(of):
+        return []
+    wanted = [few(given, size) for size in FEW]
+    first = _count(_inputs(of.task, 0)[:1])
+    if first < MANY // 2:
+        wanted.append(many(of.sizes, -(-MANY // max(1, first)) + _anything() % 9))
+    made = []
+    for sizes in wanted:
+        if sizes == given:
+            continue
+        label = f"sizes {_shown(sizes, given)}"
+        try:
+            made += _large(_Set(sizes, label, task(sizes), ABOVE), seed)
+        except Exception:  # sizes that the reference does not take
+            continue
+    return made
+
+
+def _uneven(
+    of: _Set,
+    given: Mapping[str, int],
+    task: Callable[[Sizes], loading.Task],
+    budget: _Budget,
+    seed: int,
+) -> list[dict[str, Tree]]:
+    """Cases with one size just above blocks, and the others very small."""
+    names = [name for name, each in given.items() if each > SMALL_SIZE][:MOST_NAMES]
+    if of.task.convention == loading.PLAIN and _is_elementwise(of):
+        return []
+    made = []
+    for name in names:
+        for size in (BLOCK + 1, *FEW[: len(names) == 1]):
+            sizes = {**few(given, FEW[0]), name: size}
+            try:
+                new = _Set(sizes, f"sizes {_shown(sizes, given)}", task(sizes), ABOVE)
+                made += _large(new, seed) if budget.holds(new.task) else []
+            except Exception:  # sizes that the reference does not take
+                continue
+    return made
+
+
+def _in_rows(of: _Set, seed: int) -> list[dict[str, Tree]]:
+    """Cases in which each row of the inputs is a situation of its own."""
+    made = []
+    with np.errstate(all="ignore"):
+        for kind in ROWS:
+            try:
+                made.append(_case(of, kind, PLAIN, seed))
+            except Exception:  # numbers that the reference does not take
+                continue
+    return made
+
+
+def _other_state(of: _Set, seed: int) -> list[dict[str, Tree]]:
+    """A case with other numbers among the arguments, other weights, and ``eval``."""
+    task = of.task
+
+    def less(values: object) -> list[object]:
+        return [each * 0.75 if type(each) is float else each for each in _list(values)]
+
+    def make(*init: object) -> object:
+        model = cast("torch.nn.Module", task.make(*init))
+        for number, weight in enumerate(model.state_dict().values()):
+            if weight.is_floating_point():
+                weight.mul_(0.75 - number % 4 / 16)
+        return model.eval()
+
+    bench = task.convention != loading.PLAIN
+    if not bench and not any(type(each) is float for each in _list(task.inputs())):
+        return []
+    new = task._replace(
+        inputs=lambda: less(task.inputs()),
+        init=lambda: less(task.init()),
+        make=make if bench else task.make,
+    )
+    label = f"{of.label}, {STATE}"
+    try:
+        made = _case(
+            of._replace(task=new, label=label, key=ABOVE), PLAIN_VALUES, PLAIN, seed
+        )
+    except Exception:  # numbers that the reference does not take
+        return []
+    return [{**made, "values": STATE, "evaluates": bench}]
+
+
+def _whole_numbers(of: _Set, seed: int) -> list[dict[str, Tree]]:
+    """Cases with other whole numbers, if the reference takes them."""
+    made = []
+    inputs = _seeded(of, seed)
+    first: Mapping[str, Tree] = {}
+    for kind in WHOLE:
+        new = whole_numbers(inputs, kind, seed)
+        if dump(new) == dump(inputs):
+            continue
+        name = f"{of.label}, {kind} whole numbers"
+        try:
+            first = first or _case_of(of, inputs, name)
+            case = _case_of(of._replace(key=ABOVE), new, name)
+        except Exception:  # numbers that the reference does not take
+            continue
+        if _shapes(case) == _shapes(first):
+            made.append({**case, "values": kind})
+    return made
+
+
+def _shapes(case: Mapping[str, Tree]) -> list[tuple[int, ...]]:
+    rows = cast("list[dict[str, Values]]", case["expected"])
+    return [each["value"].shape for each in rows]
+
+
+def _above(
+    given: Mapping[str, int],
+    task: Callable[[Sizes], loading.Task],
+    budget: _Budget,
+    seed: int,
+) -> list[dict[str, Tree]]:
+    """A case with sizes above the given ones, if the reference takes them."""
+    for step in STEPS[1:]:
+        sizes = above(given, step)
+        if sizes == given:
+            return []
+        if step == 1:  # sizes that are known before can be told from others
+            sizes = moved_sizes(sizes, given, _anything())
+        of = _Set(sizes, f"sizes {_shown(sizes, given)}", task(sizes), ABOVE)
+        try:
+            if not budget.holds(of.task):
+                return []
+            _plain_results(of, _inputs(of.task, 0), 0)
+        except Exception:  # sizes that do not fit together
+            continue
+        return _large(of, seed)
+    return []
+
+
+def _label(sizes: Sizes, given: Mapping[str, int]) -> str:
+    return "given sizes" if sizes == given else f"sizes {_shown(sizes, given)}"
+
+
+def _secret(of: _Set, seen: dict[str, Tree]) -> Tree:
+    """A case for kernels alone: other numbers than those that a candidate has seen.
+
+    Whole numbers, which a host may read, and small inputs are those that it has seen.
+    """
+    seed = _anything()
+    new = leaves(hold(_inputs(of.task, seed)))
+    inputs = load(dump(seen["inputs"]))
+    floats = [each for each in leaves(inputs) if is_float(each)]
+    for leaf, other in zip(leaves(inputs), new, strict=False):
+        count = elements(leaf).size
+        if count > SMALL and (is_float(leaf) or not floats):
+            same = elements(leaf).tobytes() == elements(other).tobytes()
+            unlike = same or leaf["shape"] != other["shape"]
+            leaf["data"] = moved(leaf, seed) if unlike else other["data"]
+    return {**_case_of(of, inputs, "secret values"), "set": SECRET}
+
+
+def _anything() -> int:
+    """A number that nobody knows before."""
+    return int.from_bytes(os.urandom(4), "little")
+
+
+def _large(of: _Set, seed: int) -> list[dict[str, Tree]]:
+    """A case with sizes that are too large for the other tries; none if it fails.
+
+    It shows whether all is computed, not how exactly: sums are long.
+    """
+    try:
+        made = _case(of, PLAIN_VALUES, PLAIN, seed)
+    except (MemoryError, RuntimeError, ValueError):
+        return []
+    for row in cast("list[dict[str, np.ndarray]]", made["expected"]):
+        row["most"] = row["most"] * ROUGH
+        row["variance"] = row["variance"] * ROUGH**2
+    return [made]
+
+
+def _shown(
+    sizes: Mapping[str, int], given: Mapping[str, int], both: bool = False
+) -> str:
+    """The sizes that are not the given ones; with ``both``, these behind them."""
+    return ", ".join(
+        f"{name}={each:,} (up to {given[name]:,})" if both else f"{name}={each}"
+        for name, each in sizes.items()
+        if given[name] != each
+    )
 
 
 def _other(
     first: Sizes, given: Mapping[str, int], task: Callable[[Sizes], loading.Task]
 ) -> _Set | None:
     """Other sizes that the reference takes; None if there are none."""
-    for attempt, step in enumerate(STEPS):
-        sizes = odd(first, attempt, step)
+    for step in STEPS:
+        sizes = odd(first, _anything(), step)
         if sizes == first:
             continue
-        made = _Set(sizes, f"sizes {_shown(sizes, given)}", task(sizes), "other")
+        made = _Set(sizes, f"sizes {_shown(sizes, given)}", task(sizes), OTHER)
         try:
             _plain_results(made, _inputs(made.task, 0), 0)
         except Exception:  # sizes that do not fit together
@@ -113,6 +389,11 @@ class _Budget:
 
     def __init__(self, elements: int, products: int) -> None:
         self._elements, self._products = elements, products
+
+    @property
+    def larger(self) -> _Budget:
+        """For one call that is not watched."""
+        return _Budget(LARGER * self._elements, 16 * self._products)
 
     def holds(self, task: loading.Task) -> bool:
         """Whether the sizes of a task are small enough; no memory is needed for it."""
@@ -170,24 +451,68 @@ def _plain_results(of: _Set, inputs: Sequence[object], seed: int) -> object:
         return function(*inputs)
 
 
-def _case(of: _Set, kind: str, layout: str, seed: int) -> Tree:
-    inputs = changed(hold(_inputs(of.task, seed)), kind, seed)
-    results = hold(_plain_results(of, _list(free(inputs)), seed))
+def _written(of: _Set) -> list[int]:
+    """The inputs that the reference changes in place: they are results, too.
+
+    Ordinary values show it; zeros may stay what they are.
+    """
+    inputs = hold(_inputs(of.task, 0))
+    given = _list(free(inputs))
+    _plain_results(of, given, 0)
+    after = leaves(hold(given))
+    pairs = zip(leaves(inputs), after, strict=True)
+    return [
+        number
+        for number, (old, new) in enumerate(pairs)
+        if elements(old).tobytes() != elements(new).tobytes()
+    ]
+
+
+def _with(written: Sequence[int], results: object, given: Sequence[object]) -> object:
+    """Results with those inputs that were changed; the child sends them so, too."""
+    found = _flat([*given]) if written else []
+    return [results, *(found[each] for each in written)] if written else results
+
+
+def _case(of: _Set, kind: str, layout: str, seed: int) -> dict[str, Tree]:
+    inputs = changed(_seeded(of, seed), kind, seed)
+    name = of.label + (f", {layout}" if layout != PLAIN else "")
+    name += f", {kind} values" if kind != PLAIN_VALUES else f", seed {seed}"
+    return {**_case_of(of, inputs, name), "values": kind, "layout": layout}
+
+
+def _seeded(of: _Set, seed: int) -> Tree:
+    """The inputs of a seed; they are made others if the task does not ask for any."""
+    inputs = hold(_inputs(of.task, seed))
+    if seed:
+        first = leaves(hold(_inputs(of.task, 0)))
+        for leaf, other in zip(leaves(inputs), first, strict=False):
+            same = elements(leaf).tobytes() == elements(other).tobytes()
+            if is_float(leaf) and same:
+                leaf["data"] = moved(leaf, seed)
+    return inputs
+
+
+def _case_of(of: _Set, inputs: Tree, name: str) -> dict[str, Tree]:
+    written = _written(of)
+    given = _list(free(inputs))
+    results = hold(_with(written, _plain_results(of, given, 0), given))
     found = leaves(results)
     if not found:
         raise BadCall("the reference returns no array and no tensor")
-    expected, estimated = _expected(of, inputs, found)
-    name = of.label + (f", {layout}" if layout != PLAIN else "")
-    name += f", {kind} values" if kind != PLAIN_VALUES else f", seed {seed}"
+    expected, estimated = _expected(of, inputs, found, written)
     return {
         "name": name,
+        "label": of.label,
         "set": of.key,
-        "values": kind,
-        "layout": layout,
+        "values": PLAIN_VALUES,
+        "layout": PLAIN,
+        "form": form(results),
         "convention": of.task.convention,
         "init": hold(_list(of.task.init())),
         "state": hold(_state(of.task)),
         "inputs": inputs,
+        "written": written,
         "expected": expected,
         "estimated": estimated,
         "types": [str(each["type"]) for each in found],
@@ -207,11 +532,12 @@ def _state(task: loading.Task) -> dict[str, object]:
 
 
 def _expected(
-    of: _Set, inputs: Tree, plain: list[dict[str, Tree]]
+    of: _Set, inputs: Tree, plain: list[dict[str, Tree]], written: Sequence[int]
 ) -> tuple[list[Tree], list[str]]:
     """The exact results with their bounds, and operators without a rule."""
     widest = _widest([str(each["type"]) for each in leaves(inputs) if is_float(each)])
-    if "torch" in sys.modules and any(e["held"] == "torch" for e in leaves(inputs)):
+    tensors = any(each["held"] == "torch" for each in leaves(inputs))
+    if "torch" in sys.modules and tensors and not written:
         from fragmenta.judge.libraries import bounded, composed
 
         assert composed
@@ -222,8 +548,9 @@ def _expected(
                 rows = [_row(*each) for each in zip(made, plain, strict=True)]
                 return rows, sorted(bounded.ESTIMATED)
         except (bounded.Unruled, RuntimeError, TypeError, NotImplementedError) as why:
-            return _estimated(of, inputs, plain, widest), [f"all: {why}"[:200]]
-    return _estimated(of, inputs, plain, widest), ["all"]
+            rows = _estimated(of, inputs, plain, widest, written)
+            return rows, [f"all: {why}"[:200]]
+    return _estimated(of, inputs, plain, widest, written), ["all"]
 
 
 def _widest(types: list[str]) -> str:
@@ -283,11 +610,8 @@ def _exactly(plain: dict[str, Tree]) -> Tree:
 
 
 def _typed(
-    value: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    most: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    variance: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    dtype: str,
-) -> Tree:
+    value: Values, most: Values, variance: Values, dtype: str
+) -> dict[str, Tree]:
     unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
     share = unit.get(dtype, 2.0**-24)
     size = np.nan_to_num(np.abs(value), nan=0.0, posinf=0.0)
@@ -299,7 +623,11 @@ def _typed(
 
 
 def _estimated(
-    of: _Set, inputs: Tree, plain: list[dict[str, Tree]], widest: str
+    of: _Set,
+    inputs: Tree,
+    plain: list[dict[str, Tree]],
+    widest: str,
+    written: Sequence[int],
 ) -> list[Tree]:
     """Bounds of a function that cannot be followed: its inputs are moved a little."""
     unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}.get(
@@ -307,38 +635,99 @@ def _estimated(
     )
     random = np.random.default_rng(7)
 
-    def results(move: float) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
-        given = [_wide(each, move, random) for each in _list(free(inputs))]
-        found = leaves(hold(_plain_results(of, given, 0)))
+    def results(
+        move: float, of_inputs: Tree = inputs, aligned: bool = False
+    ) -> list[Values]:
+        rows = _list(free(of_inputs))
+        given = [_wide(each, move, None if aligned else random) for each in rows]
+        found = leaves(hold(_with(written, _plain_results(of, given, 0), given)))
         return [elements(each).astype(np.float64) for each in found]
 
     with np.errstate(all="ignore"):
         values = results(0.0)
         others = [results(16 * unit) for _ in range(8)]
+        keeps = _kept(inputs, lambda changed: results(0.0, changed))
+        count = _count(_list(free(inputs)))
         made: list[Tree] = []
         for i, row in enumerate(plain):
             if not is_float(row):
                 made.append(_exactly(row))
                 continue
             value = values[i]
-            apart = np.max([np.abs(each[i] - value) for each in others], axis=0)
-            own = np.abs(elements(row).astype(np.float64) - value)
+            apart = np.max([_apart(each[i], value) for each in others], axis=0)
+            own = _apart(elements(row).astype(np.float64), value)
             finite = np.abs(value[np.isfinite(value)])
-            floor = 8 * unit * (finite.max() if finite.size else 0.0)
+            # Results below the smallest normal number may be flushed to zero.
+            largest = finite.max() if finite.size else 0.0
+            floor = np.full(value.shape, 8 * unit * largest + TINY)
+            long = count / max(1, value.size)
+            if long > LONG:  # a sum may be made in any order, also one by one
+                summed = results(long * unit, aligned=True)[i]
+                floor += _apart(summed, value)
             most = np.nan_to_num(8 * (apart + own) + floor, nan=np.inf)
-            made.append(_typed(value, most, (most / 8) ** 2, str(row["type"])))
+            typed = _typed(value, most, (most / 8) ** 2, str(row["type"]))
+            made.append({**typed, **_demands(keeps, i, elements(row), value)})
     return made
 
 
-def _wide(value: object, move: float, random: np.random.Generator) -> object:
-    """A value in double precision, moved by a share with random signs."""
+class _Kept(NamedTuple):
+    """What results keep of their inputs, for each result; none if it is unknown."""
+
+    nan: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.bool_]]] = ()
+    signs: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.bool_]]] = ()
+    alone: bool = False
+
+
+def _kept(inputs: Tree, evaluate: Callable[[Tree], list[Values]]) -> _Kept:
+    floats = [elements(each) for each in leaves(inputs) if is_float(each)]
+    special = [each.astype(np.float64) for each in floats]
+    try:
+        nan = any(np.isnan(each).any() for each in special)
+        ends = any((np.isinf(each) | (each == 0)).any() for each in special)
+        alone = ends and is_elementwise(inputs, evaluate)
+        return _Kept(
+            keeps_nan(inputs, evaluate) if nan else (),
+            follows_signs(inputs, evaluate) if alone else (),
+            alone,
+        )
+    except Exception:  # the reference does not take other numbers there
+        return _Kept()
+
+
+def _demands(kept: _Kept, number: int, plain: Array, value: Values) -> dict[str, Tree]:
+    """What an output must keep, as numbers: 1 where it must, and the sign of zeros."""
+    found: dict[str, Tree] = {}
+    own = plain.astype(np.float64)
+    if kept.nan:
+        must = kept.nan[number] & np.isnan(value) & np.isnan(own)
+        found["nan"] = must.astype(np.float64)
+    if kept.alone:
+        found["infinity"] = (~np.isnan(own)).astype(np.float64)
+        zero = kept.signs[number] & (value == 0) & (own == 0)
+        zero &= np.signbit(value) == np.signbit(own)
+        found["signs"] = zero * np.where(np.signbit(value), -1.0, 1.0)
+    return found
+
+
+def _apart(one: Values, other: Values) -> Values:
+    """How far values are from one another; the same infinity is as near as can be."""
+    same = np.isinf(one) & (one == other)
+    return np.where(same, 0.0, np.abs(one - other))
+
+
+def _wide(value: object, move: float, random: np.random.Generator | None) -> object:
+    """A value in double precision, moved by a share with random signs.
+
+    Without them, all elements become larger, as the errors of a sum may be.
+    """
     if isinstance(value, list | tuple):
         return [_wide(each, move, random) for each in value]
     if isinstance(value, np.ndarray):
         if value.dtype.kind != "f" and "float" not in value.dtype.name:
             return value
-        signs = random.choice([-1.0, 1.0], value.shape)
-        return value.astype(np.float64) * (1 + move * signs)
+        wide = value.astype(np.float64)
+        signs = random.choice([-1.0, 1.0], value.shape) if random else np.sign(wide)
+        return wide * (1 + move * signs)
     if not hasattr(value, "is_floating_point"):
         return value
     import torch
@@ -346,6 +735,8 @@ def _wide(value: object, move: float, random: np.random.Generator) -> object:
     tensor = cast("torch.Tensor", value)
     if not tensor.is_floating_point():
         return tensor
+    if random is None:
+        return tensor.double() * (1 + move * tensor.double().sign())
     signs = torch.from_numpy(random.choice([-1.0, 1.0], tuple(tensor.shape)))
     return tensor.double() * (1 + move * signs)
 
@@ -353,9 +744,8 @@ def _wide(value: object, move: float, random: np.random.Generator) -> object:
 # ── what the problem needs ──────────────────────────────────────────────────
 
 
-def _about(of: _Set, case: Tree) -> Tree:
+def _about(of: _Set, case: dict[str, Tree]) -> dict[str, Tree]:
     """The first case, with what the problem needs: products, and inputs that matter."""
-    assert isinstance(case, dict)
     made = dict(case)
     made["products"] = _products(of, case)
     made["matter"] = _matter(of, case["inputs"])

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fragmenta.arrays.threads import use_cores
+from fragmenta.cuda.tools import compiler
 from fragmenta.errors import BadCall, Error
 from fragmenta.judge.child import follow
 from fragmenta.judge.comparing import Case
@@ -38,6 +39,10 @@ from fragmenta.pool.orders import HERE, Terms
 from fragmenta.progress import clock
 
 CHILDREN = 2
+REFERENCE = 240.0
+"""Seconds that a reference may take at least."""
+MOST = frames.MOST_HEAD - (1 << 20)
+"""Characters of the cases of a reference, which are sent in the head of an answer."""
 
 
 def main() -> None:
@@ -51,8 +56,14 @@ def main() -> None:
     os._exit(0)  # Triton's library complains if the interpreter comes to its end
 
 
+_FIRST = 'extern "C" __global__ void first(float *x) { x[threadIdx.x] *= 2; }'
+
+
 def warm_up() -> None:
-    """Load PyTorch and Triton, if they are here, and what a judge needs of them."""
+    """Load NVRTC, PyTorch and Triton, if they are here, and what a judge needs."""
+    # Its first kernel takes NVRTC a second.
+    with suppress(Error, OSError):
+        compiler.find().compile_ptx(compiler.Unit(_FIRST, "sm_90a"))
     try:
         import torch
 
@@ -88,7 +99,7 @@ def work(pool: socket.socket, terms: Terms) -> None:
     asked = frames.receive(pool, _read)
     if asked is None:
         return
-    question = asked[0]
+    question, data = asked
     folder = Path(question.folder) / str(os.getpid())
     try:
         for line in lines:
@@ -96,7 +107,9 @@ def work(pool: socket.socket, terms: Terms) -> None:
         if isinstance(question, Prepare):
             head: Json = {"cases": _prepare(question, lines[0], folder)}
         else:
-            head = {"verdict": verdict_json(_examine(question, lines, folder))}
+            cases = _cases(load(data[0].data))
+            verdict = _examine(question, cases, lines, folder)
+            head = {"verdict": verdict_json(verdict)}
     except Error as error:
         head = error_json(error)
     finally:
@@ -111,7 +124,7 @@ def work(pool: socket.socket, terms: Terms) -> None:
 
 def _read(head: bytes) -> tuple[Prepare | Try, list[int]]:
     question: Prepare | Try = pickle.loads(head)  # from the pool, not from a stranger
-    return question, []
+    return question, question.arguments.sizes
 
 
 def _fork(pool: socket.socket) -> Line:
@@ -140,7 +153,7 @@ def _fork(pool: socket.socket) -> Line:
 def _prepare(question: Prepare, line: Line, folder: Path) -> str:
     """The cases of a reference, as text."""
     settings = question.settings
-    seconds = settings.seconds
+    seconds = max(settings.seconds, REFERENCE)
     line.socket.settimeout(seconds)
     send(
         line.socket,
@@ -168,14 +181,21 @@ def _prepare(question: Prepare, line: Line, folder: Path) -> str:
     assert isinstance(answer, dict)
     if "error" in answer:
         raise BadCall(f"{name}: {answer['text']}")
-    return base64.b64encode(dump(answer["cases"])).decode()
+    made = base64.b64encode(dump(answer["cases"])).decode()
+    if len(made) > MOST:
+        raise BadCall(
+            f"the inputs and results of {name} are too large; sizes are made smaller "
+            "if they are whole numbers with names, such as n = 4096, at its top"
+        )
+    return made
 
 
-def _examine(question: Try, lines: list[Line], folder: Path) -> Verdict:
+def _examine(
+    question: Try, cases: list[Case], lines: list[Line], folder: Path
+) -> Verdict:
     start = clock.now()
     until = start + question.settings.seconds
     examination = Examination(question.text.text, question.settings, folder, until)
-    cases = _cases(load(question.cases))
     examination.run(lines, cases)
     findings = [
         each._replace(evidence=_without(question.folder, each.evidence))
@@ -199,6 +219,7 @@ def _examine(question: Try, lines: list[Line], folder: Path) -> Verdict:
         tuple(examination.confined),
         clock.now() - start,
         tuple(sorted(estimated)),
+        tuple(examination.sizes),
     )
 
 

@@ -38,6 +38,8 @@ class Verdict:
     """How long the judge needed."""
     estimated: tuple[str, ...] = ()
     """Operators of the reference whose bounds of errors are estimates."""
+    sizes: tuple[str, ...] = ()
+    """The sizes that it covers: those of calls that came to their end."""
 
     @property
     def word(self) -> str:
@@ -66,6 +68,7 @@ class Verdict:
                 for each in self.findings
             ],
             "cases": list(self.cases),
+            "sizes": list(self.sizes),
             "cost": dict(self.cost),
             "confined": list(self.confined),
             "estimated": list(self.estimated),
@@ -75,6 +78,13 @@ class Verdict:
     def text(self, width: int = 80) -> str:
         """The verdict for people, in lines that fit."""
         lines = [f"{self.word}: {self.name}"]
+        if self.sizes and self.word == CLEAN:
+            lines += textwrap.wrap(
+                f"covers {'; '.join(self.sizes)}",
+                width,
+                initial_indent="  ",
+                subsequent_indent="    ",
+            )
         for each in self.findings:
             lines.append(f"  {each.name}: {KINDS[each.name].means}")
             said = each.evidence + (f" ({each.case})" if each.case else "")
@@ -106,6 +116,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Json]:
         "cost": verdict.cost,
         "confined": list(verdict.confined),
         "estimated": list(verdict.estimated),
+        "sizes": list(verdict.sizes),
         "seconds": verdict.seconds,
     }
 
@@ -125,4 +136,5 @@ def verdict_of(given: dict[str, Json]) -> Verdict:
         tuple(map(str, cast("list[Json]", given["confined"]))),
         float(cast("float", given["seconds"])),
         tuple(map(str, cast("list[Json]", given["estimated"]))),
+        tuple(map(str, cast("list[Json]", given["sizes"]))),
     )

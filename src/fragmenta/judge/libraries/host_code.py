@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import NamedTuple, NoReturn, cast
 
@@ -142,6 +142,8 @@ _SIZES = {
     **dict.fromkeys(("short", "uint16_t", "int16_t"), 2),
     **dict.fromkeys(("size_t", "uint64_t", "long long"), 8),
 }
+_STEPS = ("/", "%", "&", "|", "^")
+"""Operators of whole numbers that give the same for many."""
 _POINTER_CASTS = ("reinterpret_cast", "const_cast")
 _KINDS = {
     "kFloat32": torch.float32,
@@ -187,6 +189,39 @@ class Host:
     launch: Launch
     constants: dict[str, list[Token]] = field(default_factory=dict)
     """What names of macros and constants outside of functions stand for."""
+    ran: dict[str, set[int]] = field(default_factory=dict)
+    """The words of each function that ran, by their number."""
+    ways: dict[tuple[str, int], set[bool]] = field(default_factory=dict)
+    """The values that each condition had."""
+    steps: dict[tuple[str, int], tuple[set[object], set[object]]] = field(
+        default_factory=dict
+    )
+    """What quotients, remainders, ``min`` and ``max`` got, and what they gave."""
+
+    def not_run(self) -> list[str]:
+        """What of the functions never ran, or only went one way."""
+        said = []
+        for name, function in self.functions.items():
+            ran, words = self.ran.get(name, set()), function.body
+            dead = [i for i in _meaningful(words) if i not in ran]
+            lines = dict.fromkeys(words[i].line for i in dead)
+            said += [
+                f"{name}, line {line} of the host code: did not run" for line in lines
+            ]
+            for (of, at), values in self.ways.items():
+                if of == name and len(values) == 1 and words[at].line not in lines:
+                    always = str(True in values).lower()
+                    said.append(
+                        f"{name}, line {words[at].line} of the host code: the "
+                        f"condition at `{words[at].text}` was always {always}"
+                    )
+            for (of, at), (given, made) in self.steps.items():
+                if of == name and len(given) > 1 and len(made) == 1:
+                    said.append(
+                        f"{name}, line {words[at].line} of the host code: "
+                        f"`{words[at].text}` was the same for all sizes"
+                    )
+        return said
 
     def call(self, name: str, given: Sequence[object]) -> object:
         """Call a function as Python does."""
@@ -197,12 +232,27 @@ class Host:
         names: dict[str, object] = {}
         for (kind, parameter), value in zip(function.parameters, given, strict=True):
             names[parameter] = _converted(value, kind)
-        runner = _Runner(self, function.body, [names])
+        runner = _Runner(self, function.body, [names], name=name)
         try:
             runner.block()
         except _Return as returned:
             return returned.value
         return None
+
+
+def _meaningful(words: Sequence[Token]) -> Iterator[int]:
+    """The words that must run: not those that refuse, and no punctuation."""
+    refuses = False
+    for number, word in enumerate(words):
+        if word.text.startswith(("TORCH_CHECK", "AT_ASSERT", "throw")):
+            refuses = True
+        if not refuses and word.text not in _PUNCTUATION:
+            yield number
+        if word.text == ";":
+            refuses = False
+
+
+_PUNCTUATION = frozenset([*"{}();,:", "else", "return", "const", "auto"])
 
 
 def _converted(value: object, kind: str) -> object:
@@ -234,6 +284,10 @@ class _Runner:
     active: bool = True
     types: dict[str, str] = field(default_factory=dict)
     """Types with a name, such as ``scalar_t``."""
+    name: str = ""
+    """The function; nothing for constants outside of functions."""
+    checks: bool = False
+    """Whether it is in a check, which only refuses."""
 
     # ── words ───────────────────────────────────────────────────────────────
 
@@ -245,14 +299,32 @@ class _Runner:
         found = self.peek()
         if (wanted and found != wanted) or not found:
             self.refuse(f"{found or 'the end'} where {wanted or 'more'} is expected")
-        self.at += 1
+        self.step()
         return found
 
     def accept(self, text: str) -> bool:
         if self.peek() == text:
-            self.at += 1
+            self.step()
             return True
         return False
+
+    def step(self) -> None:
+        """Go on by a word."""
+        if self.active:
+            self.host.ran.setdefault(self.name, set()).add(self.at)
+        self.at += 1
+
+    def went(self, at: int, value: object) -> None:
+        """A condition has a value."""
+        if self.active:
+            self.host.ways.setdefault((self.name, at), set()).add(bool(value))
+
+    def stepped(self, at: int, given: tuple[object, ...], made: object) -> None:
+        """A step has a value."""
+        if self.active and self.name:
+            row = self.host.steps.setdefault((self.name, at), (set(), set()))
+            row[0].add(given)
+            row[1].add(made)
 
     def refuse(self, what: str) -> NoReturn:
         place = min(self.at, len(self.words) - 1)
@@ -303,7 +375,9 @@ class _Runner:
     def branch(self) -> None:
         self.take("if")
         self.take("(")
+        start = self.at
         chosen = bool(self.expression())
+        self.went(start, chosen)
         self.take(")")
         before = self.active
         self.active = before and chosen
@@ -345,7 +419,9 @@ class _Runner:
     def check(self) -> None:
         self.take()
         self.take("(")
+        self.checks = True
         holds = self.expression()
+        self.checks = False
         said = []
         while self.accept(","):
             said.append(str(self.expression()))
@@ -429,9 +505,16 @@ class _Runner:
         while True:
             word = self.take()
             depth += {"<": 1, ">": -1, "<<<": 3, ">>>": -3}.get(word, 0)
-            made += self.types.get(word, word)
+            made += self.types.get(word) or self._constant(word)
             if depth <= 0:
                 return made
+
+    def _constant(self, word: str) -> str:
+        """A word; the number of a variable, which is a template's argument."""
+        for scope in reversed(self.scopes):
+            if isinstance(scope.get(word), int):
+                return str(int(cast("int", scope[word])))
+        return word
 
     def declaration(self) -> None:
         kind = self.type_name()
@@ -466,13 +549,15 @@ class _Runner:
             return
         name, following = self.peek(), self.peek(1)
         if following in ("=", "+=", "-=", "*=", "/=", "%="):
-            self.at += 2
+            self.step()
+            self.step()
             value = self.expression()
             if following != "=":
                 value = self.computed(following[0], self.look_up(name), value)
             self.store(name, value)
         elif following in ("++", "--"):
-            self.at += 2
+            self.step()
+            self.step()
             self.store(name, self.computed(following[0], self.look_up(name), 1))
         elif name in ("++", "--"):
             self.take()
@@ -530,9 +615,11 @@ class _Runner:
         return found
 
     def expression(self) -> object:
+        start = self.at
         chosen = self.binary(0)
         if not self.accept("?"):
             return chosen
+        self.went(start, chosen)
         before = self.active
         self.active = before and bool(chosen)
         one = self.expression()
@@ -545,15 +632,22 @@ class _Runner:
     def binary(self, level: int) -> object:
         if level == len(_PRECEDENCE):
             return self.unary()
+        start = self.at
         value = self.binary(level + 1)
         while self.peek() in _PRECEDENCE[level]:
-            sign = self.take()
+            at, sign = self.at, self.take()
             before = self.active
             if sign in ("&&", "||"):
+                self.went(start, value)
                 self.active = before and bool(value) == (sign == "&&")
             other = self.binary(level + 1)
             self.active = before
+            given = value, other
             value = self.computed(sign, value, other)
+            if sign in ("<", ">", "<=", ">=", "==", "!=") and not self.checks:
+                self.went(at, value)
+            if sign in _STEPS and all(isinstance(e, int) for e in given):
+                self.stepped(at, given, value)
         return value
 
     def computed(self, sign: str, a: object, b: object) -> object:
@@ -602,7 +696,11 @@ class _Runner:
         if self.accept("+"):
             return self.unary()
         if self.accept("!"):
-            return not self.unary()
+            at = self.at
+            value = not self.unary()
+            if not self.checks:
+                self.went(at, value)
+            return value
         pointer = self.pointer_cast()
         if pointer:
             return _pointed(self.unary(), pointer)
@@ -610,8 +708,15 @@ class _Runner:
             self.take("(")
             kind = self.type_name()
             self.take(")")
-            return _cast(self.unary(), kind)
+            return self.cast(self.unary(), kind)
         return self.postfix(self.primary())
+
+    def cast(self, value: object, kind: str) -> object:
+        """A number in another type; what rounds it is a step."""
+        made = _cast(value, kind)
+        if isinstance(value, float) and not isinstance(made, float):
+            self.stepped(self.at, (value,), made)
+        return made
 
     def pointer_cast(self) -> str:
         """The type of a cast such as ``(float4 *)``, which is read; else nothing."""
@@ -625,7 +730,8 @@ class _Runner:
             at += 1
         if self.peek(at - self.at) != ")" or made == "":
             return ""
-        self.at = at + 1
+        while self.at <= at:
+            self.step()
         return made + "*"
 
     def primary(self) -> object:
@@ -709,7 +815,7 @@ class _Runner:
         if name in _POINTER_CASTS:
             return _pointed(given[0], kind)
         if name == "static_cast":
-            return _cast(given[0], kind)
+            return self.cast(given[0], kind)
         if name in ("dim3",):
             return _dim3(given)
         if name in self.host.functions:
@@ -720,9 +826,12 @@ class _Runner:
         if space in ("torch", "at") and short in _MAKES:
             return _made(short, given)
         if short in _NUMBERS and space in ("", "std"):
-            return _NUMBERS[short](*given)
+            made = _NUMBERS[short](*given)
+            chosen = tuple(i for i, each in enumerate(given) if each == made)
+            self.stepped(self.at, (*given,), chosen if short in "min max" else made)
+            return made
         if name in _TYPES:
-            return _cast(given[0], name)
+            return self.cast(given[0], name)
         if short in ("make_tuple", "TensorOptions", "tuple"):
             return given
         self.refuse(f"{name}(...)")

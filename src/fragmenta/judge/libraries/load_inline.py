@@ -53,6 +53,10 @@ typedef unsigned char uint8_t;
 """What headers of C++ say, which NVRTC does not have."""
 
 
+HOSTS: list[Host] = []
+"""The functions of all extensions."""
+
+
 def install(target: str) -> None:
     """From now on, ``load_inline`` compiles kernels for a target and runs them here."""
     extension.load_inline = partial(load_inline, target)
@@ -79,6 +83,7 @@ def load_inline(
     flags = [each for each in extra_cuda_cflags if each in _FLAGS]
     launch = _launcher(_LIMITS + kernels, target, flags)
     machine = Host(host, launch, constants(kernels))
+    HOSTS.append(machine)
     wanted = [functions] if isinstance(functions, str) else list(functions or host)
     made: dict[str, Callable[..., object]] = {}
     for each in wanted:

@@ -111,6 +111,8 @@ class Record:
 
     operators: dict[str, int] = field(default_factory=dict)
     """The operators that compute: how many elements each of them read, in all."""
+    earlier: dict[str, int] = field(default_factory=dict)
+    """Those that ran while a model was made."""
     kept: list[Array] = field(default_factory=list)
     """Memory that counts as unwritten, as long as it is kept here."""
 
@@ -122,6 +124,11 @@ class Record:
     def waiting(self) -> int:
         """How many streams have work that nobody has waited for."""
         return len(STREAMS.waiting)
+
+    def made(self) -> None:
+        """A model was made."""
+        self.earlier |= self.operators
+        self.operators.clear()
 
     def restart(self) -> None:
         """A call begins."""

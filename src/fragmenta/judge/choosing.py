@@ -1,0 +1,259 @@
+"""Instructions of kernels that choose by a number, and do not say how they chose.
+
+What may be done with sizes, places and addresses is a list; what is not on it was not
+seen for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fragmenta.judge.roots import (
+    INDEX,
+    MEMORY,
+    PARAMETER,
+    SMALL,
+    THREAD,
+    Roots,
+    registers,
+    where,
+)
+from fragmenta.ptx.module import (
+    INSTALLED,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Special,
+)
+from fragmenta.ptx.opcodes import TABLE
+
+
+def unseen(function: Function, roots: Roots) -> Iterator[str]:
+    """Instructions that choose by a number, and do not say how they chose."""
+    fenced = any(
+        each.opcode in ("fence", "membar") or "acquire" in each.qualifiers
+        for each in function.instructions
+    )
+    for each in function.instructions:
+        given = [e.value for e in each.operands[1:] if isinstance(e, Immediate)]
+        sizes = roots.kinds_of(each)
+        kind = each.qualifiers[-1][:1] if each.qualifiers else ""
+        # The last tile has less than others.
+        least = TILE if INDEX in sizes else SMALL
+        large = [e for e in given if isinstance(e, int) and abs(e) >= least]
+        places = sizes & {INDEX, PARAMETER} and not sizes & {MEMORY}
+        if each.opcode in ("set", "slct"):
+            why = "chooses"
+        elif _asks_strange(each):
+            why = "asks for what is other on each GPU, or each time"
+        elif roots.is_of_address(each) and not _is_of_addresses(each, given):
+            why = "computes with an address"
+        elif _adds_place(each, roots):
+            why = "adds a float of a place or a size to data"
+        elif sizes == {PARAMETER} and _is_hidden(each, given):
+            why = "adds a large number to a size"
+        elif each.opcode == "setp" and roots.asks_atomic(each):
+            why = "asks what an atomic found, which may change at once"
+        elif each.opcode == "ld" and not fenced and _is_loose(each):
+            why = "reads what others write, and nothing orders that"
+        elif each.opcode == "min" and kind in "su" and large and places:
+            why = "cuts a size off"
+        elif places and _is_step(each, given):
+            why = "is the same for most sizes"
+        elif sizes == {PARAMETER} and not _is_of_sizes(each, given):
+            why = "is no arithmetic of sizes that is known"
+        elif _is_table(each) and sizes <= {PARAMETER} and roots.mixes(each):
+            why = "loads by a size alone"
+        else:
+            continue
+        if INSTALLED.search(each.source.file if each.source else "") is None:
+            yield f"{where(function, each)}: `{each.mnemonic}` {why}"
+
+
+_KNOWN = re.compile(
+    r"%(?:n?tid|n?ctaid|laneid|warpid|lanemask_\w+|clock\w*|globaltimer\w*|cluster\w*|"
+    r"n?clusterid|is_explicit_cluster|\w*smem_size|\w*smem_\w+)(?:\.[xyzw])?"
+)
+"""Special registers that have the same number on each GPU, or are told of elsewhere."""
+
+
+def _asks_strange(instruction: Instruction) -> bool:
+    if instruction.opcode == "activemask":
+        return True
+    named = [each.name for each in instruction.operands if isinstance(each, Special)]
+    return not all(map(_KNOWN.fullmatch, named))
+
+
+def _is_of_addresses(instruction: Instruction, given: Sequence[object]) -> bool:
+    """Whether an instruction only asks how an address is aligned."""
+    if instruction.opcode == "and":
+        return bool(given) and all(isinstance(e, int) and 0 <= e < SMALL for e in given)
+    if instruction.opcode == "cvt":
+        return instruction.qualifiers[-2][0] in "sub"
+    if instruction.opcode == "or":
+        return not given
+    return instruction.opcode not in _OF_PLACES
+
+
+_OF_PLACES = frozenset(
+    [
+        *(
+            "xor",
+            "not",
+            "lop3",
+            "shr",
+            "shl",
+            "bfe",
+            "bfi",
+            "shf",
+            "prmt",
+            "mul",
+            "div",
+        ),
+        *("rem", "min", "max", "popc", "clz", "brev", "bfind", "neg", "abs", "selp"),
+    ]
+)
+"""Arithmetic that changes an address otherwise than by adding to it."""
+
+
+_PLACES = {PARAMETER, INDEX, THREAD}
+
+
+def _adds_place(instruction: Instruction, roots: Roots) -> bool:
+    """Whether a float that follows a place or a size is added to one from memory."""
+    words, read = instruction.qualifiers, instruction.operands[1:]
+    if not words or words[-1] not in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
+        return False
+    if instruction.opcode in ("add", "sub"):
+        parts = [[each] for each in read]
+    elif instruction.opcode in ("fma", "mad"):
+        parts = [[*read[:2]], [*read[2:]]]
+    else:
+        return False
+    kinds = [{k for each in part for k in roots.of(each)[0]} for part in parts]
+    places = [
+        bool(kind & _PLACES) and MEMORY not in kind and not roots.is_given(part)
+        for kind, part in zip(kinds, parts, strict=True)
+    ]
+    return any(places) and any(MEMORY in kind for kind in kinds)
+
+
+def _is_hidden(instruction: Instruction, given: Sequence[object]) -> bool:
+    """Whether a number is added to a size that is larger than those that are tried."""
+    if instruction.opcode not in ("add", "sub", "mad"):
+        return False
+    last = given[-1:] if instruction.opcode == "mad" else given
+    kind = instruction.qualifiers[-1][:1]
+    return kind in "su" and any(isinstance(e, int) and abs(e) > LARGE for e in last)
+
+
+def _is_step(instruction: Instruction, given: Sequence[object]) -> bool:
+    """Whether a result is the same for many numbers: a shift, a product, a rounding.
+
+    Compilers divide by constants with products whose numbers are large.
+    """
+    words = {*instruction.qualifiers}
+    if instruction.opcode == "mul":
+        return "hi" in words and any(isinstance(e, int) and e < _MAGIC for e in given)
+    if instruction.opcode == "cvt":
+        return bool(words & {"rni", "rzi", "rmi", "rpi", "sat"})
+    return instruction.opcode in ("shr", "bfe") and any(e in _FAR for e in given)
+
+
+_GROWS = frozenset(
+    [
+        *("mov", "cvt", "cvta", "add", "addc", "sub", "subc", "mul", "mul24", "mad"),
+        *("mad24", "madc", "fma", "div", "rem", "neg", "sqrt", "rsqrt", "rcp", "lg2"),
+        *("shl", "shr", "bfe", "szext", "shf", "setp", "selp", "slct", "set"),
+    ]
+)
+"""What may be done with sizes alone: it grows with them, or is asked elsewhere."""
+
+
+def _is_of_sizes(instruction: Instruction, given: Sequence[object]) -> bool:
+    """Whether an instruction does with sizes what is known, or computes nothing."""
+    found = TABLE.find(instruction.mnemonic)
+    if found is None or not found.syntax.computes or instruction.opcode in _GROWS:
+        return True
+    if instruction.opcode in ("min", "max", "abs"):
+        return instruction.qualifiers[-1][0] in "su"
+    masks = [abs(e) // max(1, abs(e) & -abs(e)) for e in given if isinstance(e, int)]
+    if instruction.opcode == "and":  # the rest of a division, or what it leaves
+        return any(not e & (e + 1) for e in masks) or not masks
+    # Both of two numbers are asked at once whether they are small.
+    return instruction.opcode in ("or", "not") and not masks
+
+
+LARGE = 1 << 16
+"""Numbers that hide sizes if they are added to them."""
+
+
+def _is_table(load: Instruction) -> bool:
+    """Whether an instruction loads what was there before a launch."""
+    other = {"param", "shared", "local"} & {*load.qualifiers}
+    return load.opcode in ("ld", "ldu") and not other
+
+
+def of_bits(function: Function) -> Iterator[str]:
+    """Instructions that take the bits of numbers that were just loaded."""
+    loaded: set[int] = set()
+    for _ in range(3):
+        for each in function.instructions:
+            inner = {n for o in each.operands[1:] for n in registers(o)}
+            load = each.opcode in ("ld", "ldu") and "param" not in each.qualifiers
+            if load or (each.opcode in ("mov", "add", "sub") and inner & loaded):
+                whole = each.qualifiers[-1][:1] in "bsu" or load
+                loaded |= registers(each.operands[0]) if whole else set()
+    for each in function.instructions:
+        inner = {n for o in each.operands[1:] for n in registers(o)}
+        given = [o.bits for o in each.operands[1:] if isinstance(o, Immediate)]
+        if each.opcode not in _BITS or not inner & loaded or {*given} & {*_SIGN}:
+            continue
+        if INSTALLED.search(each.source.file if each.source else "") is None:
+            yield f"{where(function, each)}: `{each.mnemonic}` takes bits of a float"
+
+
+_BITS = frozenset(["and", "or", "xor", "lop3", "shr", "bfe"])
+_SIGN = (0x7FFFFFFF, 0x80000000)
+
+
+def _is_loose(load: Instruction) -> bool:
+    """Whether a load is one of memory that other blocks may write."""
+    words = {*load.qualifiers}
+    return bool(words & {"volatile", "relaxed"}) and not words & {"shared", "local"}
+
+
+def written_and_loaded(module: Module) -> set[str]:
+    """The variables that kernels of a module write, and load other than by atomics."""
+    loaded, written = set[str](), set[str]()
+    for function in module.functions.values():
+        roots = Roots(function)
+        for each in function.instructions:
+            at = each.operands[1:] if each.opcode == "ld" else each.operands[:1]
+            at = each.operands[1:2] if each.opcode == "atom" else at
+            if each.opcode in ("ld", "st", "red", "atom"):
+                found = {name.partition("+")[0] for name in roots.names_of(at)}
+                (loaded if each.opcode == "ld" else written).update(found)
+    return loaded & written & {*module.variables}
+
+
+def strange(text: str) -> list[str]:
+    """Registers of PTX that have other numbers on each GPU, in words.
+
+    >>> strange("mov.u32 %r1, %smid;")
+    ['a kernel reads %smid, which is another number on each GPU']
+    """
+    found = dict.fromkeys(_OF_GPU.findall(text))
+    return [
+        f"a kernel reads {each}, which is another number on each GPU" for each in found
+    ]
+
+
+_OF_GPU = re.compile(r"%(?:n?smid|n?warpid|gridid|pm\d+\w*|current_graph_exec)\b")
+TILE = 1024
+"""Tiles along an axis are smaller than this."""
+_MAGIC = 1 << 26
+_FAR = range(12, 27)
+"""Shifts that leave nothing of places that are tried; longer ones are of signs."""

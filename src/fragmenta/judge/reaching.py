@@ -1,0 +1,534 @@
+"""What of a candidate never ran: what did not run was not judged.
+
+Of the host's Python, every expression must have run in some call, and every condition
+must have gone both ways.  Of kernels, every comparison must have been true for some
+lane and false for another: so each way was gone.  What only refuses (``raise``,
+``assert``) is left out.  So are comparisons of places and sizes, with which loops and
+threads end, and those that a compiler adds.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
+from types import CodeType
+
+from fragmenta.api.kernels import Loaded
+from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.counters.code.layout import VALUES
+from fragmenta.counters.report import Counters
+from fragmenta.judge.choosing import of_bits, unseen
+from fragmenta.judge.exempt import Exempt, Place, is_kernel, place_of, within
+from fragmenta.judge.marking import marked, never_changed
+from fragmenta.judge.mattering import Mattering
+from fragmenta.judge.roots import (
+    CLOCK,
+    ENDS,
+    MEMORY,
+    PARAMETER,
+    SMALL,
+    Argument,
+    Parameters,
+    Roots,
+    registers,
+    where,
+)
+from fragmenta.judge.tracer import codes
+from fragmenta.judge.unrolling import is_unrolled
+from fragmenta.ptx import flow
+from fragmenta.ptx.module import (
+    INSTALLED,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Not,
+)
+
+# ── Python ──────────────────────────────────────────────────────────────────
+
+
+def not_run(
+    text: str,
+    pairs: Sequence[Sequence[int]],
+    seen: Sequence[Sequence[object]] = (),
+) -> list[str]:
+    r"""What of a file never ran, or only went one way, in words.
+
+    ``pairs`` are those of :class:`~fragmenta.judge.tracer.Tracer`, and ``seen`` is what
+    :class:`~fragmenta.judge.marking.Seen` tells.
+
+    >>> text = "def candidate(x):\n    return x\n"
+    >>> not_run(text, [[-1, 0, 0, 2, 2, 4, 4, 6], []])
+    ['line 1: candidate was never called']
+    """
+    tree, other = ast.parse(text), ast.parse(text)
+    marks = marked(other)
+    module = compile(other, "candidate.py", "exec", dont_inherit=True)
+    ran: set[Place] = set()
+    every: dict[Place, None] = {}
+    one_way: dict[Place, bool] = {}
+    for code, flat in zip(codes(module), pairs, strict=True):
+        _look_through(code, flat, ran, every, one_way)
+    left_out = Exempt(tree)
+    tests = {
+        place_of(n): place_of(n.test) for n in ast.walk(tree) if isinstance(n, _TESTS)
+    }
+    one_way = {tests.get(at, at): way for at, way in one_way.items()}
+    dead = [at for at in every if at not in ran and not left_out.holds(at)]
+    said = []
+    for at, way in one_way.items():
+        inside = any(within(at, each) for each in dead)
+        if not inside and not left_out.holds(at) and not left_out.forgives(at):
+            said.append(f"line {at[0]}: `{_shown(text, at)}` was always {way}")
+    for at, why in never_changed(marks, seen):
+        if not left_out.holds(at):
+            said.append(f"line {at[0]}: `{_shown(text, at)}` {why}")
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        whole = place_of(node)
+        own = {at for at in every if within(at, whole) and at[0] > whole[0]}
+        if own & {*dead} and not own & ran:
+            said.append(f"line {node.lineno}: {node.name} was never called")
+            dead = [at for at in dead if at not in own]
+    said += [f"line {at[0]}: `{_shown(text, at)}` did not run" for at in _outer(dead)]
+    return said
+
+
+def ran_unread(text: str, pairs: Sequence[Sequence[int]]) -> list[str]:
+    """Functions that ran as Python, though nothing in the file seems to call them."""
+    tree, marked_tree = ast.parse(text), ast.parse(text)
+    marked(marked_tree)
+    module = compile(marked_tree, "candidate.py", "exec", dont_inherit=True)
+    ran: set[Place] = set()
+    for code, flat in zip(codes(module), pairs, strict=True):
+        _look_through(code, flat, ran, {}, {})
+    return [
+        f"line {body[0]}: `{_shown(text, body)}` ran, though nothing seems to call it"
+        for body in Exempt(tree).idle
+        if any(within(at, body) for at in ran)
+    ]
+
+
+_TESTS = (ast.If, ast.While, ast.IfExp)
+
+
+def _look_through(
+    code: CodeType,
+    flat: Sequence[int],
+    ran: set[Place],
+    every: dict[Place, None],
+    one_way: dict[Place, bool],
+) -> None:
+    """Add what ran of one code object, and conditions that went one way."""
+    after: dict[int, set[int]] = {}
+    for before, at in zip(flat[::2], flat[1::2], strict=True):
+        after.setdefault(before, set()).add(at)
+    seen = {at for each in after.values() for at in each}
+    for each in dis.get_instructions(code):
+        place = _place(each)
+        if place is None or each.opname in ("RESUME", "NOP", "CACHE", "COPY_FREE_VARS"):
+            continue
+        every[place] = None
+        if each.offset not in seen:
+            continue
+        ran.add(place)
+        if _is_condition(each) and len(after.get(each.offset, ())) == 1:
+            jumped = each.argval in after[each.offset]
+            one_way[place] = jumped == ("IF_TRUE" in each.opname)
+
+
+def _place(instruction: dis.Instruction) -> Place | None:
+    at = instruction.positions
+    if at is None or None in (at.lineno, at.end_lineno, at.col_offset):
+        return None
+    return at.lineno, at.end_lineno, at.col_offset, at.end_col_offset  # type: ignore[return-value]
+
+
+def _is_condition(instruction: dis.Instruction) -> bool:
+    name = instruction.opname
+    return "JUMP" in name and "IF" in name
+
+
+def _outer(places: Iterable[Place]) -> list[Place]:
+    """Those that are within no other, one for each line."""
+    every = sorted(places, key=lambda at: (at[0], at[2], -at[1], -at[3]))
+    kept: list[Place] = []
+    for at in every:
+        if not kept or not (within(at, kept[-1]) or at[0] == kept[-1][0]):
+            kept.append(at)
+    return kept
+
+
+def _shown(text: str, at: Place) -> str:
+    line = text.splitlines()[at[0] - 1].encode()
+    stop = at[3] if at[0] == at[1] else len(line)
+    said = line[at[2] : stop].decode(errors="replace").strip()
+    return said if len(said) <= 60 else f"{said[:57]}..."
+
+
+# ── kernels ─────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Kernels:
+    """What launches have executed, of all kernels."""
+
+    _counts: dict[tuple[str, str], Counter[tuple[int, str]]] = field(
+        default_factory=dict
+    )
+    _modules: dict[str, Module] = field(default_factory=dict)
+    _entries: dict[str, set[str]] = field(default_factory=dict)
+    _arguments: dict[tuple[str, str], list[set[Argument]]] = field(default_factory=dict)
+    """What each parameter of a kernel was in all launches."""
+    _labels: set[str] = field(default_factory=set)
+    """The sizes that were tried."""
+
+    def add(
+        self,
+        digest: str,
+        loaded: Loaded,
+        name: str,
+        counted: Counters,
+        arguments: Sequence[Argument] = (),
+        label: str = "",
+    ) -> None:
+        """A launch was carried out, with these arguments and sizes."""
+        row_of = self._arguments.setdefault((digest, name), [])
+        for at, each in enumerate(arguments):
+            row_of += [set()] * (at + 1 - len(row_of))
+            row_of[at] = row_of[at] | {each}
+        self._labels.add(label)
+        self._modules[digest] = loaded.changed(contract=True)
+        self._entries.setdefault(digest, set()).add(name)
+        for found in counted.reached:
+            row = self._counts.setdefault((digest, found.function), Counter())
+            row[found.number, "lanes"] += found.lanes
+            row[found.number, "on"] += found.on
+            row[found.number, "off"] += found.off
+            for value in VALUES:
+                row[found.number, value] += getattr(found, value)
+
+    def one_way(self, minor: bool = False, floats: bool = False) -> list[str]:
+        """What never ran, only went one way, or chooses unseen, in words.
+
+        ``minor``: instead, what compilers and libraries make, and tests for zero and
+        infinity.  ``floats``: all inputs are float32, so that bits say nothing.
+        """
+        said: dict[str, None] = {}
+        for (digest, name), counts in self._counts.items():
+            function = self._modules[digest].functions[name]
+            roots = Roots(function, self._given(digest, function))
+            for each, small in _of_kernel(function, counts, roots):
+                if small == minor:
+                    said[each] = None
+            for each in unseen(function, roots) if not minor else ():
+                said[each] = None
+            mattering = Mattering(function, counts, roots)
+            for each in mattering.told() if not minor else ():
+                said[each] = None
+            for each in of_bits(function) if floats and not minor else ():
+                said[each] = None
+        return [*said]
+
+    def _given(self, digest: str, function: Function) -> Parameters:
+        """What is known of the parameters of a kernel."""
+        rows = self._arguments.get((digest, function.name), [])
+        fixed, pointers, scalars = dict[str, int](), set[str](), set[str]()
+        for parameter, seen in zip(function.parameters, rows, strict=False):
+            if any(each.pointer for each in seen):
+                pointers.add(parameter.name)
+            elif all(each.given for each in seen):
+                scalars.add(parameter.name)
+            elif len({each.value for each in seen}) == 1 < len(self._labels):
+                whole = parameter.type[0] in "sub"
+                fixed[parameter.name] = next(iter(seen)).value if whole else 0
+        return Parameters(fixed, frozenset(pointers), frozenset(scalars))
+
+    def not_launched(self) -> list[str]:
+        """Kernels of the modules that were never launched, in words."""
+        said: dict[str, None] = {}
+        names = {name for launched in self._entries.values() for name in launched}
+        for module in self._modules.values():
+            for function in module.functions.values():
+                if function.kernel and function.name not in names:
+                    said[f"the kernel {function.shown} was never launched"] = None
+        return [*said]
+
+    def not_compiled(self, text: str, sizes: bool) -> list[str]:
+        """Ways of conditions in Triton's functions that no launch was compiled with.
+
+        ``sizes``: of those that may ask for a size; else, of those that ask for a flag.
+        """
+        lines = {line for file, line in self._lines() if file.endswith("candidate.py")}
+        said = []
+        for function in ast.walk(ast.parse(text)):
+            if not isinstance(function, ast.FunctionDef) or not is_kernel(function):
+                continue
+            for node in ast.walk(function):
+                test = getattr(node, "test", None)
+                asks_size = test is not None and not _is_flag(test)
+                for way in _ways(node) if asks_size == sizes else ():
+                    if way and not any(_lines_of(each) & lines for each in way):
+                        first = way[0].lineno
+                        said.append(f"line {first}: no launch was compiled with it")
+        return said
+
+    def _lines(self) -> set[tuple[str, int]]:
+        """The lines of sources that kernels were compiled from: file and line."""
+        found = set()
+        for module in self._modules.values():
+            for function in module.functions.values():
+                for each in function.instructions:
+                    if each.source is not None:
+                        frames = each.source.frames
+                        found |= {(frame.file, frame.line) for frame in frames}
+        return found
+
+
+def _is_flag(test: ast.expr) -> bool:
+    """Whether a condition of Triton asks for a flag, a type or a small number.
+
+    >>> [_is_flag(ast.parse(each).body[0].value) for each in ("a", "a == 2048")]
+    [True, False]
+    """
+    if isinstance(test, ast.BoolOp):
+        return all(map(_is_flag, test.values))
+    if isinstance(test, ast.UnaryOp):
+        return _is_flag(test.operand)
+    if isinstance(test, ast.Compare):
+        if all(isinstance(each, ast.Is | ast.IsNot) for each in test.ops):
+            return True
+        return all(map(_is_flag, [test.left, *test.comparators])) and any(
+            isinstance(each, ast.Constant | ast.Attribute)
+            for each in (test.left, *test.comparators)
+        )
+    if isinstance(test, ast.Constant):
+        return not isinstance(test.value, int | float) or abs(test.value) < SMALL
+    if isinstance(test, ast.Call):
+        return not test.args or getattr(test.func, "attr", "") == "constexpr"
+    return isinstance(test, ast.Name | ast.Attribute)
+
+
+def _ways(node: ast.AST) -> list[list[ast.stmt]]:
+    """The ways that a statement of Triton can go."""
+    if isinstance(node, ast.If):
+        return [node.body, node.orelse]
+    if isinstance(node, ast.FunctionDef):
+        return [node.body]
+    return []
+
+
+def _lines_of(node: ast.stmt) -> set[int]:
+    return {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+
+
+def _of_kernel(
+    function: Function, counts: Counter[tuple[int, str]], roots: Roots
+) -> Iterator[tuple[str, bool]]:
+    """The conditions of one function that only went one way, and which are minor.
+
+    What is behind a condition that never went there did not run.
+    """
+    possible = _possible(function)
+    minor = _Minor(function, roots, counts, possible)
+    told: dict[str, bool] = {}
+    for index, each in enumerate(function.instructions):
+        on, off = counts[index, "on"], counts[index, "off"]
+        if not on + off or (on and off):
+            continue
+        way, place = "true" if on else "false", where(function, each)
+        small = minor.is_library(each)
+        if each.opcode == "setp" and not roots.is_bound(each):
+            said = f"the condition of `{each.mnemonic}` was always {way}"
+            small = small or minor.is_so(index)
+        elif each.opcode == "bra" and not roots.is_bounded(each):
+            goals = [index + 1] if on else flow.destinations(function, each)
+            if place in told or not {*goals} & possible:
+                continue
+            said = f"the condition of `{each.mnemonic}` was always {way}"
+            small = small or minor.is_guard(each)
+        elif _is_guarded(each) and off and not roots.is_bounded(each):
+            said = f"`{each.mnemonic}` did not run"
+            small = small or minor.is_guard(each)
+        else:
+            continue
+        told[place] = small
+        yield f"{place}: {said}", small
+
+
+FURTHEST = 1 << 14
+"""Numbers below this one are strides and steps of loops."""
+
+
+_SHIFTING = ("add", "sub", "fma", "mad")
+"""Arithmetic after which zero is a number that a constant names."""
+
+
+class _Minor:
+    """Conditions that say little if they go one way."""
+
+    def __init__(
+        self,
+        function: Function,
+        roots: Roots,
+        counts: Counter[tuple[int, str]],
+        possible: set[int],
+    ) -> None:
+        self._function, self._roots, self._counts = function, roots, counts
+        self._refusing = self._only_refusing(possible)
+        self._writes: dict[int, list[Instruction]] = {}
+        for each in function.instructions:
+            for register in registers(each.operands[0]) if each.operands else ():
+                self._writes.setdefault(register, []).append(each)
+        self._loops = {
+            where(function, each)
+            for at, each in enumerate(function.instructions)
+            if each.opcode == "bra"
+            and any(to <= at for to in flow.destinations(function, each))
+        }
+        self._both = {
+            self._form(at)
+            for at, each in enumerate(function.instructions)
+            if each.opcode == "setp" and counts[at, "on"] and counts[at, "off"]
+        }
+        self._minor = {
+            register
+            for at, each in enumerate(function.instructions)
+            if each.opcode == "setp" and self.is_so(at)
+            for register in registers(each.operands[0])
+        }
+
+    def is_library(self, instruction: Instruction) -> bool:
+        """Whether an instruction is of a header or of a library of CUDA."""
+        if self._function.name.startswith(("__internal_", "__nv_")):
+            return True
+        source = instruction.source
+        return source is not None and INSTALLED.search(source.file) is not None
+
+    def is_so(self, at: int) -> bool:
+        """Whether a comparison is one of these."""
+        setp = self._function.instructions[at]
+        given = [each for each in setp.operands if isinstance(each, Immediate)]
+        if setp.qualifiers[-1].startswith("f"):
+            same = {"eq", "ne", "equ", "neu"} & {*setp.qualifiers}
+            ends = any(each.bits in ENDS for each in given)
+            if same and ends and not self._constants(setp, _SHIFTING):
+                return True
+        elif self._of_loop(setp, given):
+            return True
+        return self._form(at) in self._both or self._is_refusal(setp)
+
+    def is_guard(self, guarded: Instruction) -> bool:
+        """Whether the guard of an instruction comes from such a comparison."""
+        guard = guarded.guard
+        register = guard.of if isinstance(guard, Not) else guard
+        return bool(registers(register) & self._minor)
+
+    def _of_loop(self, setp: Instruction, given: Sequence[Immediate]) -> bool:
+        """Whether a compiler asks how many steps a loop has."""
+        values = [each.value for each in given if isinstance(each.value, int)]
+        sizes = self._roots.kinds_of(setp)
+        return (
+            self._roots.largest_of(setp) < FURTHEST
+            and all(is_unrolled(self._function, abs(each)) for each in values)
+            and PARAMETER in sizes
+            and not sizes & {MEMORY, CLOCK}
+            and where(self._function, setp) in self._loops
+        )
+
+    def _form(self, at: int) -> tuple[object, ...]:
+        """What copies of one comparison of the source have in common."""
+        setp = self._function.instructions[at]
+        given = [e.value for e in setp.operands if isinstance(e, Immediate)]
+        kinds = frozenset(self._roots.kinds_of(setp))
+        own = frozenset(self._constants(setp)) if setp.qualifiers[-1][0] == "f" else ""
+        return where(self._function, setp), setp.mnemonic, repr(given), kinds, own
+
+    def _constants(
+        self, of: Instruction, by: Sequence[str] = (), depth: int = 4
+    ) -> set[int]:
+        """The bits of float constants that operands were computed with."""
+        found = set[int]()
+        if of.opcode in (by or (of.opcode,)):
+            # Of a product with a sum, only what is added moves a zero.
+            given = of.operands[-1:] if by and len(of.operands) > 3 else of.operands[1:]
+            found |= {each.bits for o in given for each in self._fixed(o)} - {*ENDS}
+        for number in {n for each in of.operands[1:] for n in registers(each)}:
+            for made in self._writes.get(number, ()) if depth else ():
+                if made.opcode != "ld" and made.qualifiers[-1:] == ("f32",):
+                    found |= self._constants(made, by, depth - 1)
+        return found
+
+    def _fixed(self, operand: object) -> list[Immediate]:
+        """A constant, also if a register has it."""
+        made = [m for n in registers(operand) for m in self._writes.get(n, ())]
+        moved = len(made) == 1 and made[0].opcode == "mov"
+        given = made[0].operands[1] if moved else operand
+        return [given] if isinstance(given, Immediate) else []
+
+    def _is_refusal(self, setp: Instruction) -> bool:
+        return bool(registers(setp.operands[0]) & self._refusing)
+
+    def _only_refusing(self, possible: set[int]) -> set[int]:
+        """Predicates that only branches to a trap ask for."""
+        leads: dict[int, set[bool]] = {}
+        for at, each in enumerate(self._function.instructions):
+            guard = each.guard
+            register = guard.of if isinstance(guard, Not) else guard
+            goals = flow.destinations(self._function, each)
+            refuses = each.opcode == "bra" and (
+                not {*goals} & possible or at + 1 not in possible
+            )
+            for number in registers(register):
+                leads.setdefault(number, set()).add(refuses)
+        for each in reversed(self._function.instructions):
+            if each.opcode in ("and", "or", "not") and "pred" in each.qualifiers:
+                ways = {
+                    w for n in registers(each.operands[0]) for w in leads.get(n, ())
+                }
+                for number in {n for o in each.operands[1:] for n in registers(o)}:
+                    leads.setdefault(number, set()).update(ways)
+        return {number for number, ways in leads.items() if ways == {True}}
+
+
+def _is_guarded(instruction: Instruction) -> bool:
+    """Whether a guard may keep it from running; a branch is seen by its goal."""
+    return instruction.guard is not None and instruction.opcode not in flow.BRANCHES
+
+
+def _possible(function: Function) -> set[int]:
+    """The instructions that lead to the end of a function, not to a trap."""
+    after = flow.successors(function)
+    found: set[int] = set()
+    left = [0] if function.instructions else []
+    while left:
+        at = left.pop()
+        if at not in found and at < len(after):
+            found.add(at)
+            left += after[at]
+    return found - _refusing(function, after)
+
+
+def _refusing(function: Function, after: Sequence[Sequence[int]]) -> set[int]:
+    """The instructions from which all ways lead to a trap or a failed assertion."""
+    bad = {at for at, each in enumerate(function.instructions) if _stops(each)}
+    changed = bool(bad)
+    while changed:
+        changed = False
+        for at in range(len(after) - 1, -1, -1):
+            if at not in bad and after[at] and all(to in bad for to in after[at]):
+                bad.add(at)
+                changed = True
+    return bad
+
+
+def _stops(instruction: Instruction) -> bool:
+    if instruction.opcode == "trap":
+        return True
+    named = [getattr(each, "name", "") for each in instruction.operands]
+    return instruction.opcode == "call" and "__assertfail" in named
