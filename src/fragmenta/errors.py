@@ -184,6 +184,8 @@ class KernelError(Error):
         self.thread = thread
         self.place: object = None
         """The same as ``source`` with the calls that it is in: a ``module.Source``."""
+        self.hint = ""
+        """What repairs it, if that can be told."""
         self.output = ""
         """What the kernel had printed before."""
         self.problems: Sequence[ReportedProblem] = []

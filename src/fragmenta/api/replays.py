@@ -32,8 +32,9 @@ class Replay(recorded.Replay):
     >>> replay = kernel.launch(1, 4, [x], replay=True).replay()
     >>> replay
     <Replay: 6 steps of square, 1 warps, 0 problems>
-    >>> replay.registers_at(2, warp=0)["%n2"][:4]
-    array([0, 1, 4, 9], dtype=uint32)
+    >>> squares = replay.registers_at(2, warp=0)["%n2"]
+    >>> squares[:4].tolist(), squares.mask[:5].tolist()
+    ([0, 1, 4, 9], [False, False, False, False, True])
     >>> before, after = (replay.memory_at(step, "argument 0 (x)")[0] for step in (3, 4))
     >>> before.view(np.uint32), after.view(np.uint32)
     (array([0, 0, 0, 0], dtype=uint32), array([0, 1, 4, 9], dtype=uint32))

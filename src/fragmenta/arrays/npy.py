@@ -223,6 +223,8 @@ def _numbers(written: object) -> np.dtype[np.generic]:
     of = np.lib.format.descr_to_dtype(cast("list[tuple[str, str]]", written))
     if of.hasobject:
         raise _Objects("holds Python objects, not numbers")
+    if of.kind in "mM":
+        raise _Objects("holds times, not numbers")
     if not of.itemsize or of.subdtype:
         raise _Damaged(f"its items are {of}")
     return of

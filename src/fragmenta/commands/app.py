@@ -12,7 +12,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
@@ -208,6 +208,19 @@ def _fragmenta(
     """
 
 
+_FILE = re.compile(r"(?<![\w./=-])(?<!-o )[\w.-]+\.(?:ptx|cu|npy|npz|py|txt)\b")
+
+
+def own_files(examples: Sequence[str]) -> list[str]:
+    """The files of examples that come with no checkout, in their order.
+
+    >>> own_files(["fragmenta launch examples/scale.cu", "fragmenta check k.ptx"])
+    ['k.ptx']
+    """
+    found = [name for each in examples for name in _FILE.findall(each)]
+    return list(dict.fromkeys(found))
+
+
 def command(name: str, *examples: str) -> Callable[[Function], Function]:
     """Make a function the command of this name, with examples in its help.
 
@@ -216,6 +229,8 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
     The help opens with the command's line in the table; a docstring adds to it.
     """
     title = "Examples" if len(examples) > 1 else "Example"
+    if mine := own_files(examples):
+        title += f", where {mine[0]} stands for a file of yours"
     listed = "".join(f"\n  {example}" for example in examples)
 
     def register(function: Function) -> Function:

@@ -29,7 +29,7 @@ from fragmenta.ptx.rules import ERROR
     "check",
     "fragmenta check kernel.ptx",
     "fragmenta check kernel.ptx --target sm_90a --sarif kernel.sarif",
-    "fragmenta check scale.cu --flags -DN=4",
+    "fragmenta check examples/scale.cu --flags -DNDEBUG",
     "fragmenta check 'add.s32 %r1, %r2, 5;'",
 )
 def check(

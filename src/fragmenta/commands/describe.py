@@ -87,7 +87,7 @@ def _facts(op: Instruction) -> str:
         ("family", [op.family]),
         *([("shape", [str(op.shape)]), ("types", [types])] if has_shape(op) else []),
         *_descriptor_facts(op),
-        ("requires", [str(op.requires)]),
+        ("requires", _wrap(str(op.requires))),
     ]
     groups: defaultdict[str | None, list[str]] = defaultdict(list)
     for target in op.requires.targets:

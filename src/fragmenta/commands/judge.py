@@ -12,6 +12,7 @@ from fragmenta.commands.files import complete_file
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, printable, width, write
 from fragmenta.commands.targets import complete_target, target_of
+from fragmenta.errors import BadCall
 from fragmenta.judge.batch import Batch, source
 from fragmenta.judge.findings import CLEAN
 from fragmenta.judge.settings import Settings
@@ -23,7 +24,7 @@ from fragmenta.judge.verdict import Verdict
     "judge",
     "fragmenta judge reference.py candidate.py",
     "fragmenta judge reference.py candidates/*.py --json > verdicts.jsonl",
-    "fragmenta judge reference.py candidate.py --cases plain,zeros --given",
+    "fragmenta judge reference.py candidate.py --cases plain,zeros --contiguous",
 )
 def judge(
     reference: Annotated[
@@ -84,7 +85,11 @@ def judge(
     ] = ",".join(VALUES),
     given: Annotated[
         bool,
-        typer.Option("--given", help="Try the given sizes and strides only."),
+        typer.Option("--given", help="Try no other sizes than the given ones."),
+    ] = False,
+    contiguous: Annotated[
+        bool,
+        typer.Option("--contiguous", help="Try no inputs with gaps, or transposed."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -109,13 +114,15 @@ def judge(
         memory=memory,
         values=tuple(each.strip() for each in cases.split(",") if each.strip()),
         shapes=not given,
-        strides=not given,
+        strides=not contiguous,
     )
     for path in (reference, *candidates):
         source(path, "file")  # a file that is missing is said before work begins
     words: list[str] = []
     with Batch(workers or min(len(candidates), 64), settings=settings) as batch:
         for verdict in batch.judge((reference, each) for each in candidates):
+            if verdict.names[:1] == ("no-reference",):
+                raise BadCall(verdict.findings[0].evidence)
             words.append(verdict.word)
             _print(verdict, as_json)
     if not as_json and len(words) > 1:

@@ -49,6 +49,7 @@ from fragmenta.commands.launch_options import (
     ScheduleTexts,
     Shared,
     Target,
+    Tolerance,
     schedule_options,
     sides,
     split_flags,
@@ -57,6 +58,7 @@ from fragmenta.commands.numerics import (
     born,
     emit_numerics,
     every_problem,
+    judge,
     numerics_fields,
 )
 from fragmenta.commands.options import AsJson, Limit, Memory, Printed, Seconds
@@ -72,6 +74,7 @@ from fragmenta.commands.output import (
 from fragmenta.commands.problems import (
     check_sarif,
     fault_fields,
+    fault_hint,
     fault_place,
     numbered,
     of_fault,
@@ -118,7 +121,7 @@ MOST_OPCODES = 6
 @command(
     "launch",
     "fragmenta launch kernel.ptx --list",
-    "fragmenta launch scale.cu scale --block 32 --arg ones:f32:32 --flags -DN=32",
+    "fragmenta launch examples/scale.cu --block 32 --arg ones:f32:32 --arg f32:2",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
@@ -207,6 +210,7 @@ def launch(
             help="Find out where bits are lost, and where NaN is born.",
         ),
     ] = False,
+    tolerance: Tolerance = None,
     card: Annotated[
         str,
         typer.Option(
@@ -240,6 +244,7 @@ def launch(
 
     \b
       FILE.npy                   the array of a file
+      FILE.npz:NAME              one of an archive, such as a witness of same
       zeros:TYPE:SHAPE           also ones, and arange for 0, 1, 2 …
       full:TYPE:SHAPE:VALUE      one value everywhere
       random:TYPE:SHAPE[:SEED]   the same on every machine
@@ -254,7 +259,7 @@ def launch(
     A recording of launches, a .npz file, is launched as it was recorded, and compared.
     """
     target = target_of(target)
-    if _is_recorded(words):
+    if is_recorded(words):
         _launch_recorded(
             words,
             {
@@ -264,7 +269,6 @@ def launch(
                 "--save": save,
                 "--shared": shared,
                 "--cooperative": cooperative,
-                "--orders": orders,
                 "--counters": counters,
                 "--timeline": timeline,
                 "--replay": replay,
@@ -280,6 +284,7 @@ def launch(
                 "limits": Limits(seconds, memory, printed, limit),
                 "target": target,
                 "numerics": numerics,
+                "orders": "all" if orders else None,
                 **schedule_options(schedule, schedules),
             },
             as_json,
@@ -297,7 +302,10 @@ def launch(
     _check_isolated(isolated, {"--orders": orders, "--replay": replay is not None})
     check_card(card)
     window, beside = replay_option(replay, blocks, replay_from, replay_beside, force)
-    sizes = sides(grid, "--grid"), block_of(found, block)
+    sizes, judged = (
+        (sides(grid, "--grid"), block_of(found, block)),
+        judge(tolerance, numerics),
+    )
     watch = Watch("report" if timeline or replay else problems, strict)
     options: LaunchOptions = {
         "target": target,
@@ -345,7 +353,7 @@ def launch(
         _keep_fault(save_schedule, replay, fault, force)
         report_fault(file, fault, sarif_file, force, as_json)
         raise typer.Exit(NOTHING) from None
-    _save_schedule(save_schedule, result, force)
+    _save_schedule(save_schedule, result := judged(result), force)
     changes = _changes(found, given, before)
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
@@ -380,13 +388,13 @@ def launch(
         raise typer.Exit(NOTHING)
 
 
-def _is_recorded(words: Sequence[str]) -> bool:
+def is_recorded(words: Sequence[str]) -> bool:
     """Whether a recording is given; a kernel's file loads nothing for it."""
     if not words or not words[0].endswith(".npz"):
         return False
-    from fragmenta.commands.recorded_launches import is_recorded
+    from fragmenta.commands.recorded_launches import is_recording
 
-    return is_recorded(words)
+    return is_recording(words[0])
 
 
 def _launch_recorded(
@@ -744,7 +752,9 @@ def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
         said = "\n\n".join([*texts, ", ".join(counts(found))])
         show_problems(said, err=True)
         return
-    complain(f"{fault_place(file, fault)}: error: {printable(str(fault))}")
+    hint = fault_hint(fault)
+    said = f"{fault}\n  hint: {hint}" if hint else str(fault)
+    complain(f"{fault_place(file, fault)}: error: {printable(said)}")
 
 
 # ── the list ────────────────────────────────────────────────────────────────

@@ -192,6 +192,9 @@ def check_goal(given: Into, every: Sequence[object]) -> None:
 
 def _read(text: str, index: int) -> Given:
     kind = text.partition(":")[0]
+    archive = re.fullmatch(r"(.+\.npz):([^:]+)", text)
+    if archive is not None:
+        return from_file(archive[1], name=archive[2])
     if text.endswith(".npy") or (kind not in _FORMS and os.path.isfile(text)):
         return from_file(text)
     return described(text, index)
@@ -217,8 +220,23 @@ def described(text: str, index: int, most: int = MOST_BYTES) -> Given:
             f"{one_of(TYPES)}"
         )
     if "shape" in spec:
-        check_size(prod(spec["shape"]) * np.dtype(TYPES[spec["type"]]).itemsize, most)
+        check_shape(spec["shape"], np.dtype(TYPES[spec["type"]]).itemsize, most)
     return Given(text, spec, made.make(spec, 0))
+
+
+def check_shape(shape: Sequence[int], itemsize: int, most: int) -> int:
+    """The bytes of an array; an error if NumPy has none of that shape, or too large."""
+    if len(shape) > 32:
+        raise ShapeError(f"an array has at most 32 dimensions; given {len(shape)}")
+    size = prod(shape) * itemsize
+    check_size(size, most)
+    # An empty array has no bytes, but NumPy multiplies its other dimensions.
+    if prod(n or 1 for n in shape) * itemsize > np.iinfo(np.intp).max:
+        raise ShapeError(
+            "the dimensions of an array that are not 0 have a product below 2^63, in "
+            f"bytes; given {list(shape)} of {itemsize} bytes each"
+        )
+    return size
 
 
 def check_size(size: int, most: int) -> None:
@@ -227,12 +245,23 @@ def check_size(size: int, most: int) -> None:
         raise ValueRangeError(f"an array has at most {most:,} bytes; given {size:,}")
 
 
-def from_file(path: str, most: int = MOST_BYTES) -> Given:
-    """The array of a file, row by row, its bytes in the order of the GPU."""
+def from_file(path: str, most: int = MOST_BYTES, name: str = "") -> Given:
+    """The array of a file, row by row, its bytes in the order of the GPU.
+
+    ``name`` is that of an array in an archive, a ``.npz`` file.
+    """
     found = load(path)
     if isinstance(found, Mapping):
         have = one_of(found, "and") or "nothing"
-        raise BadFile(f"an archive of {have}; one array is needed, a .npy file")
+        if name not in found:
+            raise BadFile(
+                f"an archive of {have}; one array is needed, such as "
+                f"{path}:{next(iter(found), 'x')}"
+            )
+        found = found[name]
+        path = f"{path}:{name}"
+    elif name:
+        raise BadFile(f"{path} is one array, no archive")
     check_size(found.nbytes, most)
     little = found.dtype.newbyteorder("<") if sys.byteorder == "little" else found.dtype
     array = np.array(found, little, order="C", copy=True)
@@ -306,10 +335,7 @@ def _array(
             "SHAPE is numbers with x between them, such as 128x64; given "
             f"{shortened(words[1])}"
         )
-    shape = tuple(int(each[:20]) for each in words[1].split("x"))
-    if len(shape) > 32:
-        raise ShapeError(f"an array has at most 32 dimensions; given {len(shape)}")
-    return name, shape
+    return name, tuple(int(each[:20]) for each in words[1].split("x"))
 
 
 def _type(word: str) -> str:

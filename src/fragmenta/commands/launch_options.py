@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -38,6 +39,16 @@ Flags = Annotated[
         metavar="FLAGS",
         help="Flags for the compiler of a .cu file, such as '-DN=4 -Iinclude'; may be "
         "repeated.",
+        show_default=False,
+    ),
+]
+Tolerance = Annotated[
+    str | None,
+    typer.Option(
+        "--tolerance",
+        metavar="WARNING[,ERROR]",
+        help="With --numerics: the relative errors of outputs that are a warning "
+        "and an error; by default what types explain, and 0.1.",
         show_default=False,
     ),
 ]
@@ -183,3 +194,25 @@ def split_flags(given: Sequence[str] | None) -> list[str]:
         return [word for text in given or () for word in shlex.split(text)]
     except ValueError as why:
         raise BadCall(f"--flags {one_of(given or ())}: {why}") from why
+
+
+def tolerances(text: str | None, numerics: bool) -> tuple[float, float] | None:
+    """The relative errors of ``--tolerance``: of a warning and of an error.
+
+    >>> tolerances("1e-3", True), tolerances("1e-3,0.5", True), tolerances(None, True)
+    ((0.001, 0.1), (0.001, 0.5), None)
+    """
+    if text is None:
+        return None
+    if not numerics:
+        raise BadCall("--tolerance is for --numerics, which is not given")
+    try:
+        numbers = [float(each) for each in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or not all(0 <= n < inf for n in numbers):
+        raise BadCall(
+            "--tolerance is one or two relative errors, such as 1e-3,0.1; given "
+            f"{shortened(text)}"
+        )
+    return numbers[0], (*numbers, 0.1)[1]

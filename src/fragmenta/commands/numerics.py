@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fragmenta.commands.launch_options import tolerances
 from fragmenta.commands.output import emit
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem
 
 if TYPE_CHECKING:
     from fragmenta.numerics.report import Numerics
+
+
+def judge(text: str | None, numerics: bool) -> Callable[[Result], Result]:
+    """What judges the outputs of a result by ``--tolerance``, if it is given."""
+    limits = tolerances(text, numerics)
+
+    def judged(result: Result) -> Result:
+        if limits is None or result.numerics is None:
+            return result
+        return replace(result, numerics=result.numerics.within(*limits))
+
+    return judged
 
 
 def born(result: Result) -> list[Problem]:

@@ -45,6 +45,7 @@ OPTIONS = {
     "--column": Option("INTEGER", "a column of tensor memory"),
     "--compare": Option("CHOICE", "the reference to compare a result with"),
     "--compress": Option("", "store only the values that are kept, and their codes"),
+    "--contiguous": Option("", "try no inputs with gaps, or transposed"),
     "--cooperative": Option("", "all blocks of the grid run at the same time"),
     "--copy": Option("CHOICE", "how a tile is written to shared memory"),
     "--counters": Option("", "count memory traffic"),
@@ -60,7 +61,7 @@ OPTIONS = {
     "--format": Option("CHOICE", "the format of a table"),
     "--full": Option("", "print everything"),
     "--function": Option("CHOICE", "the CUDA function to print"),
-    "--given": Option("", "try the given sizes and strides only"),
+    "--given": Option("", "try the given sizes only"),
     "--grid": Option("X[,Y[,Z]]", "blocks of the grid"),
     "--header": Option("", "write one .cuh file"),
     "--idesc": Option("WORD", "the instruction descriptor of a tcgen05.mma"),
@@ -78,7 +79,7 @@ OPTIONS = {
     "--language": Option("CHOICE", "the language of the code to print"),
     "--launch": Option("FILE", "the PTX file of a launch to record"),
     "--launches": Option(
-        "INTEGER", "launches of a kernel that are recorded, or of a process"
+        "INTEGER", "launches of a kernel that are meant, or of a process"
     ),
     "--layout": Option("LINE", "an order of elements in memory, as a line"),
     "--limit": Option("N", "warp instructions that a launch may run"),
@@ -88,6 +89,7 @@ OPTIONS = {
     "--major": Option("CHOICE", "the dimension along which elements are contiguous"),
     "--markdown": Option("FILE", "where a page is written"),
     "--memory": Option("BYTES", "memory that a launch, or a candidate, may use"),
+    "--most": Option("N", "inputs of an element, of which all are run"),
     "--n-steps": Option("INTEGER", "tiles along n in one load"),
     "--name": Option("VARIABLE=NAME", "what a variable is called"),
     "--nibbles": Option("ORDER", "the order of 4-bit codes in a word"),
@@ -144,6 +146,7 @@ OPTIONS = {
     "--socket": Option("PATH", "where a server listens"),
     "--source": Option("NAME", "the order of elements that is repacked"),
     "--sp": Option("", "A is sparse"),
+    "--states": Option("N", "the most states of a launch that are explored"),
     "--stdio": Option("", "serve the standard streams"),
     "--strict": Option("", "also report what only some sources demand"),
     "--suggest": Option("", "search for a swizzle or padding without conflicts"),
@@ -155,6 +158,7 @@ OPTIONS = {
     "--tiles": Option("INTEGER", "random tiles of each instruction"),
     "--timeline": Option("FILE", "where a picture of a cluster's work is written"),
     "--to": Option("CHOICE", "the type that codes are converted to"),
+    "--tolerance": Option("WARNING[,ERROR]", "errors of outputs that are reported"),
     "--tries": Option("N", "inputs that are tried if expressions differ"),
     "--type": Option("TYPE", "only instructions with an operand of this type"),
     "--types": Option("NAME=TYPE,...", "which floats the numbers of arrays are"),
@@ -162,6 +166,7 @@ OPTIONS = {
     "--values": Option("FILE", "the matrix whose values are drawn"),
     "--warp": Option("INTEGER", "a warp of a warpgroup"),
     "--with": Option("OPERAND", "an operand that may be left out"),
+    "--witness": Option("FILE.npz", "where inputs for which bits differ are written"),
     "--workers": Option(
         "INTEGER", "launches, or candidates, that run at the same time"
     ),

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile
-from fragmenta.commands.launch import Head, check_launch, patience, report_fault
+from fragmenta.commands.launch import (
+    Head,
+    check_launch,
+    is_recorded,
+    patience,
+    report_fault,
+)
 from fragmenta.commands.launch_arguments import (
     LaunchOptions,
     block_of,
@@ -45,12 +51,16 @@ from fragmenta.launch.options import MOST_STATES, Watch
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR
 
+if TYPE_CHECKING:
+    from fragmenta.commands.recorded_launches import How
+
 
 @command(
     "orders",
     "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32",
     "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32 --json",
     "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32 --limit 20000",
+    "fragmenta orders tile-1.npz",
 )
 def orders(
     words: KernelFiles,
@@ -84,9 +94,32 @@ def orders(
       this path only   branches depend on data, which were as they were
       incomplete       --limit was reached, or something could not be recorded
 
-    The exit status is 1 if an order hangs, or has another error.
+    If an order hangs, that is the verdict.  The exit status is 1 then, and if an order
+    has another error.
+
+    A recording of launches, a .npz file, is launched as it was recorded, and every
+    launch is explored.
     """
     target = target_of(target)
+    if is_recorded(words):
+        from fragmenta.commands.recorded_launches import launch_recorded
+
+        refused = {
+            "--arg": arg,
+            "--block": block,
+            "--cluster": cluster,
+            "--shared": shared,
+            "--cooperative": cooperative,
+            "--sarif": sarif_file,
+        }
+        how: How = {
+            "watch": Watch("report"),
+            "limits": Limits(seconds, None, OUTPUT, None),
+            "target": target,
+            "orders": limit,
+        }
+        launch_recorded(words, refused, how, as_json)
+        return
     file, found = read_files(words, target, split_flags(flags)).one(target)
     given = read_arguments(arg or ())
     check_parameters(found, given)

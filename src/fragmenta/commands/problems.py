@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import quote
@@ -22,7 +21,8 @@ from fragmenta.cuda.tools.kinds import is_source
 from fragmenta.errors import BadCall, KernelError, KernelHazard
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related, problems_of, wrapped
-from fragmenta.ptx.module import Source, demangled
+from fragmenta.ptx.languages import told_from
+from fragmenta.ptx.module import INSTALLED, Source, demangled
 from fragmenta.ptx.rules import ERROR, RULES
 from fragmenta.ptx.rules import of_fault as of_kind
 
@@ -123,10 +123,18 @@ def of_fault(fault: KernelError) -> list[Problem]:
         1,
         "",
         fault.message,
+        fault_hint(fault),
         source=fault.place if isinstance(fault.place, Source) else None,
         block=fault.block,
     )
     return [*problems_of(fault), last]
+
+
+def fault_hint(fault: KernelError) -> str:
+    """What repairs a fault, in the language of its line; empty if that is not known."""
+    hint = fault.hint or of_kind(fault.kind).fatal
+    place = fault.place
+    return told_from("", place.file).spoken(hint) if isinstance(place, Source) else hint
 
 
 # ── for programs ────────────────────────────────────────────────────────────
@@ -160,7 +168,7 @@ def fault_fields(fault: KernelError) -> dict[str, object]:
     }
 
 
-def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
+def sarif(found: Iterable[tuple[str | None, Problem]]) -> dict[str, object]:
     """The problems of files as SARIF 2.1.0."""
     return sarif_log([sarif_result(*each) for each in found])
 
@@ -203,7 +211,7 @@ def check_sarif(path: str | None, force: bool, as_json: bool) -> None:
 
 
 def write_sarif(
-    path: str | None, found: Iterable[tuple[str, Problem]], force: bool
+    path: str | None, found: Iterable[tuple[str | None, Problem]], force: bool
 ) -> None:
     """Write SARIF to the file of ``--sarif``, or print it if that is ``-``."""
     if path == "-":
@@ -256,13 +264,10 @@ def _locations(file: str | None, problem: Problem) -> dict[str, object]:
     return {"locations": [first], "relatedLocations": found}
 
 
-_INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")
-
-
 def _is_own(source: Source) -> bool:
     """Whether a line is in a file of the user, not in an installed package."""
     whole = os.path.abspath(source.file).replace(os.sep, "/")
-    return os.path.isfile(whole) and not _INSTALLED.search(whole)
+    return os.path.isfile(whole) and not INSTALLED.search(whole)
 
 
 def _chain(source: Source | None, message: str) -> list[tuple[Source, str]]:

@@ -18,7 +18,7 @@ from fragmenta.commands.launch_arguments import (
 )
 from fragmenta.commands.launch_options import sides
 from fragmenta.commands.numerics import lost
-from fragmenta.commands.output import emit, emit_json
+from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.cuda.tools import device
 from fragmenta.errors import BadCall, one_of
 from fragmenta.evidence import launches
@@ -78,6 +78,8 @@ class LaunchRecord(TypedDict):
     problems: list[dict[str, object]]
     numerics: NotRequired[dict[str, object]]
     """What it lost, if that was asked for; ``report`` is the text."""
+    orders: NotRequired[dict[str, object]]
+    """What all orders of it show, if that was asked for; ``report`` is the text."""
 
 
 @final
@@ -97,6 +99,7 @@ class How(TypedDict, total=False):
     limits: Limits
     target: str | None
     numerics: bool
+    orders: str | int | None
 
 
 def replayed_launches(path: Path, how: How | None = None) -> FileRecord:
@@ -110,10 +113,10 @@ def replayed_launches(path: Path, how: How | None = None) -> FileRecord:
     return {"file": str(path), "made": found.made, "launches": done}
 
 
-def is_recorded(words: Sequence[str]) -> bool:
+def is_recording(file: str) -> bool:
     """Whether a recording is given in the place of a kernel's file."""
-    first = Path(words[0])
-    return first.is_file() and launches.is_recording(first)
+    path = Path(file)
+    return path.is_file() and launches.is_recording(path)
 
 
 def launch_recorded(
@@ -159,6 +162,11 @@ def _described(each: Replayed) -> LaunchRecord:
     }
     if each.numerics is not None:
         made["numerics"] = {**lost(each.numerics), "report": str(each.numerics)}
+    if each.orders is not None:
+        made["orders"] = {
+            **each.orders.to_dict(),
+            "report": each.orders.text(width() - 4),
+        }
     return made
 
 
@@ -190,6 +198,8 @@ def launch_lines(result: FileRecord) -> list[str]:
             f"{each['bytes']:>9,} bytes  {state}"
         )
         texts = [*each["told"], *(str(wrong["message"]) for wrong in each["problems"])]
+        if "orders" in each:
+            texts.append(str(each["orders"]["report"]))
         lines += [f"    {text}" for words in texts for text in words.splitlines()]
         if "numerics" in each:
             lines += ["", str(each["numerics"]["report"]), ""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ from fragmenta.commands.files import Force, SarifFile, check_output, save_text
 from fragmenta.commands.launch_options import (
     Flags,
     ScheduleTexts,
+    Tolerance,
     schedule_options,
     split_flags,
+    tolerances,
 )
 from fragmenta.commands.options import AsJson, Limit, Seconds
 from fragmenta.commands.output import complain, emit_json, width
@@ -34,16 +37,17 @@ from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits
 from fragmenta.launch.options import check_schedules
-from fragmenta.programs.asked import Options
+from fragmenta.programs.asked import Explored, Options
 from fragmenta.programs.cards import USUAL, card, cards
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.running import run as run_program
-from fragmenta.programs.told import Launched
 from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.rules import ERROR
 
 MOST_SHOWN = 20
 """Problems that are printed; JSON and SARIF have all of them."""
+STATES = 20_000
+"""States of a launch that are looked at, unless another number is given."""
 
 
 @command(
@@ -53,6 +57,7 @@ MOST_SHOWN = 20
     "fragmenta run --card a100 --flags '-std=c++17 -Iinclude' kernel.cu",
     "fragmenta run -- python script.py",
     "fragmenta run --sarif found.sarif -- pytest tests",
+    "fragmenta run --orders --kernels gemm --states 5000 ./program",
 )
 def run(
     program: Annotated[
@@ -116,6 +121,28 @@ def run(
             "--numerics", help="Find out where bits are lost, and where NaN is born."
         ),
     ] = False,
+    tolerance: Tolerance = None,
+    orders: Annotated[
+        bool,
+        typer.Option(
+            "--orders",
+            help="Explore all orders of watched launches; see fragmenta orders.",
+        ),
+    ] = False,
+    states: Annotated[
+        int,
+        typer.Option(
+            "--states", metavar="N", help="The most states of a launch with --orders."
+        ),
+    ] = STATES,
+    launches: Annotated[
+        int | None,
+        typer.Option(
+            "--launches",
+            help="Explore only the first launches of each kernel with --orders.",
+            show_default=False,
+        ),
+    ] = None,
     replay: ReplayFolder = None,
     sarif_file: SarifFile = None,
     force: Force = False,
@@ -123,7 +150,8 @@ def run(
 ) -> None:
     """The program is not changed.  It gets a CUDA runtime and a driver that run its
     kernels here, with the bits of a GPU.  It must have PTX in it and use the shared
-    runtime: nvcc -arch=compute_90a -cudart shared.  A .cu file is compiled so.
+    runtime: nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared.  A .cu
+    file is compiled so.
 
     Launches are watched.  What is wrong with them is printed after the program has
     ended, with the lines of the source.  The exit status is 1 if there is an error,
@@ -133,6 +161,7 @@ def run(
     _check_program(program[0])
     if numerics and no_watch:
         raise BadCall("--numerics cannot be combined with --no-watch")
+    explored = _explored(orders, states, launches, no_watch, numerics)
     check_regex(kernels)
     check_sarif(sarif_file, force, as_json)
     if report is not None:
@@ -148,6 +177,8 @@ def run(
         Limits(seconds, instructions=limit),
         None if replay is None else wanted(replay, Chosen(kernels, 1)),
         numerics,
+        explored,
+        tolerances(tolerance, numerics),
     )
     quiet = as_json or sarif_file == "-"
     sys.stdout.flush()
@@ -168,6 +199,25 @@ def run(
         complain(made.to_text())
     if made.status:
         raise typer.Exit(made.status)
+
+
+def _explored(
+    orders: bool, states: int, launches: int | None, no_watch: bool, numerics: bool
+) -> Explored | None:
+    """How launches are explored, if they are."""
+    if not orders:
+        if launches is not None or states != STATES:
+            raise BadCall(
+                "--states and --launches are for --orders, which is not given"
+            )
+        return None
+    for name, given in (("--no-watch", no_watch), ("--numerics", numerics)):
+        if given:
+            raise BadCall(f"--orders cannot be combined with {name}")
+    for name, number in (("--states", states), ("--launches", launches)):
+        if number is not None and number < 1:
+            raise BadCall(f"{name} is 1 or more; given {number}")
+    return Explored(states, launches)
 
 
 def _progress(share: float) -> None:
@@ -194,8 +244,10 @@ class _Found(NamedTuple):
     """A problem, the kernel that has it, and how many launches showed it."""
 
     kernel: str
+    """Or the source of a call, or the function of CUDA if that is not known."""
     problem: Problem
     launches: int
+    of_call: bool = False
 
 
 class _Report:
@@ -203,7 +255,7 @@ class _Report:
 
     def __init__(self, program: str, options: Options, outcome: Outcome) -> None:
         self.program, self.options, self.outcome = program, options, outcome
-        self.found = list(_together(outcome.launches))
+        self.found = list(_together(outcome))
 
     @property
     def errors(self) -> bool:
@@ -219,9 +271,11 @@ class _Report:
         status = self.outcome.status
         return status if status >= 0 else 128 - status
 
-    def located(self) -> Iterator[tuple[str, Problem]]:
-        """The problems and their files, for SARIF."""
-        return ((each.kernel, each.problem) for each in self.found)
+    def located(self) -> Iterator[tuple[str | None, Problem]]:
+        """The problems and their files, for SARIF; None for lines of the host."""
+        for each in self.found:
+            lined = each.of_call and each.problem.source
+            yield None if lined else each.kernel, each.problem
 
     def to_text(self) -> str:
         """The report."""
@@ -238,7 +292,8 @@ class _Report:
             if each.fault
         ):
             lines.append(fault)
-        lines = [fill(line, width(), subsequent_indent="  ") for line in lines]
+        lines += self._orders()
+        lines = [_fitted(each) for line in lines for each in line.split("\n")]
         for each in self.found[:MOST_SHOWN]:
             often = f" (in {each.launches:,} launches)" if each.launches > 1 else ""
             shown = problem_text(each.kernel, each.problem, with_rule=True)
@@ -247,20 +302,36 @@ class _Report:
             lines.append(f"\nand {len(self.found) - MOST_SHOWN} more problems")
         return "\n".join(lines)
 
+    def _orders(self) -> list[str]:
+        """What all orders of launches show: a line for each kernel and answer."""
+        told: dict[str, int] = {}
+        for each in self.outcome.launches:
+            if each.orders is not None:
+                why = "; ".join(each.orders["reasons"])
+                line = f"{each.kernel}: {each.orders['summary']}{why and f': {why}'}"
+                told[line] = told.get(line, 0) + 1
+        return [
+            f"orders of {line}{f' (in {count:,} launches)' if count > 1 else ''}"
+            for line, count in told.items()
+        ]
+
     def _summary(self) -> str:
         launches = self.outcome.launches
         count = sum(each.instructions for each in launches)
         names = {each.kernel for each in launches}
-        said = one_of(counts([each.problem for each in self.found]), "and")
         unwatched = sum(not each.watched for each in launches)
-        if unwatched:
-            said = f"{unwatched:,} not watched{', ' if said else ''}{said}"
+        cut = sum(bool(each.fault) for each in launches)
+        said = [
+            f"{unwatched:,} not watched" * bool(unwatched),
+            f"{cut:,} not run to {'its end' if cut == 1 else 'their ends'}" * bool(cut),
+            one_of(counts([each.problem for each in self.found]), "and"),
+        ]
         plural = "es" if len(launches) != 1 else ""
         kernels = f"{len(names)} kernel{'s' if len(names) != 1 else ''}"
         return (
             f"fragmenta: {len(launches):,} launch{plural} of {kernels}, {count:,} warp "
             f"instructions with the arithmetic of {self.options.arithmetic}; "
-            f"{said or 'no problems'}"
+            f"{', '.join(filter(None, said)) or 'no problems'}"
         )
 
     def to_json(self) -> dict[str, object]:
@@ -279,21 +350,37 @@ class _Report:
                 }
                 for each in self.outcome.launches
             ],
+            "calls": [each.problem.to_dict() for each in self.outcome.calls],
             "recorded": [each._asdict() for each in self.outcome.recorded],
             "refused": self.outcome.refused,
             "crashes": self.outcome.crashes,
         }
 
 
-def _together(launches: list[Launched]) -> Iterator[_Found]:
+def _fitted(line: str) -> str:
+    """A line of a report in lines that fit; those after the first are indented."""
+    own = line[: len(line) - len(line.lstrip())]
+    return fill(line, width(), subsequent_indent=f"{own}  ")
+
+
+def _together(outcome: Outcome) -> Iterator[_Found]:
     """Each problem once, errors first."""
     found: dict[tuple[object, ...], _Found] = {}
-    for launch in launches:
+    for launch in outcome.launches:
+        seen: set[tuple[object, ...]] = set()  # a launch may show a line twice
         for each in launch.problems:
             key = launch.kernel, each.rule, each.severity, each.line, each.column
             known = found.get(key)
             times = known.launches if known else 0
             first = known.problem if known else each
-            found[key] = _Found(launch.kernel, first, times + 1)
+            found[key] = _Found(launch.kernel, first, times + (key not in seen))
+            seen.add(key)
+    for call in outcome.calls:
+        problem, source = call.problem, call.problem.source
+        message = re.sub(r"(allocation|launch) \d+", "", problem.message)
+        place = source.own.file if source else problem.function
+        found.setdefault(
+            (place, problem.line, message), _Found(place, problem, 1, True)
+        )
     order = {"error": 0, "warning": 1, "info": 2}
     yield from sorted(found.values(), key=lambda each: order[each.problem.severity])

@@ -33,7 +33,7 @@ from fragmenta.commands.serve_requests import (
     Key,
     Request,
 )
-from fragmenta.errors import BadCall, BadFile, Error
+from fragmenta.errors import BadCall, BadFile
 from fragmenta.launch.limits import Limits
 from fragmenta.pool.orders import remove_socket
 from fragmenta.pool.pool import Pool
@@ -197,7 +197,7 @@ class Connection:
             return
         try:
             self._carry_out(requests.read(line))
-        except Error as error:
+        except Exception as error:  # no line ends a connection
             found = requests.id_of(line)
             self._tell({"id": found, **requests.error_fields(error)})
 
@@ -251,7 +251,11 @@ class Connection:
             self._loop.call_soon_threadsafe(self._done, asked)
 
     def _done(self, asked: Asked) -> None:
-        self._tell(requests.reply(asked), asked)
+        try:
+            told = requests.reply(asked)
+        except Exception as error:  # each request has a reply
+            told = {"id": asked.request.id, **requests.error_fields(error)}
+        self._tell(told, asked)
 
 
 async def _lines(

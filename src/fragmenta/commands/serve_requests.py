@@ -11,7 +11,6 @@ import binascii
 import json
 import os
 from collections.abc import Mapping, Sequence
-from math import prod
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
@@ -21,6 +20,7 @@ from fragmenta.api.kernels import Result
 from fragmenta.arrays.checks import Array, is_whole
 from fragmenta.commands.launch_arguments import (
     check_goal,
+    check_shape,
     check_size,
     described,
     from_file,
@@ -235,15 +235,15 @@ def submit(request: Request, pool: Pool, folders: Folders, room: int) -> Asked:
 
 
 def _source(request: Request, folders: Folders, room: int) -> str:
-    given = [name for name in _SOURCE if name in request.fields]
-    if len(given) != 1:
+    given = {name: request.text(name) for name in _SOURCE if name in request.fields}
+    if len(given) != 1 or None in given.values():
         raise BadCall(
             f"{request.op} needs one of ptx (a text) and file (a path); given "
-            f"{one_of(given, 'and') or 'none'}"
+            f"{one_of(given, 'and') or 'none'}{', null' * (None in given.values())}"
         )
-    found = request.text(given[0])
+    ((name, found),) = given.items()
     assert found is not None
-    if given[0] == "ptx":
+    if name == "ptx":
         return found
     path = folders.path(found)
     try:
@@ -360,11 +360,8 @@ def _array(given: Mapping[str, object], room: int) -> object:
         raise UnknownType(f"no type {shown(name)}; there are {one_of(TYPES, 'and')}")
     if not isinstance(shape, list) or not all(is_whole(n) and n >= 0 for n in shape):
         raise ShapeError(f"shape is a list of whole numbers; given {shown(shape)}")
-    if len(shape) > 32:
-        raise ShapeError(f"an array has at most 32 dimensions; given {len(shape)}")
     dtype = np.dtype(TYPES[name])
-    size = prod(shape) * dtype.itemsize
-    check_size(size, room)
+    size = check_shape(shape, dtype.itemsize, room)
     if not isinstance(data, str):
         raise BadCall(f"data is the bytes in base64; given {shown(data)}")
     try:
@@ -403,9 +400,12 @@ def reply(asked: Asked) -> Json:
 
 
 def error_fields(error: BaseException) -> Json:
-    """What is said about an error."""
+    """What is said about an error; one that has no class of its own is a mistake."""
     kind = type(error).__name__
-    told: Json = {"event": "error", "error": kind, "message": str(error)}
+    said = str(error)
+    if not isinstance(error, Error):
+        said = f"{said}; this is a mistake of fragmenta, please report the request"
+    told: Json = {"event": "error", "error": kind, "message": said}
     if isinstance(error, KernelHazard) and isinstance(error.result, Result):
         told |= result_fields(error.result)
     return told | (fault_fields(error) if isinstance(error, KernelError) else {})

@@ -51,12 +51,14 @@ from fragmenta.isa.target import check_target_name
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.launch.limits import Limits, Meter, check_limits
 from fragmenta.launch.options import Watch
+from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Pointer, Received
 from fragmenta.units.schedule import EAGER, Given
 
 if TYPE_CHECKING:
+    from fragmenta.launch.orders.answer import Orders
     from fragmenta.numerics.report import Numerics
 
 PARTS = ("index", "texts", "changes")
@@ -433,6 +435,8 @@ class Replayed:
     """The error that ended it here, if an error ended it on the GPU, too."""
     numerics: Numerics | None = None
     """What it lost, if that was asked for."""
+    orders: Orders | None = None
+    """What all orders of it show, if that was asked for."""
 
     @property
     def same(self) -> bool:
@@ -462,16 +466,18 @@ def replay_one(
     limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
     target: str | None = None,
     numerics: bool = False,
+    orders: str | int | None = None,
 ) -> Replayed:
     """Launch one kernel here and compare every byte.
 
     ``target`` is another arithmetic than that of the GPU.  With ``numerics``, the
-    answer also says what the launch lost.
+    answer also says what the launch lost; with ``orders``, what other orders show.
     """
     kernel = found.kernel(launch)
     check_room(launch, limits)
     started = Started(found, launch, kernel)
-    fault, output, hazards, lost = "", "", [], None
+    fault, output, hazards = "", "", []
+    result: Result | None = None
     try:
         result = kernel.launch(
             launch.grid,
@@ -485,10 +491,13 @@ def replay_one(
             schedule=schedule,
             limits=limits,
             numerics=numerics,
+            orders=orders,
         )
-        output, lost = result.output, result.numerics
+        output, fault = result.output, result.fault
+        hazards = [each for each in result.problems if each.severity == ERROR]
     except KernelHazard as why:
         output = why.output
+        result = why.result if isinstance(why.result, Result) else None
         fault = "" if why.result else str(why)  # otherwise it ran to its end
         hazards = [each for each in problems_of(why) if each.severity == ERROR]
     except KernelFault as why:
@@ -498,7 +507,16 @@ def replay_one(
     compared, wrong = started.differences()
     same = launch.printed is None or kernels.same_lines(output, launch.printed)
     said = bool(fault) or same
-    return Replayed(launch, compared, wrong, fault, said, hazards, numerics=lost)
+    return Replayed(
+        launch,
+        compared,
+        wrong,
+        fault,
+        said,
+        hazards,
+        numerics=None if result is None else result.numerics,
+        orders=None if result is None else result.orders,
+    )
 
 
 def check_room(launch: RecordedLaunch, limits: Limits) -> None:

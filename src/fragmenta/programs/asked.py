@@ -33,6 +33,16 @@ class Wanted:
 
 
 @dataclass(frozen=True)
+class Explored:
+    """Which launches are explored in all orders, and how far."""
+
+    states: int
+    """The most states of a launch."""
+    launches: int | None = None
+    """How many of each kernel, in each process; None: all."""
+
+
+@dataclass(frozen=True)
 class Options:
     """How the launches of a program are run."""
 
@@ -48,6 +58,10 @@ class Options:
     """Which launches are recorded."""
     numerics: bool = False
     """Whether it is found out where bits are lost."""
+    orders: Explored | None = None
+    """How the orders of watched launches are explored; None: they are not."""
+    tolerance: tuple[float, float] | None = None
+    """The relative errors of outputs that are a warning and an error, with numerics."""
 
     @property
     def arithmetic(self) -> str:

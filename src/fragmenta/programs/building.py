@@ -257,6 +257,7 @@ def _facade(table: str, library: str, number: str, version: int) -> str:
         "#include <cstdio>\n#include <cstring>",
         _EXPORT + f"#define CUDART_VERSION {version}",
         f"#define DRIVER_VERSION {functions.DRIVER_VERSION}",
+        _told(number),
     ]
     known = set()
     for row in functions.rows(table):
@@ -271,12 +272,22 @@ def _facade(table: str, library: str, number: str, version: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _told(number: str) -> str:
+    """What a library says: only the runtime of CUDA 12 knows a wrong configuration."""
+    kept = "true" if number == "12" else "false"
+    return (
+        "static int told(int code) { return code == INVALID_CONFIGURATION && "
+        f"!{kept} ? (int)INVALID_VALUE : code; }}"
+    )
+
+
 def _function(row: Row, library: str) -> str:
     given = ", ".join(row.parameters)
     keeps = library == "runtime" and not row.returns and "LastError" not in row.name
-    does = f"done({row.does})" if keeps else row.does
+    does = row.does if row.returns else f"told({row.does})"
+    does = f"done({does})" if keeps else does
     back = "" if row.returns == "void" else "return "
-    body = f"{{ Guard guard; {back}{does}; }}"
+    body = f"{{ Guard guard({_quoted(row.name)}); {back}{does}; }}"
     returns = row.returns or "int"
     made = f"EXPORT {returns} {row.name}({given}) {body}"
     for other in (*(row.name + suffix for suffix in _suffixes(row)), _for_cute(row)):

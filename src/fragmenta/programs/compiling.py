@@ -22,6 +22,8 @@ from fragmenta.programs.building import CORE, RUNTIMES
 from fragmenta.progress import notice
 
 SUFFIXES = (".cu",)
+_LINES = ("-lineinfo", "-Xcompiler=-g1")
+"""Flags that keep the lines of kernels, and those of the calls of CUDA."""
 
 
 def is_source(word: str) -> bool:
@@ -50,7 +52,7 @@ def compile_program(
     path, nvcc = Path(source), _nvcc()
     # Headers that the flags bring come before ours, as they may be a newer library.
     ours = [f"-I{each}" for each in compiler.includes()[1:]]
-    words = [_architecture(target, flags), "-lineinfo", *flags, *ours]
+    words = [_architecture(target, flags), *_LINES, *flags, *ours]
     version = _version(nvcc)
     about = [version, str(path.resolve()), *words]
     kept, made = Cache.present(), folder / path.stem

@@ -7,33 +7,48 @@ which is one of the orders that CUDA allows.
 
 from __future__ import annotations
 
+import linecache
+import math
+import operator
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import __version__
-from fragmenta.errors import Error, KernelError, LimitReached
-from fragmenta.isa.table import read
+from fragmenta.errors import (
+    BadCall,
+    Error,
+    KernelError,
+    KernelHazard,
+    LimitReached,
+    one_of,
+)
+from fragmenta.launch.faults import with_freed
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.options import Watch
 from fragmenta.launch.result import Result
 from fragmenta.programs.asked import Options
-from fragmenta.programs.memory import Kind, Memory, NoMemory
+from fragmenta.programs.memory import Allocation, Freed, Kind, Memory, NoMemory
 from fragmenta.programs.modules import Program, Skipped, facts, of_tiles
-from fragmenta.programs.recording import Part, Record, Shape
-from fragmenta.programs.told import Launched, Recorded, Refused, Tell
+from fragmenta.programs.places import Call, Places
+from fragmenta.programs.recording import Part, Record, Shape, runtime_error
+from fragmenta.programs.told import Called, Launched, Recorded, Refused, Tell
 from fragmenta.programs.verbs import Answer, Request, Verb
 from fragmenta.progress import Progress, ignore_progress
-from fragmenta.ptx.checking.problem import problems_of
+from fragmenta.ptx import rules
+from fragmenta.ptx.checking.problem import Problem, Related, problems_of
 from fragmenta.ptx.module import demangled
-from fragmenta.shared.tensor_map import TYPES, Im2col, TensorMap
+from fragmenta.shared.tensor_map import Im2col, TensorMap, element_types
 from fragmenta.shared.tensor_map_rules import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Received, Segment
+from fragmenta.simt.naming import counted
 
 INVALID_VALUE, NO_MEMORY, INVALID_IMAGE, NO_IMAGE = 1, 2, 218, 209
 NOT_FOUND, NOT_SUPPORTED, FAILED = 500, 801, 719
@@ -44,6 +59,7 @@ FAULTS = {
     "assert": 710,
     "limit": 702,
     "deadlock": 702,
+    "membermask": 715,
     "unsupported": NOT_SUPPORTED,
 }
 """The error of CUDA for each kind of fault; 719 for all others."""
@@ -61,9 +77,14 @@ class Device:
     """The device of one process."""
 
     def __init__(
-        self, options: Options, tell: Tell, progress: Progress = ignore_progress
+        self,
+        options: Options,
+        tell: Tell,
+        progress: Progress = ignore_progress,
+        process: int = 0,
     ) -> None:
         self.options, self.tell, self.progress = options, tell, progress
+        self.places = Places(process)
         self._start()
 
     def _start(self) -> None:
@@ -71,8 +92,18 @@ class Device:
         self.skipped = Skipped()
         self.programs: dict[int, Program] = {}
         self.kernels: dict[int, tuple[Program, Kernel]] = {}
-        self._numbers = 0
+        self._numbers = self._launches = 0
         self._recorded: dict[str, int] = {}
+        self._stopped = False
+        """Whether a launch was not run to its end."""
+        self._explored: dict[str, int] = {}
+        self._unseen: list[Called] = []
+        """Launches that were refused, while the program does not ask for the error."""
+
+    def end(self) -> None:
+        """The program has ended: tell what it never asked for."""
+        for each in self._unseen:
+            self.tell(each)
 
     def close(self) -> None:
         """Free everything."""
@@ -122,14 +153,87 @@ class Device:
             made = self.memory.allocate(size, Kind(kind))
         except NoMemory as why:
             raise Failure(NO_MEMORY, str(why)) from why
-        return Answer((made.address,), file=made.memory.file)
+        marked = made.unwritten is not None and self.options.watch
+        return Answer((made.address, marked), file=made.memory.file)
+
+    def read(self, request: Request) -> Answer:
+        """The program copies lines to the host: tell what nobody has written of them.
+
+        After a launch that was not run, that is no wonder.
+        """
+        address, width, pitch, height = request.words[:4]
+        held = self.memory.held.get(address >> layout.SLOT_BITS)
+        if held is None or self._stopped:
+            return Answer()
+        start = address - held.address
+        found = held.missing(start, pitch * (height - 1) + width)
+        lines = np.resize(found, pitch * height).reshape(height, pitch)
+        lines.reshape(-1)[found.size :] = 0
+        lines[:, width:] = 0  # what is between them is not copied
+        if lines.any():
+            made = _unwritten(held, start, lines.reshape(-1), width * height)
+            self._called(made, Call.of(request.data))
+        return Answer()
 
     def free(self, request: Request) -> Answer:
         """Free memory."""
         address, taken = request.words[:2]
-        if not self.memory.free(address, bool(taken)):
+        count = self._launches
+        when = f"after launch {count} of the program" if count else "before any launch"
+        call = Call.of(request.data)
+        if not self.memory.free(address, bool(taken), when, call):
             raise Failure(INVALID_VALUE)
         return Answer()
+
+    def gone(self, request: Request) -> Answer:
+        """The program names memory that is not there: tell if it was freed before."""
+        address, wish = request.words[:2]
+        was, call = self.memory.was(address), Call.of(request.data)
+        offset = address & ((1 << layout.SLOT_BITS) - 1)
+        if was is not None and offset < was.size and self.options.watch:
+            does = ("frees", "reads", "writes")[wish]
+            again = "freed before" if does == "frees" else "freed"
+            problem = Problem(
+                rules.FREED.name,
+                rules.ERROR,
+                0,
+                0,
+                "",
+                f"{call.name} {does} {was.name}, which was {again}: {self._freed(was)}",
+                rules.FREED.repair,
+            )
+            source = self.places.source(was.call)
+            if source is not None:
+                first = Related(source.line, "", "it is freed here", source)
+                problem = replace(problem, related=(first,))
+            self._called(problem, call)
+        return Answer()
+
+    def _freed(self, was: Freed) -> str:
+        """Where memory was freed, and when."""
+        return f"by {self.places.words(was.call) or 'the program'}, {was.when}"
+
+    def _was(self, address: int) -> str:
+        """What was freed at an address, in words; nothing if it never was anything."""
+        was = self.memory.was(address)
+        return "" if was is None else f"{was.name}, {self._freed(was)}"
+
+    def _called(self, problem: Problem, call: Call) -> None:
+        """Tell what is wrong with a call, and where it is."""
+        self.tell(self._placed(problem, call))
+
+    def _placed(self, problem: Problem, call: Call, kernel: str = "") -> Called:
+        """What is wrong with a call, where it is; ``kernel`` is what it launches."""
+        source = self.places.source(call, kernel)
+        made = replace(problem, function=call.name, source=source)
+        if source is None:
+            where = self.places.words(call)
+            made = replace(made, message=f"{where}: {made.message}")
+        else:
+            own = source.own
+            text = linecache.getline(own.file, own.line).rstrip()
+            made = replace(made, line=own.line, column=1, text=text)
+        return Called(made)
 
     # ── modules ─────────────────────────────────────────────────────────────
 
@@ -200,6 +304,7 @@ class Device:
         name = demangled(kernel.name)
         grid, block = of_tiles(kernel, grid, block)
         watched = self.options.watch and bool(re.search(self.options.kernels, name))
+        self._launches += 1
         memory = self._segments(program, kernel, request.data)
         record = self._record(program, kernel, shape, request.data)
         try:
@@ -215,18 +320,58 @@ class Device:
                 watch=Watch("report", self.options.strict) if watched else False,
                 limits=self.options.limits,
                 numerics=self.options.numerics and watched,
+                orders=self._states(name) if watched else None,
                 progress=self.progress,
             )
+        except KernelHazard as why:
+            if not isinstance(why.result, Result):
+                return self._failed(name, grid, block, watched, why)
+            result = why.result  # it came to its end
         except KernelError as why:
             return self._failed(name, grid, block, watched, why)
         except Error as why:
+            self._stopped = True
             self.tell(_not_run(name, grid, block, str(why)))
             raise Failure(NOT_SUPPORTED, f"{name}: {why}") from why
-        self.tell(_launched(name, grid, block, result))
+        made = _launched(name, grid, block, result, self.options.tolerance)
+        self.tell(made._replace(problems=self._explained(made.problems)))
+        self._stopped |= not result.complete
         if record is not None and result.complete:
             self._save(record, program, result.output)
         code = 0 if result.complete else FAULTS.get(result.fault, FAILED)
         return Answer((code,), result.output.encode("utf-8", "surrogateescape"))
+
+    def unlaunched(self, request: Request) -> Answer:
+        """Note a launch that was refused; no error: the program asks for the last."""
+        code, number = request.words[:2]
+        if not code:
+            self._unseen.clear()
+        if not code or number not in self.kernels or not self.options.watch:
+            return Answer()
+        kernel, shape = self.kernels[number][1], Shape.of(request.words[2:8])
+        why = _refused(kernel, shape)
+        problem = Problem(
+            rules.REFUSED_LAUNCH.name,
+            rules.ERROR,
+            0,
+            0,
+            "",
+            f"{demangled(kernel.name)} is not launched: {runtime_error(code)}, {why}; "
+            "the program does not look at the error",
+            rules.REFUSED_LAUNCH.repair,
+        )
+        call = Call.of(request.data)
+        self._unseen.append(self._placed(problem, call, kernel.name))
+        return Answer()
+
+    def _states(self, name: str) -> int | None:
+        """How many states of a launch are explored; None if it is not."""
+        asked = self.options.orders
+        if asked is None:
+            return None
+        self._explored[name] = self._explored.get(name, 0) + 1
+        enough = asked.launches is not None and self._explored[name] > asked.launches
+        return None if enough else asked.states
 
     def _reachable(self, program: Program) -> list[tuple[Part, NDArray[np.uint8]]]:
         """All memory of the program; variables of the kernel's own module by name."""
@@ -287,11 +432,19 @@ class Device:
         watched: bool,
         why: KernelError,
     ) -> Answer:
-        limit = isinstance(why, LimitReached)
-        found = problems_of(why)
-        self.tell(Launched(name, grid, block, 0, 0.0, watched, False, found, str(why)))
+        self._stopped, limit = True, isinstance(why, LimitReached)
+        found = self._explained(problems_of(why))
+        fault = with_freed(str(why), self._was)
+        self.tell(Launched(name, grid, block, 0, 0.0, watched, False, found, fault))
         code = FAULTS.get("limit" if limit else why.kind, FAILED)
         return Answer((code,), why.output.encode("utf-8", "surrogateescape"))
+
+    def _explained(self, problems: list[Problem]) -> list[Problem]:
+        """Problems that name memory which the program has freed."""
+        return [
+            replace(each, message=with_freed(each.message, self._was))
+            for each in problems
+        ]
 
     def _segments(
         self, program: Program, kernel: Kernel, parameters: bytes
@@ -322,30 +475,59 @@ class Device:
         for count in counts:
             parts.append(tuple(numbers[:count]))
             del numbers[:count]
-        types = {int(row["driver"]): row["type"] for row in read(TYPES)}
-        interleave, swizzle, promotion, fill = words[4:8]
+        numbers_of = dict(zip(_ENUMS, (kind, *words[4:8]), strict=True))
         try:
+            chosen = {name: _enumerator(name, n) for name, n in numbers_of.items()}
             made = TensorMap(
-                types[kind],
+                chosen["tensorDataType"],
                 parts[0],
                 parts[1],
                 box=() if column else parts[2],
                 element_strides=parts[-1],
                 address=address,
-                interleave=INTERLEAVES[interleave],
-                swizzle=SWIZZLES[swizzle],
-                l2=PROMOTIONS[promotion],
-                fill=FILLS[fill],  # type: ignore[arg-type]
+                interleave=chosen["interleave"],
+                swizzle=chosen["swizzle"],
+                l2=chosen["l2Promotion"],
+                fill=chosen["oobFill"],
                 im2col=Im2col(parts[2], parts[3], *words[8:10]) if column else None,
             )
-        except (LookupError, Error) as why:
+        except Error as why:
             name = "cuTensorMapEncodeIm2col" if column else "cuTensorMapEncodeTiled"
             raise Failure(INVALID_VALUE, f"{name}: {why}") from why
         return Answer((), bytes(made.encode()))
 
 
+_ENUMS: dict[str, tuple[Any, ...]] = {
+    "tensorDataType": tuple(each.name for each in element_types(packed=True)),
+    "interleave": INTERLEAVES,
+    "swizzle": SWIZZLES,
+    "l2Promotion": PROMOTIONS,
+    "oobFill": FILLS,
+}
+"""What the enumerators of each argument mean, by their numbers."""
+
+
+def _enumerator(name: str, number: int) -> Any:
+    """What an enumerator of the driver's interface for tensor maps means.
+
+    >>> _enumerator("swizzle", 4), _enumerator("tensorDataType", 13)
+    ('128/32', 'b4x16')
+    >>> _enumerator("swizzle", 7)
+    Traceback (most recent call last):
+    fragmenta.errors.BadCall: swizzle is 0 to 6; given 7
+    """
+    meanings = _ENUMS[name]
+    if not 0 <= number < len(meanings):
+        raise BadCall(f"{name} is 0 to {len(meanings) - 1}; given {number}")
+    return meanings[number]
+
+
 def _launched(
-    name: str, grid: tuple[int, ...], block: tuple[int, ...], result: Result
+    name: str,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    result: Result,
+    tolerance: tuple[float, float] | None,
 ) -> Launched:
     hazards = {id(each) for each in result.hazards}
     shown = [
@@ -354,7 +536,10 @@ def _launched(
         if each.severity == "error" or id(each) in hazards
     ]
     if result.numerics is not None:
-        shown += [e for e in result.numerics.problems if e.severity != "info"]
+        judged = result.numerics
+        if tolerance is not None:
+            judged = judged.within(*tolerance)
+        shown += [e for e in judged.problems if e.severity != "info"]
     return Launched(
         name,
         grid,
@@ -364,7 +549,51 @@ def _launched(
         result.watched,
         result.complete,
         shown,
+        orders=None if result.orders is None else result.orders.to_dict(),
     )
+
+
+def _unwritten(
+    held: Allocation, start: int, missing: NDArray[np.uint8], size: int
+) -> Problem:
+    """The report about a copy to the host, of which some bytes were not written."""
+    edges = np.flatnonzero(np.diff(missing, prepend=0, append=0)).reshape(-1, 2) + start
+    parts = [f"{first:,} to {end - 1:,}" for first, end in edges[:3]]
+    more = f" and {len(edges) - 3:,} more parts" if len(edges) > 3 else ""
+    count = int(np.count_nonzero(missing))
+    # A struct has gaps below the size of its largest member, which nobody writes.
+    gaps = count < size and bool((np.diff(edges, axis=1) < 8).all())
+    partly = rules.INFO if gaps else rules.WARNING
+    all_of = "none of which" if count == size else f"{count:,} of which nobody"
+    verb = "was written" if count == size else "has written"
+    return Problem(
+        rules.UNINITIALISED.name,
+        rules.ERROR if count == size else partly,
+        0,
+        0,
+        "",
+        f"{counted(size, 'byte')} of {held.name} are copied to the host, {all_of} "
+        f"{verb}: bytes {one_of(parts, 'and')}{more}",
+        "Write it first, or copy only what was written.",
+    )
+
+
+def _refused(kernel: Kernel, shape: Shape) -> str:
+    """Why CUDA refuses a launch, in words."""
+    threads, most = math.prod(shape.block), facts(kernel)[2][3]
+    for name, given, limits in (
+        ("block", shape.block, (1024, 1024, 64)),
+        ("grid", shape.grid, (2**31 - 1, 65535, 65535)),
+    ):
+        if not all(given):
+            return f"a {name} of {given} is empty"
+        if any(map(operator.gt, given, limits)):
+            return f"a {name} of {given}, where the most is {limits}"
+    if threads > most:
+        return f"{threads:,} threads in a block, where the most is {most:,}"
+    if shape.cooperative:
+        return f"{math.prod(shape.grid):,} blocks, which cannot all run at once"
+    return f"{shape.shared:,} bytes of dynamic shared memory are more than allowed"
 
 
 def _not_run(
@@ -377,6 +606,8 @@ _HANDLERS: dict[Verb, Callable[[Device, Request], Answer]] = {
     Verb.HELLO: Device.hello,
     Verb.ALLOCATE: Device.allocate,
     Verb.FREE: Device.free,
+    Verb.READ: Device.read,
+    Verb.GONE: Device.gone,
     Verb.LOAD: Device.load,
     Verb.UNLOAD: Device.unload,
     Verb.KERNEL: Device.kernel,
@@ -384,5 +615,6 @@ _HANDLERS: dict[Verb, Callable[[Device, Request], Answer]] = {
     Verb.LAUNCH: Device.launch,
     Verb.ENCODE: Device.encode,
     Verb.REFUSED: Device.refused,
+    Verb.UNLAUNCHED: Device.unlaunched,
     Verb.RESET: Device.reset,
 }

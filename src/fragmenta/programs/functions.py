@@ -158,8 +158,8 @@ cudaStreamCreate(Stream **t) = create(t, 0, 0)
 cudaStreamCreateWithFlags(Stream **t, unsigned f) = create(t, f, 0)
 cudaStreamCreateWithPriority(Stream **t, unsigned f, int p) = create(t, f, p)
 cudaStreamDestroy(Stream *t) = destroy(t)
-cudaStreamSynchronize(Stream *) = synchronize()
-cudaStreamQuery(Stream *) = synchronize()
+cudaStreamSynchronize(Stream *t) = synchronize(t)
+cudaStreamQuery(Stream *t) = synchronize(t)
 cudaStreamWaitEvent(Stream *t, Event *e, unsigned) = wait(t, e)
 cudaStreamGetFlags(Stream *t, unsigned *f) = stream_flags(f, t)
 cudaStreamGetPriority(Stream *t, int *p) = stream_priority(p, t)
@@ -169,15 +169,15 @@ cudaStreamSetAttribute(Stream *, int, const void *) = OK
 cudaStreamCopyAttributes(Stream *, Stream *) = OK
 cudaStreamAddCallback(Stream *t, Callback f, void *data, unsigned) = call_back(t, f, data)
 cudaLaunchHostFunc(Stream *t, void (*f)(void *), void *data) = call_host(t, f, data)
-cudaStreamBeginCapture(Stream *t, int) = begin_capture(t, nullptr)
-cudaStreamBeginCaptureToGraph(Stream *t, Graph *g, Node *const *, const void *, size_t, int) = begin_capture(t, g)
+cudaStreamBeginCapture(Stream *t, int mode) = begin_capture(t, nullptr, mode)
+cudaStreamBeginCaptureToGraph(Stream *t, Graph *g, Node *const *, const void *, size_t, int mode) = begin_capture(t, g, mode)
 cudaStreamEndCapture(Stream *t, Graph **g) = end_capture(t, g)
 cudaStreamIsCapturing(Stream *t, int *status) = capture_status(t, status, nullptr, nullptr, nullptr, nullptr)
 cudaStreamGetCaptureInfo(Stream *t, int *status, unsigned long long *n, Graph **g, const Node ***after, const void **, size_t *count) = capture_status(t, status, n, g, after, count) [13]
 cudaStreamGetCaptureInfo(Stream *t, int *status, unsigned long long *n) = capture_status(t, status, n, nullptr, nullptr, nullptr) [12]
 cudaStreamGetCaptureInfo_v2(Stream *t, int *status, unsigned long long *n, Graph **g, const Node ***after, size_t *count) = capture_status(t, status, n, g, after, count) [12]
 cudaStreamGetCaptureInfo_v3(Stream *t, int *status, unsigned long long *n, Graph **g, const Node ***after, const void **, size_t *count) = capture_status(t, status, n, g, after, count) [12]
-cudaThreadExchangeStreamCaptureMode(int *) = OK
+cudaThreadExchangeStreamCaptureMode(int *mode) = exchange_mode(mode)
 
 # events
 cudaEventCreate(Event **e) = create(e, 0)
@@ -419,8 +419,8 @@ cuTensorMapReplaceAddress(void *m, void *p) = replace_address(m, p)
 cuStreamCreate(Stream **t, unsigned f) = create(t, f, 0)
 cuStreamCreateWithPriority(Stream **t, unsigned f, int p) = create(t, f, p)
 cuStreamDestroy_v2(Stream *t) = destroy(t)
-cuStreamSynchronize(Stream *) = synchronize()
-cuStreamQuery(Stream *) = synchronize()
+cuStreamSynchronize(Stream *t) = synchronize(t)
+cuStreamQuery(Stream *t) = synchronize(t)
 cuStreamWaitEvent(Stream *t, Event *e, unsigned) = wait(t, e)
 cuStreamGetFlags(Stream *t, unsigned *f) = stream_flags(f, t)
 cuStreamGetPriority(Stream *t, int *p) = stream_priority(p, t)
@@ -430,13 +430,13 @@ cuStreamGetDevice(Stream *, int *d) = put(d, 0)
 cuStreamSetAttribute(Stream *, int, const void *) = OK
 cuStreamAddCallback(Stream *t, Callback f, void *data, unsigned) = call_back(t, f, data)
 cuLaunchHostFunc(Stream *t, void (*f)(void *), void *data) = call_host(t, f, data)
-cuStreamBeginCapture_v2(Stream *t, int) = begin_capture(t, nullptr)
-cuStreamBeginCaptureToGraph(Stream *t, Graph *g, Node *const *, const void *, size_t, int) = begin_capture(t, g)
+cuStreamBeginCapture_v2(Stream *t, int mode) = begin_capture(t, nullptr, mode)
+cuStreamBeginCaptureToGraph(Stream *t, Graph *g, Node *const *, const void *, size_t, int mode) = begin_capture(t, g, mode)
 cuStreamEndCapture(Stream *t, Graph **g) = end_capture(t, g)
 cuStreamIsCapturing(Stream *t, int *status) = capture_status(t, status, nullptr, nullptr, nullptr, nullptr)
 cuStreamGetCaptureInfo_v2(Stream *t, int *status, unsigned long long *n, Graph **g, const Node ***after, size_t *count) = capture_status(t, status, n, g, after, count)
 cuStreamGetCaptureInfo_v3(Stream *t, int *status, unsigned long long *n, Graph **g, const Node ***after, const void **, size_t *count) = capture_status(t, status, n, g, after, count)
-cuThreadExchangeStreamCaptureMode(int *) = OK
+cuThreadExchangeStreamCaptureMode(int *mode) = exchange_mode(mode)
 
 # events
 cuEventCreate(Event **e, unsigned f) = create(e, f)
@@ -539,6 +539,7 @@ ERRORS = """
 218 | InvalidPtx               | INVALID_PTX              | a PTX JIT compilation failed
 301 | FileNotFound             | FILE_NOT_FOUND           | file not found
 400 | InvalidResourceHandle    | INVALID_HANDLE           | invalid resource handle
+401 | IllegalState             | ILLEGAL_STATE            | the operation cannot be performed in the present state
 500 | SymbolNotFound           | NOT_FOUND                | named symbol not found
 600 | NotReady                 | NOT_READY                | device not ready
 700 | IllegalAddress           | ILLEGAL_ADDRESS          | an illegal memory access was encountered
@@ -554,6 +555,9 @@ ERRORS = """
 801 | NotSupported             | NOT_SUPPORTED            | operation not supported
 900 | StreamCaptureUnsupported | STREAM_CAPTURE_UNSUPPORTED | operation not permitted when stream is capturing
 901 | StreamCaptureInvalidated | STREAM_CAPTURE_INVALIDATED | operation failed due to a previous error during capture
+904 | StreamCaptureUnjoined    | STREAM_CAPTURE_UNJOINED  | capturing stream has unjoined work
+906 | StreamCaptureImplicit    | STREAM_CAPTURE_IMPLICIT  | operation would make the legacy stream depend on a capturing blocking stream
+907 | CapturedEvent            | CAPTURED_EVENT           | operation not permitted on an event last recorded in a capturing stream
 910 | GraphExecUpdateFailure   | GRAPH_EXEC_UPDATE_FAILURE | the graph update was not performed because it included changes which violated constraints specific to instantiated graph update
 999 | Unknown                  | UNKNOWN                  | unknown error
 """

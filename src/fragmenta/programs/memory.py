@@ -12,13 +12,15 @@ import mmap
 import os
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
-from fragmenta.simt import empties, layout
+from fragmenta.programs.places import Call
+from fragmenta.simt import empties, layout, untouched
 from fragmenta.simt.arguments import Segment
 
 MOST_POISONED = 1 << 28
@@ -58,11 +60,13 @@ class Shared:
         except BaseException:
             os.close(file)
             raise
+        untouched.of_file(data, file)
         return cls(size, file, data)
 
     def close(self) -> None:
         """Close the file; arrays still reach the memory."""
         if self.file >= 0:
+            untouched.forget(self.data)
             os.close(self.file)
             self.file = -1
 
@@ -79,10 +83,19 @@ class Allocation:
     unwritten: NDArray[np.uint8] | None = None
     """Its words, as long as some of them count as unwritten."""
 
+    def missing(self, start: int, size: int) -> NDArray[np.uint8]:
+        """Which bytes of a part nobody has written: 1 for each of them."""
+        found = np.zeros(size, np.uint8)
+        if self.unwritten is not None:
+            marks = empties.marks(self.memory.data)
+            if marks is not None:
+                found[:] = marks[start : start + size]
+        return found
+
     def look(self) -> None:
         """Look whether all of it is written now: then no launch looks again."""
         words = self.unwritten
-        if words is not None and not (words.view(np.uint32) == layout.POISON).any():
+        if words is not None and not empties.any_unwritten(words):
             empties.count_as_written(words)
             self.unwritten = None
 
@@ -106,12 +119,26 @@ _ALLOCATED_BY = {
 }
 
 
+class Freed(NamedTuple):
+    """Memory that was freed."""
+
+    name: str
+    size: int
+    when: str
+    call: Call
+
+
+_NOBODY = Call()
+
+
 class Memory:
     """All allocations of a program."""
 
     def __init__(self, most: int) -> None:
         self.most, self.used, self._made = most, 0, 0
         self.held: dict[int, Allocation] = {}
+        self.freed: dict[int, Freed] = {}
+        """What was in a slot that is free."""
         self._next = layout.FIRST_ARGUMENT
         self._taken: set[int] = set()
         """Slots where the program has something else."""
@@ -130,6 +157,7 @@ class Memory:
         self._made += 1
         self.used += size
         self.held[made.slot] = made
+        self.freed.pop(made.slot, None)
         return made
 
     def _slot(self) -> int:
@@ -145,18 +173,25 @@ class Memory:
             "one more"
         )
 
-    def free(self, address: int, taken: bool = False) -> bool:
+    def free(
+        self, address: int, taken: bool = False, when: str = "", call: Call = _NOBODY
+    ) -> bool:
         """Free an allocation; with ``taken``, its slot is not used again."""
         slot = address >> layout.SLOT_BITS
         found = self.held.get(slot)
         if found is None or found.address != address:
             return False
         del self.held[slot]
+        self.freed[slot] = Freed(found.name, found.memory.size, when, call)
         self.used -= found.memory.size
         found.memory.close()
         if taken:
             self._taken.add(slot)
         return True
+
+    def was(self, address: int) -> Freed | None:
+        """What was freed at an address; None if it never was anything."""
+        return self.freed.get(address >> layout.SLOT_BITS)
 
     def close(self) -> None:
         """Free all."""

@@ -219,6 +219,15 @@ def error_name(code: int) -> str:
     return next((e[2] for e in functions.errors() if e[0] == code), f"error {code}")
 
 
+def runtime_error(code: int) -> str:
+    """The name of an error of the runtime.
+
+    >>> runtime_error(9)
+    'cudaErrorInvalidConfiguration'
+    """
+    return next((e[1] for e in functions.errors() if e[0] == code), f"error {code}")
+
+
 # ── before the real driver ──────────────────────────────────────────────────
 
 

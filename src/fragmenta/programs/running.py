@@ -28,7 +28,7 @@ from fragmenta.errors import Error, MissingPackage
 from fragmenta.pool.confining import die_with_parent
 from fragmenta.programs import building, compiling, elf
 from fragmenta.programs.asked import Asked, Options, Wanted
-from fragmenta.programs.told import Launched, Recorded, Refused
+from fragmenta.programs.told import Called, Launched, Recorded, Refused
 from fragmenta.progress import Progress, clock, ignore_progress
 
 VARIABLE, RECORDING = "FRAGMENTA_RUN", "FRAGMENTA_RECORD"
@@ -49,6 +49,8 @@ class Outcome:
     refused: list[str] = field(default_factory=list)
     """Functions of CUDA that are not there, with the reason; launches that could not
     be recorded."""
+    calls: list[Called] = field(default_factory=list)
+    """Copies to the host of memory that nobody has written; uses of freed memory."""
     crashes: list[str] = field(default_factory=list)
     """What went wrong with the servers themselves."""
 
@@ -321,6 +323,8 @@ class _Runner:
                     self.outcome.refused.append(made.why)
                 elif isinstance(made, Recorded):
                     self.outcome.recorded.append(made)
+                elif isinstance(made, Called):
+                    self.outcome.calls.append(made)
                 else:
                     self.outcome.launches.append(made)
 

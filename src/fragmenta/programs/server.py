@@ -21,7 +21,7 @@ from fragmenta.pool.confining import die_with_parent
 from fragmenta.programs.asked import Asked, Wanted
 from fragmenta.programs.device import Device
 from fragmenta.programs.recording import Recorder
-from fragmenta.programs.told import Launched, Recorded, Refused, Told
+from fragmenta.programs.told import Called, Launched, Recorded, Refused, Told
 from fragmenta.programs.verbs import HEAD, Answer, Request, Verb
 
 MOST_DATA = 1 << 32
@@ -72,11 +72,13 @@ def serve(peer: Peer, asked: Asked, report: int) -> None:
     if isinstance(asked, Wanted):
         device = Recorder(asked, tell, peer.process)
     else:
-        device = Device(asked, tell, _Seldom(progress))
+        device = Device(asked, tell, _Seldom(progress), peer.process)
     try:
         while (request := receive(connection)) is not None:
             send(connection, device.answer(request))
     finally:
+        if isinstance(device, Device):
+            device.end()
         device.close()
 
 
@@ -153,6 +155,8 @@ def told_json(told: Told) -> dict[str, Any]:
         return {"refused": told.why}
     if isinstance(told, Recorded):
         return {"recorded": told._asdict()}
+    if isinstance(told, Called):
+        return {"called": problem_json(told.problem)}
     return {"launched": told._replace(problems=[])._asdict()} | {
         "problems": [problem_json(each) for each in told.problems]
     }
@@ -164,6 +168,8 @@ def told_of(given: dict[str, Any]) -> Told:
         return Refused(str(given["refused"]))
     if "recorded" in given:
         return Recorded(**given["recorded"])
+    if "called" in given:
+        return Called(problem_of(given["called"]))
     made = Launched(**given["launched"])
     return made._replace(
         grid=tuple(made.grid),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fragmenta.ptx.checking.problem import Problem
 
@@ -22,6 +22,8 @@ class Launched(NamedTuple):
     """Errors, and what the launch showed."""
     fault: str = ""
     """Why it could not be run, if nothing else says so."""
+    orders: dict[str, Any] | None = None
+    """What all orders of it show, if they were explored."""
 
 
 class Refused(NamedTuple):
@@ -39,5 +41,11 @@ class Recorded(NamedTuple):
     """The error of CUDA that ended it, if one did."""
 
 
-Told = Launched | Refused | Recorded
+class Called(NamedTuple):
+    """A call of the program that does what it must not do with memory."""
+
+    problem: Problem
+
+
+Told = Launched | Refused | Recorded | Called
 Tell = Callable[[Told], None]

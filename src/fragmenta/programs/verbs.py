@@ -6,6 +6,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
+from fragmenta.simt.layout import POISON
+
 
 class Verb(IntEnum):
     """A question of the client."""
@@ -24,6 +26,9 @@ class Verb(IntEnum):
     CARD = 12
     MEMORY = 13
     AFTER = 14
+    READ = 15
+    GONE = 16
+    UNLAUNCHED = 17
 
 
 WORDS = 14
@@ -66,4 +71,5 @@ def header() -> str:
     return (
         f"#pragma once\nenum Verb {{ {verbs} }};\n"
         f"enum {{ WORDS = {WORDS}, ATTRIBUTES = {ATTRIBUTES} }};\n"
+        f"constexpr unsigned UNWRITTEN = {POISON:#x};  // a word that nobody wrote\n"
     )

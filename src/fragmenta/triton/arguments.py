@@ -18,6 +18,7 @@ from typing import (
     runtime_checkable,
 )
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from triton.runtime.jit import TensorWrapper
@@ -25,7 +26,7 @@ from triton.runtime.jit import TensorWrapper
 from fragmenta.errors import BadCall, ValueRangeError
 from fragmenta.shared.tensor_map import ALIGNMENT, Im2col, TensorMap, element_types
 from fragmenta.simt.arguments import Pointer, Struct
-from fragmenta.triton.storages import ADDRESSES, HOST, MARKS
+from fragmenta.triton.storages import ADDRESSES, EMPTIES, HOST, MARKS
 
 # ── what is used of others' objects ─────────────────────────────────────────
 
@@ -118,6 +119,7 @@ class Given(NamedTuple):
         """The argument as a launch takes it, with the memory whose addresses it has."""
         found = self._bytes_or_pointer()
         if isinstance(found, Pointer):
+            EMPTIES.forget()
             reached = ADDRESSES.reached([found.array])
             if reached:
                 return Struct(bytes(8), ((0, found),), reaches=reached)
@@ -131,7 +133,7 @@ class Given(NamedTuple):
         if isinstance(self.value, Struct):
             return self.value
         if self.type.startswith("*"):
-            return _pointer(self.value, self.name)
+            return _pointer(self.value, self.name, self.type[1:])
         return _number(self.value, self.type, self.name)
 
 
@@ -160,7 +162,7 @@ def _flat(
             assert isinstance(value, Descriptor), name
             fields = next(maps, None)
             if fields is not None:
-                yield Given(name, kind, _tensor_map(name, value, fields))
+                yield Given(name, kind, _tensor_map(name, kind, value, fields))
             else:
                 yield from _parts(name, kind, value)
             for size in value.shape:
@@ -171,10 +173,14 @@ def _flat(
             yield Given(name, kind, value)
 
 
+def _element(kind: str) -> str:
+    """The type of the elements of a tensor descriptor."""
+    return kind.partition("<")[2].partition("[")[0]
+
+
 def _parts(name: str, kind: str, value: Descriptor) -> Iterator[Given]:
     """A tensor descriptor where TMA does not exist."""
-    element = kind.partition("<")[2].partition("[")[0]
-    yield Given(name, f"*{element}", value.base)
+    yield Given(name, f"*{_element(kind)}", value.base)
     for size in (*value.shape, *value.strides):
         yield Given(name, "i64", size)
     yield Given(name, "i1", value.padding == "nan")
@@ -185,7 +191,7 @@ def _parts(name: str, kind: str, value: Descriptor) -> Iterator[Given]:
 _CODES = {each.code: each.name for each in element_types() if not each.tf32}
 
 
-def _tensor_map(name: str, value: Descriptor, fields: MapFields) -> Struct:
+def _tensor_map(name: str, kind: str, value: Descriptor, fields: MapFields) -> Struct:
     """A tensor descriptor where TMA exists, as Triton's own launcher encodes it."""
     if fields["fp4_padded"]:
         raise BadCall(
@@ -205,7 +211,7 @@ def _tensor_map(name: str, value: Descriptor, fields: MapFields) -> Struct:
         fill="nan" if value.padding == "nan" else "zeros",
         **_box(value, fields),
     )
-    place = _pointer(value.base, name)
+    place = _pointer(value.base, name, _element(kind))
     assert isinstance(place, Pointer), name
     return Struct(made.encode(), ((0, place),), ALIGNMENT)
 
@@ -232,8 +238,8 @@ def _box(value: Descriptor, fields: MapFields) -> _Box:
     }
 
 
-def _pointer(value: object, name: str) -> Pointer | int:
-    """A pointer to an array's memory."""
+def _pointer(value: object, name: str, kind: str) -> Pointer | int:
+    """A pointer to an array's memory; ``kind`` is the type of its elements."""
     if isinstance(value, TensorWrapper):
         value = value.base
     if value is None or (isinstance(value, int) and value == 0):
@@ -254,7 +260,7 @@ def _pointer(value: object, name: str) -> Pointer | int:
             f"{name} is on {where}; here kernels run on the CPU: give {name}.cpu(), or "
             "leave on_cpu() to run on the GPU"
         )
-    return _memory(value)
+    return _memory(value, kind)
 
 
 def _true_device(value: Tensor) -> object:
@@ -263,7 +269,7 @@ def _true_device(value: Tensor) -> object:
     return getattr(value if stored is None else stored(), "device", "cpu")
 
 
-def _memory(value: Tensor) -> Pointer:
+def _memory(value: Tensor, kind: str) -> Pointer:
     """The bytes from the lowest to the highest element, in place, and the first one.
 
     A step may be negative: then the pointer is not where the memory starts.  An axis
@@ -285,7 +291,9 @@ def _memory(value: Tensor) -> Pointer:
     memory = (ctypes.c_uint8 * (below + above)).from_address(start - below)
     found: NDArray[np.generic] = np.ctypeslib.as_array(memory)
     if _in_order(axes):  # reports then name elements by their index
-        found = found.view(f"V{size}").reshape([n for n, _ in axes])
+        typed = np.dtype(_FLOATS.get(kind, f"V{size}"))
+        typed = typed if typed.itemsize == size else np.dtype(f"V{size}")
+        found = found.view(typed).reshape([n for n, _ in axes])
     flags = getattr(value, "flags", None)
     found.flags.writeable = flags is None or bool(flags.writeable)
     return Pointer(found, below)
@@ -309,12 +317,16 @@ def _in_order(axes: list[tuple[int, int]]) -> bool:
     return True
 
 
-_FLOATS: dict[str, type[np.float16 | np.float32 | np.float64]] = {
+_FLOATS: dict[str, type[np.generic]] = {
     "fp16": np.float16,
     "fp32": np.float32,
     "f32": np.float32,
     "fp64": np.float64,
+    "bf16": ml_dtypes.bfloat16,
+    "fp8e4nv": ml_dtypes.float8_e4m3fn,
+    "fp8e5": ml_dtypes.float8_e5m2,
 }
+"""Triton's floats, as NumPy and ml_dtypes have them."""
 
 
 def _number(value: object, kind: str, name: str) -> bytes:

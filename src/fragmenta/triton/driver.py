@@ -27,7 +27,9 @@ from fragmenta.errors import (
 )
 from fragmenta.isa.target import check_target, number
 from fragmenta.launch.frames import origin
+from fragmenta.launch.options import check_watch
 from fragmenta.ptx.languages import Words
+from fragmenta.ptx.open_loads import left_open, open_loads
 
 try:
     from triton.backends.compiler import GPUTarget
@@ -411,7 +413,8 @@ class _Launcher:
     def __init__(self, source: Source, metadata: Metadata) -> None:
         self.signature = dict(source.signature)
         self.metadata = metadata
-        self.kernel = _kernel(metadata.name)
+        self.text, self.code = _texts(metadata.name)
+        self.kernel = _loaded(self.text, metadata.name)
 
     def __call__(
         self,
@@ -450,7 +453,11 @@ class _Launcher:
         names: list[str],
     ) -> None:
         made = self.metadata
-        kernel = replace(self.kernel, names=tuple(names), language=WORDS)
+        kernel = self.kernel
+        given_watch = check_watch(cpu.options.get("watch", True))
+        if given_watch is not None and given_watch.strict:
+            kernel = _opened(self.text, self.code, made.name)
+        kernel = replace(kernel, names=tuple(names), language=WORDS)
         try:
             cpu.last = kernel.launch(
                 grid,
@@ -484,16 +491,16 @@ class _Launcher:
         ]
 
 
-def _kernel(name: str) -> Kernel:
-    """The kernel of the PTX that Triton has just made ready."""
-    text = getattr(_MADE, "ptx", None)
-    if not text:
+def _texts(name: str) -> tuple[str, str]:
+    """The PTX that Triton has just made ready, and the code that it is made from."""
+    made = getattr(_MADE, "asm", None) or {}
+    if not made.get("ptx"):
         raise BadFile(f"Triton kept no PTX of {name}; unset TRITON_STORE_BINARY_ONLY")
-    return _loaded(text, name)
+    return made["ptx"], made.get("ttir") or ""
 
 
 _MADE = threading.local()
-"""The PTX of the kernel that Triton makes ready in this thread."""
+"""The texts of the kernel that Triton makes ready in this thread."""
 
 
 def _keep_ptx(patches: Patches) -> None:
@@ -501,13 +508,19 @@ def _keep_ptx(patches: Patches) -> None:
     made_ready = CompiledKernel._init_handles
 
     def noting(self: CompiledKernel) -> None:
-        _MADE.ptx = self.asm.get("ptx")
+        _MADE.asm = self.asm
         try:
             made_ready(self)
         finally:
-            _MADE.ptx = None
+            _MADE.asm = None
 
     patches.set(CompiledKernel, "_init_handles", noting)
+
+
+@once_of(256)
+def _opened(text: str, code: str, name: str) -> Kernel:
+    """The kernel whose masked elements are unwritten, where it gives no ``other``."""
+    return _loaded(left_open(text, open_loads(code)), name)
 
 
 @once_of(256)

@@ -29,7 +29,7 @@ from triton import knobs
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import ValueRangeError
-from fragmenta.simt import layout
+from fragmenta.simt import empties, layout
 from fragmenta.simt.arguments import Pointer
 
 if TYPE_CHECKING:
@@ -84,6 +84,42 @@ def _has_storage(tensor: torch.Tensor) -> bool:
 
 MARKS = Marks()
 """The marks of this process."""
+
+
+# ── memory that nobody has written ──────────────────────────────────────────
+
+
+class Empties:
+    """Storages that nobody has written, as long as these live; see :data:`EMPTIES`."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[NDArray[np.uint8], StorageWeakRef]] = {}
+
+    def add(self, tensor: torch.Tensor) -> None:
+        """Fill a new storage, and let what stays so count as unwritten."""
+        if not _has_storage(tensor):
+            return
+        storage = tensor.untyped_storage()
+        start, size = int(storage.data_ptr()), int(storage.nbytes())
+        if start and 4 <= size <= MOST_FILLED:
+            self.forget()
+            found = (ctypes.c_uint8 * size).from_address(start)
+            memory = np.ctypeslib.as_array(found)
+            memory[:] = empties.poison(size)
+            empties.count_as_empty(memory)
+            self._known[storage._cdata] = memory, _watched(storage)
+
+    def forget(self) -> None:
+        """Forget storages that are gone: others may have their memory."""
+        gone = [key for key, (_, alive) in self._known.items() if alive.expired()]
+        for key in gone:
+            del self._known[key]
+
+
+MOST_FILLED = 1 << 26
+"""Larger memory is not filled, and does not count as unwritten: that takes too long."""
+EMPTIES = Empties()
+"""The storages of ``torch.empty`` in this process."""
 
 
 # ── addresses ───────────────────────────────────────────────────────────────

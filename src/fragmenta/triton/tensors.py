@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fragmenta.triton.storages import ADDRESSES, DEVICE, HOST, MARKS
+from fragmenta.triton.storages import ADDRESSES, DEVICE, EMPTIES, HOST, MARKS
 
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -112,7 +112,25 @@ def _named_device(func: Function, args: Given, named: Named) -> object:
     return func(*args, **named)
 
 
+def _empty(func: Function, args: Given, named: Named) -> object:
+    """A tensor on the GPU that nobody has written: a kernel that reads it is told."""
+    made = done_here(func, args, named)
+    new = isinstance(made, torch.Tensor) and "out" not in named
+    if new and MARKS.of(made) == DEVICE:
+        EMPTIES.add(made)
+    return made
+
+
+_EMPTY = (
+    torch.empty,
+    torch.empty_like,
+    torch.empty_strided,
+    torch.empty_permuted,
+    torch.Tensor.new_empty,
+    torch.Tensor.new_empty_strided,
+)
 _HANDLERS: dict[object, _Handler] = {
+    **dict.fromkeys(_EMPTY, _empty),
     torch.device: _named_device,
     torch._C._nn._parse_to: lambda func, args, named: func(*args, **named),
     torch.Tensor.is_cuda.__get__: lambda func, args, named: not is_on_host(args[0]),

@@ -9,10 +9,12 @@
 
 enum Error {
     OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3,
+    INVALID_CONFIGURATION = 9,
     INVALID_SYMBOL = 13, INVALID_DEVICE_FUNCTION = 98, NO_DEVICE = 100,
     INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
-    NO_PTX = 209, INVALID_HANDLE = 400, NOT_FOUND = 500,
-    COOPERATIVE_TOO_LARGE = 720, NOT_SUPPORTED = 801, CAPTURE_INVALID = 901,
+    NO_PTX = 209, INVALID_HANDLE = 400, ILLEGAL_STATE = 401, NOT_FOUND = 500,
+    COOPERATIVE_TOO_LARGE = 720, NOT_SUPPORTED = 801,
+    CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALID = 901, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907,
     UNKNOWN = 999,
 };
 enum Kind { DEVICE = 0, MANAGED = 1, HOST = 2, POOLED = 3 };
@@ -71,7 +73,8 @@ struct Node;
 struct Exec;
 using Callback = void (*)(Stream *, int, void *);
 
-struct Guard { Guard(); ~Guard(); };  // one thread at a time
+// One thread at a time, in a function of CUDA that the program called.
+struct Guard { Guard(const char *name = nullptr); ~Guard(); const char *before; };
 
 // errors and the device
 int done(int code);      // the code, remembered as the last error of this thread
@@ -85,7 +88,7 @@ int attribute(int *value, int number, int device);
 int properties(void *where, int version, int device);
 int device_name(char *where, int size);
 int total_memory(size_t *bytes), memory_info(size_t *free, size_t *total);
-int synchronize(), reset();
+int synchronize(), synchronize(Stream *stream), reset();
 int limit(size_t *value, int which), set_limit(int which, size_t value);
 
 // memory
@@ -161,7 +164,8 @@ int stream_flags(unsigned *where, Stream *stream), stream_priority(int *where, S
 int stream_number(unsigned long long *where, Stream *stream);
 int call_host(Stream *stream, void (*function)(void *), void *data);
 int call_back(Stream *stream, Callback function, void *data);
-int begin_capture(Stream *stream, Graph *into), end_capture(Stream *stream, Graph **where);
+int begin_capture(Stream *stream, Graph *into, int mode), end_capture(Stream *stream, Graph **where);
+int exchange_mode(int *mode);
 int capture_status(Stream *stream, int *status, unsigned long long *number, Graph **graph, const Node ***after, size_t *count);
 int create(Graph **where), clone(Graph **where, Graph *graph);
 int instantiate(Exec **where, Graph *graph), run(Exec *exec, Stream *stream), update(Exec *exec, Graph *graph);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 #include <vector>
 
 struct Node {
@@ -19,8 +20,14 @@ struct Node {
     Graph *child = nullptr;
 };
 
+enum Mode { GLOBAL = 0, THREAD_LOCAL = 1, RELAXED = 2 };  // of a capture, with CUDA's numbers
+
 struct Graph {
     std::vector<std::unique_ptr<Node>> nodes;
+    // while it is captured
+    bool capturing = false, invalid = false;
+    int mode = GLOBAL;
+    std::thread::id owner{};
 };
 
 struct Stream {
@@ -44,7 +51,12 @@ struct Exec {
 };
 
 namespace {
-std::set<Stream *> &streams() { static auto *made = new std::set<Stream *>; return *made; }
+// The handles of one type that a program may use.  CUDA's own runtime crashes with some
+// that are wrong; here they are an error.
+template <class T> std::set<T *> &living() { static auto *made = new std::set<T *>; return *made; }
+template <class T> bool lives(T *handle) { return living<T>().count(handle); }
+template <class T> T *born(T *handle) { living<T>().insert(handle); return handle; }
+std::set<Stream *> &streams() { return living<Stream>(); }
 
 // The streams without a handle of their own: null, legacy, per thread.
 Stream *real(Stream *stream) {
@@ -52,15 +64,19 @@ Stream *real(Stream *stream) {
     return (uintptr_t)stream < 3 ? &usual : stream;
 }
 
-bool valid(Stream *stream) { return (uintptr_t)stream < 3 || streams().count(stream); }
+bool valid(Stream *stream) { return (uintptr_t)stream < 3 || lives(stream); }
+
+bool live(Node *const *nodes, size_t count) {
+    return !count || (nodes && std::all_of(nodes, nodes + count, lives<Node>));
+}
 
 Node *add(Graph *graph, NodeType type, Task task, std::vector<Node *> after) {
-    graph->nodes.emplace_back(new Node{type, std::move(task), {}, std::move(after)});
+    graph->nodes.emplace_back(born(new Node{type, std::move(task), {}, std::move(after)}));
     return graph->nodes.back().get();
 }
 
 int added(Node **where, Graph *graph, NodeType type, Task task, Node *const *after, size_t count) {
-    if (!graph || (count && !after)) return INVALID_VALUE;
+    if (!lives(graph) || !live(after, count)) return INVALID_VALUE;
     return put(where, add(graph, type, std::move(task), {after, after + count}));
 }
 
@@ -89,10 +105,65 @@ int run_all(Graph *graph) {
 }
 }  // namespace
 
+// ── what a capture forbids, as an H200 with CUDA 13.0 answers ───────────────
+
+static thread_local int thread_mode = GLOBAL;
+static int under_way = 0;  // tasks that are carried out now: these are no calls of the program
+
+int exchange_mode(int *mode) {
+    if (!mode || *mode < GLOBAL || *mode > RELAXED) return INVALID_VALUE;
+    std::swap(*mode, thread_mode);
+    return OK;
+}
+
+template <class Which> static int invalidate(int error, Which which) {
+    bool any = false;
+    for (Graph *each : living<Graph>())
+        if (each->capturing && which(each)) any = each->invalid = true;
+    return any ? error : OK;
+}
+
+int forbidden_while_capturing() {  // what may wait for a stream, such as cudaMalloc
+    if (under_way || thread_mode == RELAXED) return OK;
+    return invalidate(CAPTURE_UNSUPPORTED, [](Graph *each) {
+        bool mine = each->owner == std::this_thread::get_id();
+        return each->mode == GLOBAL ? mine || thread_mode == GLOBAL : each->mode == THREAD_LOCAL && mine;
+    });
+}
+
+int synchronize() {
+    if (int error = under_way ? OK : invalidate(CAPTURE_UNSUPPORTED, [](Graph *) { return true; })) return error;
+    flush();
+    return failed();
+}
+
+int synchronize(Stream *stream) {
+    if (!valid(stream)) return INVALID_HANDLE;
+    if (Graph *own = real(stream)->capture) return invalidate(CAPTURE_UNSUPPORTED, [=](Graph *each) { return each == own; });
+    if (int error = forbidden_while_capturing()) return error;
+    flush();
+    return failed();
+}
+
+// The legacy stream waits for all streams that may block, and these may be captured.
+static int implicit(Stream *stream) {
+    if (under_way || (uintptr_t)stream > 1) return OK;
+    return invalidate(CAPTURE_IMPLICIT, [](Graph *graph) {
+        return std::any_of(streams().begin(), streams().end(), [=](Stream *each) { return each->capture == graph && !(each->flags & 1); });
+    });
+}
+
 int submit(Stream *stream, NodeType type, Task task) {
     if (!valid(stream)) return INVALID_HANDLE;
+    if (int error = implicit(stream)) return error;
     Stream *held = real(stream);
-    if (!held->capture) return task();
+    if (!held->capture) {
+        under_way++;
+        int error = task();
+        under_way--;
+        return error;
+    }
+    if (held->capture->invalid) return CAPTURE_INVALID;
     held->ends = {add(held->capture, type, std::move(task), held->ends)};
     return OK;
 }
@@ -148,43 +219,49 @@ int call_back(Stream *stream, Callback function, void *data) {
 
 int create(Event **where, unsigned) {
     if (int error = failed()) return error;
-    return put(where, new Event);
+    return where ? put(where, born(new Event)) : (int)INVALID_VALUE;
 }
 
 int destroy(Event *event) {
-    if (!event) return INVALID_HANDLE;
+    if (!living<Event>().erase(event)) return INVALID_HANDLE;
     delete event;
     return OK;
 }
 
 static int mark(Event *event) {
+    if (!lives(event)) return INVALID_HANDLE;
     event->recorded = true, event->when = std::chrono::steady_clock::now();
     return OK;
 }
 
 int record(Event *event, Stream *stream) {
     if (int error = failed()) return error;
-    if (!event || !valid(stream)) return INVALID_HANDLE;
+    if (!lives(event) || !valid(stream)) return INVALID_HANDLE;
+    if (int error = implicit(stream)) return error;
     Stream *held = real(stream);
     event->capture = held->capture, event->ends = held->ends;
     return mark(event);
 }
 
 int query(Event *event) {
+    if (!lives(event)) return INVALID_HANDLE;
+    if (Graph *own = event->capture)
+        if (int error = invalidate(CAPTURED_EVENT, [=](Graph *each) { return each == own; })) return error;
+    if (int error = forbidden_while_capturing()) return error;
     flush();
-    return event ? failed() : (int)INVALID_HANDLE;
+    return failed();
 }
 
 int elapsed(float *milliseconds, Event *from, Event *to) {
-    if (!from || !to || !from->recorded || !to->recorded) return INVALID_HANDLE;
+    if (!lives(from) || !lives(to) || !from->recorded || !to->recorded) return INVALID_HANDLE;
     std::chrono::duration<float, std::milli> time = to->when - from->when;
     return put(milliseconds, time.count());
 }
 
 int wait(Stream *stream, Event *event) {
-    if (!event || !valid(stream)) return INVALID_HANDLE;
+    if (!lives(event) || !valid(stream)) return INVALID_HANDLE;
     Stream *held = real(stream);
-    if (!event->capture) return failed();
+    if (!lives(event->capture) || !event->capture->capturing) return failed();
     held->capture = event->capture;
     for (Node *each : event->ends)
         if (std::find(held->ends.begin(), held->ends.end(), each) == held->ends.end()) held->ends.push_back(each);
@@ -193,13 +270,16 @@ int wait(Stream *stream, Event *event) {
 
 // ── capture ─────────────────────────────────────────────────────────────────
 
-int begin_capture(Stream *stream, Graph *into) {
+int begin_capture(Stream *stream, Graph *into, int mode) {
     if (int error = failed()) return error;
     if (!valid(stream)) return INVALID_HANDLE;
-    if ((uintptr_t)stream < 2) return 900;  // capture of the legacy stream is not supported
+    if (mode < GLOBAL || mode > RELAXED || (into && !lives(into))) return INVALID_VALUE;
+    if ((uintptr_t)stream < 2) return CAPTURE_UNSUPPORTED;  // the legacy stream
     Stream *held = real(stream);
-    if (held->capture) return CAPTURE_INVALID;
-    held->capture = into ? into : new Graph;
+    if (held->capture) return ILLEGAL_STATE;
+    held->capture = into ? into : born(new Graph);
+    held->capture->capturing = true, held->capture->invalid = false;
+    held->capture->mode = mode, held->capture->owner = std::this_thread::get_id();
     held->origin = true, held->ends.clear();
     return OK;
 }
@@ -207,18 +287,23 @@ int begin_capture(Stream *stream, Graph *into) {
 int end_capture(Stream *stream, Graph **where) {
     if (!valid(stream)) return INVALID_HANDLE;
     Stream *held = real(stream);
-    if (!held->capture || !held->origin) return CAPTURE_INVALID;
+    if (!held->capture) return ILLEGAL_STATE;
+    if (!held->origin) return 904;  // another stream began it
     Graph *made = held->capture;
+    made->capturing = false;
     for (Stream *each : streams())
         if (each->capture == made) each->capture = nullptr, each->ends.clear();
     held->capture = nullptr, held->origin = false, held->ends.clear();
-    return put(where, made);
+    if (!made->invalid) return put(where, made);
+    living<Graph>().erase(made);
+    if (where) *where = nullptr;
+    return CAPTURE_INVALID;
 }
 
 int capture_status(Stream *stream, int *status, unsigned long long *number, Graph **graph, const Node ***after, size_t *count) {
     if (!valid(stream)) return INVALID_HANDLE;
     Stream *held = real(stream);
-    if (status) *status = held->capture != nullptr;
+    if (status) *status = !held->capture ? 0 : held->capture->invalid ? 2 : 1;
     if (number) *number = (uintptr_t)held->capture;
     if (graph) *graph = held->capture;
     if (after) *after = (const Node **)held->ends.data();
@@ -228,14 +313,17 @@ int capture_status(Stream *stream, int *status, unsigned long long *number, Grap
 
 // ── graphs ──────────────────────────────────────────────────────────────────
 
-int create(Graph **where) { return put(where, new Graph); }
+int create(Graph **where) { return where ? put(where, born(new Graph)) : (int)INVALID_VALUE; }
 
 int destroy(Graph *graph) {
-    return graph ? OK : INVALID_VALUE;  // what was made of it may still run
+    if (!living<Graph>().erase(graph)) return INVALID_VALUE;
+    for (auto &each : graph->nodes) living<Node>().erase(each.get());
+    return OK;  // what was made of it may still run, so that it stays
 }
 
 int clone(Graph **where, Graph *graph) {
-    auto *made = new Graph;
+    if (!where || !lives(graph)) return INVALID_VALUE;
+    auto *made = born(new Graph);
     std::map<Node *, Node *> twin;
     for (auto &each : graph->nodes) {
         Node *node = twin[each.get()] = add(made, each->type, each->task, {});
@@ -248,16 +336,16 @@ int clone(Graph **where, Graph *graph) {
 
 int instantiate(Exec **where, Graph *graph) {
     if (int error = failed()) return error;
-    if (!graph || !where) return INVALID_VALUE;
+    if (!lives(graph) || !where) return INVALID_VALUE;
     auto made = std::make_unique<Exec>();
     if (!ordered(graph, made->order)) return INVALID_VALUE;
     for (Node *each : made->order) made->tasks[each] = each->task;
-    *where = made.release();
+    *where = born(made.release());
     return OK;
 }
 
 int destroy(Exec *exec) {
-    if (!exec) return INVALID_VALUE;
+    if (!living<Exec>().erase(exec)) return INVALID_VALUE;
     delete exec;
     return OK;
 }
@@ -266,8 +354,9 @@ int destroy(Node *node) { return node ? refuse("cudaGraphDestroyNode", "nodes ca
 
 int run(Exec *exec, Stream *stream) {
     if (int error = failed()) return error;
-    if (!exec) return INVALID_VALUE;
+    if (!lives(exec)) return INVALID_VALUE;
     return submit(stream, CHILD, [exec] {
+        if (!lives(exec)) return (int)INVALID_VALUE;
         for (Node *each : exec->order)
             if (int error = exec->tasks[each] ? exec->tasks[each]() : OK) return error;
         return (int)OK;
@@ -276,7 +365,7 @@ int run(Exec *exec, Stream *stream) {
 
 int update(Exec *exec, Graph *graph) {
     std::vector<Node *> order;
-    if (!exec || !graph || !ordered(graph, order)) return INVALID_VALUE;
+    if (!lives(exec) || !lives(graph) || !ordered(graph, order)) return INVALID_VALUE;
     if (order.size() != exec->order.size()) return 910;  // the update was not possible
     for (size_t index = 0; index < order.size(); index++)
         if (order[index]->type != exec->order[index]->type) return 910;
@@ -286,7 +375,8 @@ int update(Exec *exec, Graph *graph) {
     return OK;
 }
 
-int add_edges(Graph *, Node *const *from, Node *const *to, size_t count) {
+int add_edges(Graph *graph, Node *const *from, Node *const *to, size_t count) {
+    if (!lives(graph) || !live(from, count) || !live(to, count)) return INVALID_VALUE;
     for (size_t index = 0; index < count; index++) to[index]->after.push_back(from[index]);
     return OK;
 }
@@ -334,7 +424,7 @@ int add_host(Node **where, Graph *graph, Node *const *after, size_t count, const
 
 int add_child(Node **where, Graph *graph, Node *const *after, size_t count, Graph *child) {
     Graph *own;
-    clone(&own, child);
+    if (int error = clone(&own, child)) return error;
     int error = added(where, graph, CHILD, running(own), after, count);
     if (!error) (*where)->child = own;
     return error;
@@ -356,12 +446,13 @@ int add_record(Node **where, Graph *graph, Node *const *after, size_t count, Eve
 }
 
 static int set(Exec *exec, Node *node, NodeType type, Task task) {
-    if (!node || node->type != type) return INVALID_VALUE;
+    if (!lives(node) || node->type != type || (exec && !lives(exec))) return INVALID_VALUE;
     (exec ? exec->tasks[node] : node->task) = std::move(task);
     return OK;
 }
 
 int set_kernel(Exec *exec, Node *node, const KernelNode *what) {
+    if (!lives(node)) return INVALID_VALUE;
     Launch made = node->launch;
     int error = launching(&made, what);
     return error ? error : set(exec, node, KERNEL_NODE, [made] { return run(made); });
@@ -384,6 +475,7 @@ static int listed(const std::vector<Node *> &found, Node **where, size_t *count)
 
 int get_nodes(Graph *graph, Node **where, size_t *count, bool roots) {
     std::vector<Node *> found;
+    if (!lives(graph)) return INVALID_VALUE;
     for (auto &each : graph->nodes)
         if (!roots || each->after.empty()) found.push_back(each.get());
     return listed(found, where, count);
@@ -391,6 +483,7 @@ int get_nodes(Graph *graph, Node **where, size_t *count, bool roots) {
 
 int get_edges(Graph *graph, Node **from, Node **to, size_t *count) {
     std::vector<Node *> firsts, seconds;
+    if (!lives(graph)) return INVALID_VALUE;
     for (auto &each : graph->nodes)
         for (Node *before : each->after) firsts.push_back(before), seconds.push_back(each.get());
     size_t same = count ? *count : 0;
@@ -398,6 +491,6 @@ int get_edges(Graph *graph, Node **from, Node **to, size_t *count) {
     return listed(firsts, from, count);
 }
 
-int get_after(Node *node, Node **where, size_t *count) { return listed(node->after, where, count); }
+int get_after(Node *node, Node **where, size_t *count) { return lives(node) ? listed(node->after, where, count) : (int)INVALID_VALUE; }
 int get_before(Node *, Node **, size_t *) { return refuse("cudaGraphNodeGetDependentNodes", "it is not covered; cudaGraphGetEdges is"); }
-int node_type(int *where, Node *node) { return put(where, node->type); }
+int node_type(int *where, Node *node) { return lives(node) ? put(where, node->type) : (int)INVALID_VALUE; }

@@ -10,3 +10,4 @@ enum NodeType { KERNEL_NODE = 0, COPIED = 1, FILLED = 2, HOSTED = 3, CHILD = 4, 
 
 using Task = std::function<int()>;
 int submit(Stream *stream, NodeType type, Task task);
+int forbidden_while_capturing();  // an error if a capture does not allow what may wait

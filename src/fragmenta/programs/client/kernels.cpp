@@ -312,9 +312,9 @@ static int check(const Launch &launch) {
     const Function &kernel = *launch.kernel;
     const Three &g = launch.grid, &b = launch.block;
     uint64_t threads = (uint64_t)b.x * b.y * b.z;
-    if (!g.x || !g.y || !g.z || !threads) return 9;  // invalid configuration
-    if (b.x > 1024 || b.y > 1024 || b.z > 64 || threads > 1024) return 9;
-    if (g.x > 0x7FFFFFFFu || g.y > 65535 || g.z > 65535) return 9;
+    if (!g.x || !g.y || !g.z || !threads) return INVALID_CONFIGURATION;
+    if (b.x > 1024 || b.y > 1024 || b.z > 64 || threads > 1024) return INVALID_CONFIGURATION;
+    if (g.x > 0x7FFFFFFFu || g.y > 65535 || g.z > 65535) return INVALID_CONFIGURATION;
     if (threads > (uint64_t)kernel.about.threads) return 701;  // out of resources
     if (launch.shared > (size_t)kernel.dynamic_most) return INVALID_VALUE;
     if (!launch.cooperative) return OK;
@@ -360,7 +360,12 @@ int run(const Launch &launch) {
 
 static int start(Launch &launch, void **arguments, void **extra, Stream *stream) {
     if (int error = pack(&launch, arguments, extra)) return error;
-    if (int error = check(launch)) return error;
+    if (int error = check(launch)) {
+        const Three &g = launch.grid, &b = launch.block, &c = launch.cluster;
+        unlaunched({launch.kernel->handle, two(g.x, g.y), two(g.z, b.x), two(b.y, b.z), two(c.x, c.y),
+                    two(c.z, launch.cooperative), launch.shared});
+        return error;
+    }
     return submit(launch, stream);
 }
 

@@ -26,6 +26,7 @@ struct Allocation {
     char *alias;      // where its bytes are for this process
     bool variable;
     bool graph = false, live = true;  // of a graph: whether it is allocated now
+    bool marked = false;              // whether words that nobody wrote have a mark
     char *end(uint64_t base) const { return (char *)base + size; }
 };
 std::map<uint64_t, Allocation> &allocations() {
@@ -74,6 +75,8 @@ int allocate(void **where, size_t bytes, Kind kind) {
     if (!where) return INVALID_VALUE;
     *where = nullptr;
     if (int error = failed()) return error;
+    if (kind != POOLED)
+        if (int error = forbidden_while_capturing()) return error;
     if (!bytes) return OK;
     for (int attempt = 0; attempt < 64; attempt++) {
         Answer answer;
@@ -83,6 +86,7 @@ int allocate(void **where, size_t bytes, Kind kind) {
         close(answer.file);
         if (fine) {
             *where = (void *)answer[0];
+            allocations()[answer[0]].marked = answer[1];
             state.used += bytes;
             return OK;
         }
@@ -93,8 +97,9 @@ int allocate(void **where, size_t bytes, Kind kind) {
 }
 
 int allocate_pitch(void **where, size_t *pitch, size_t width, size_t height) {
-    size_t line = (width + 511) & ~(size_t)511;
-    int error = pitch ? allocate(where, line * height, DEVICE) : INVALID_VALUE;
+    size_t line = (width + 511) & ~(size_t)511, bytes;
+    if (!pitch || line < width || __builtin_mul_overflow(line, height, &bytes)) return INVALID_VALUE;
+    int error = allocate(where, bytes, DEVICE);
     if (!error) *pitch = line;
     return error;
 }
@@ -108,7 +113,7 @@ int allocate_3d(Pitched *where, size_t width, size_t height, size_t depth) {
 }
 
 static int release_at(uint64_t base, Allocation &held) {
-    if (int error = ask(FREE, {base, 0})) return error;
+    if (int error = ask(FREE, {base, 0}, called())) return error;
     if (held.alias != (char *)base) munmap(held.alias, pages(held.size));
     munmap((void *)base, pages(held.size));
     state.used -= held.size;
@@ -116,12 +121,22 @@ static int release_at(uint64_t base, Allocation &held) {
     return OK;
 }
 
+// What the program wants to do with memory that is not there: the server tells, if it was
+// freed before.
+enum Wish { FREES = 0, READS = 1, WRITES = 2 };
+static int missing(const void *pointer, Wish wish) {
+    if (pointer) ask(GONE, {(uint64_t)pointer, wish}, called());
+    return INVALID_VALUE;
+}
+
 int release(void *where) {
+    if (int error = forbidden_while_capturing()) return error;
     if (!where) return OK;
     flush();
     if (int error = failed()) return error;
     auto found = allocations().find((uint64_t)where);
-    if (found == allocations().end() || found->second.variable) return INVALID_VALUE;
+    if (found == allocations().end()) return missing(where, FREES);
+    if (found->second.variable) return INVALID_VALUE;
     Allocation &held = found->second;
     if (!held.graph) return release_at(found->first, held);
     bool live = held.live;
@@ -152,8 +167,10 @@ void release_all() {
 }
 
 int allocate_async(void **where, size_t bytes, Stream *stream) {
-    int capturing = 0, error = allocate(where, bytes, POOLED);
-    capture_status(stream, &capturing, nullptr, nullptr, nullptr, nullptr);
+    int capturing = 0;
+    int error = capture_status(stream, &capturing, nullptr, nullptr, nullptr, nullptr);
+    if (!error && !capturing) error = forbidden_while_capturing();
+    if (!error) error = allocate(where, bytes, POOLED);
     if (error || !capturing || !*where) return error;
     void *made = *where;
     belong_to_graph(made, false);
@@ -167,6 +184,7 @@ int later(Stream *stream, int (*what)(void *), void *where) {
 // A process without a limit for its stack has libraries, threads and large arrays among
 // the addresses of allocations.  What was freed is not mapped.
 static bool is_mapped(uint64_t address, size_t bytes) {
+    if (bytes > LAST) return false;  // more than there are addresses
     uint64_t start = address & ~(uint64_t)4095;
     return !msync((void *)start, address + bytes - start, MS_ASYNC);
 }
@@ -177,7 +195,7 @@ static char *reach(const void *pointer, size_t bytes) {
     Allocation *held = holder(pointer, &base);
     bool among = address >= FIRST && address < LAST;
     if (!held) return among && !is_mapped(address, bytes) ? nullptr : (char *)pointer;
-    if (address + bytes > base + held->size) return nullptr;
+    if (bytes > held->size - (address - base)) return nullptr;
     return held->alias + (address - base);
 }
 
@@ -186,14 +204,38 @@ static bool is_device(const void *pointer) {
     return holder(pointer, &base) != nullptr;
 }
 
+// The bytes from the first to the last of some lines; false if they are too many to count.
+static bool spans(size_t *bytes, size_t pitch, size_t width, size_t height) {
+    return !__builtin_mul_overflow(pitch, height - 1, bytes) && !__builtin_add_overflow(*bytes, width, bytes);
+}
+
+// Whether a word of some lines may be one that nobody wrote; the server knows which.
+static bool has_mark(const char *lines, size_t pitch, size_t width, size_t height) {
+    for (size_t line = 0; line < height; line++, lines += pitch) {
+        size_t skip = -(uint64_t)lines & 3, found = 0;
+        auto *words = (const uint32_t *)(lines + skip);
+        if (skip < width)
+            for (size_t at = 0; at < (width - skip) / 4; at++) found += words[at] == UNWRITTEN;
+        if (found) return true;
+    }
+    return false;
+}
+
 static int copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height) {
     if (!width || !height) return OK;
-    char *goal = reach(to, to_pitch * (height - 1) + width);
-    char *source = reach(from, from_pitch * (height - 1) + width);
-    if (!goal || !source || ((!to || !from))) return INVALID_VALUE;
     if (height > 1 && (width > to_pitch || width > from_pitch)) return 12;  // invalid pitch
+    size_t to_bytes, from_bytes;
+    if (!spans(&to_bytes, to_pitch, width, height) || !spans(&from_bytes, from_pitch, width, height)) return INVALID_VALUE;
+    char *goal = reach(to, to_bytes), *source = reach(from, from_bytes);
+    if (!source || !from) return missing(from, READS);
+    if (!goal || !to) return missing(to, WRITES);
     for (size_t line = 0; line < height; line++)
         memmove(goal + line * to_pitch, source + line * from_pitch, width);
+    uint64_t base;
+    Allocation *held = holder(from, &base), *there = holder(to, &base);
+    bool leaves = !there || there->kind == HOST || there->kind == MANAGED;
+    if (held && held->marked && leaves && has_mark(source, from_pitch, width, height))
+        return ask(READ, {(uint64_t)from, width, from_pitch, height}, called());
     return OK;
 }
 
@@ -206,7 +248,10 @@ int copy_2d(void *to, size_t to_pitch, const void *from, size_t from_pitch, size
 int copy(void *to, const void *from, size_t bytes, int kind, Stream *stream) {
     if (kind < 0 || kind > 4) return 21;  // invalid direction
     bool device = kind == 1 || kind == 3, source = kind == 2 || kind == 3;
-    if (bytes && ((device && !is_device(to)) || (source && !is_device(from)))) return failed() ? failed() : INVALID_VALUE;
+    if (bytes) {
+        bool reads = source && !is_device(from), writes = device && !is_device(to);
+        if (reads || writes) return failed() ? failed() : reads ? missing(from, READS) : missing(to, WRITES);
+    }
     return copy_2d(to, bytes, from, bytes, bytes, 1, stream);
 }
 
@@ -247,14 +292,32 @@ int copy_driver_2d(const DriverCopy2 *what, Stream *stream) {
     return copy_driver_3d(&made, stream);
 }
 
+// Zero: whole pages are given back, so that memory which a program only clears costs none.
+static void clear(char *goal, size_t bytes) {
+    uint64_t first = ((uint64_t)goal + 4095) & ~4095ull, last = ((uint64_t)goal + bytes) & ~4095ull;
+    if (first >= last || madvise((void *)first, last - first, MADV_REMOVE)) {
+        memset(goal, 0, bytes);
+        return;
+    }
+    memset(goal, 0, first - (uint64_t)goal);
+    memset((char *)last, 0, (uint64_t)goal + bytes - last);
+}
+
 int fill_2d(void *to, size_t pitch, unsigned value, size_t element, size_t width, size_t height, Stream *stream) {
     if (int error = failed()) return error;
     return submit(stream, FILLED, [=] {
         if (!width || !height) return (int)OK;
-        if (!is_device(to) || (uint64_t)to % element) return (int)INVALID_VALUE;
-        char *goal = reach(to, pitch * (height - 1) + width * element);
+        if (!is_device(to)) return missing(to, WRITES);
+        if ((uint64_t)to % element) return (int)INVALID_VALUE;
+        size_t line, bytes;
+        if (__builtin_mul_overflow(width, element, &line) || !spans(&bytes, pitch, line, height)) return (int)INVALID_VALUE;
+        char *goal = reach(to, bytes);
         if (!goal) return (int)INVALID_VALUE;
-        for (size_t line = 0; line < height; line++, goal += pitch) {
+        if (!value && (height == 1 || pitch == line)) {
+            clear(goal, bytes);
+            return (int)OK;
+        }
+        for (size_t at_line = 0; at_line < height; at_line++, goal += pitch) {
             if (element == 1) memset(goal, value, width);
             else for (size_t at = 0; at < width; at++) memcpy(goal + at * element, &value, element);
         }

@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <unwind.h>
+#include <vector>
 
 #ifdef REAL  // it stands before the real driver
 #define SOCKET "FRAGMENTA_RECORD"
@@ -23,8 +25,28 @@
 State state;
 
 static std::recursive_mutex &lock() { static auto *made = new std::recursive_mutex; return *made; }
-Guard::Guard() { lock().lock(); }
-Guard::~Guard() { lock().unlock(); }
+Guard::Guard(const char *name) {
+    lock().lock();
+    before = state.call;
+    if (name) state.call = name;
+}
+Guard::~Guard() {
+    state.call = before;
+    lock().unlock();
+}
+
+static _Unwind_Reason_Code add_frame(_Unwind_Context *frame, void *to) {
+    auto *stack = (std::vector<uint64_t> *)to;
+    stack->push_back(_Unwind_GetIP(frame));
+    return stack->size() < 64 ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+std::string called() {
+    std::vector<uint64_t> stack;
+    _Unwind_Backtrace(add_frame, &stack);
+    std::string made(state.call, strlen(state.call) + 1);
+    return made.append((const char *)stack.data(), 8 * stack.size());
+}
 
 void say(const std::string &text) {
     static std::set<std::string> said;
@@ -150,14 +172,28 @@ int ask(Verb verb, std::initializer_list<uint64_t> words, const std::string &dat
 // ── errors ──────────────────────────────────────────────────────────────────
 
 static thread_local int last_error = OK;
+static thread_local uint64_t refused[7];  // a launch, while the function runs that is refused it
+static bool unseen = false;               // whether the server waits for the program to ask
+
+void unlaunched(const uint64_t (&words)[7]) {
+    memcpy(refused, words, sizeof refused);
+}
 
 int done(int code) {
+    if (code && refused[0]) {
+        const uint64_t *w = refused;
+        ask(UNLAUNCHED, {(uint64_t)code, w[0], w[1], w[2], w[3], w[4], w[5], w[6]}, called());
+        unseen = true;
+    }
+    refused[0] = 0;
     if (code && code != 600) last_error = code;  // 600: not ready, which is no error
     return code;
 }
 
 int last(bool clear) {
     int code = last_error ? last_error : state.failed;
+    if (last_error && unseen) ask(UNLAUNCHED, {OK});
+    if (last_error) unseen = false;
     if (clear) last_error = OK;
     return code;
 }
@@ -210,11 +246,6 @@ int memory_info(size_t *free, size_t *total) {
     if (free) *free = state.memory - state.used;
     if (total) *total = state.memory;
     return OK;
-}
-
-int synchronize() {
-    flush();
-    return failed();
 }
 
 static size_t limits[16] = {1024, 1 << 20, 8 << 20, 2, 2048, 128, 0};

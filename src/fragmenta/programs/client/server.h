@@ -24,6 +24,9 @@ struct Answer {
 int ask(Verb verb, std::initializer_list<uint64_t> words, const void *data, size_t bytes, Answer *answer);
 int ask(Verb verb, std::initializer_list<uint64_t> words, const std::string &data = "", Answer *answer = nullptr);
 void say(const std::string &text);  // to the error stream, once for each text
+// A launch that is refused, as the words of LAUNCH.  It is told if the error stays unseen.
+void unlaunched(const uint64_t (&words)[7]);
+std::string called();  // the function of CUDA that runs, and where its callers go on
 
 struct State {
     int file = -1;             // the connection
@@ -32,6 +35,7 @@ struct State {
     std::string name, properties[2];  // of CUDA 12 and of CUDA 13
     int attributes[ATTRIBUTES] = {};
     size_t memory = 0, used = 0;
+    const char *call = "";     // the function of CUDA that runs
     std::string printed;       // what kernels printed since the program last waited
 };
 extern State state;
