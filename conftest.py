@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests import thinning
+
 
 def _folder_of_its_own(variable: str, prefix: str) -> None:
     """A folder for this run, unless the variable names one; removed at the end."""
@@ -97,12 +99,13 @@ if "triton" not in MISSING:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out what is marked with the name of a package that is not installed."""
+    """Leave out what needs a package that is not installed, and what repeats a kind."""
     missing = set(MISSING)
+    repeated = thinning.left_out(items)
     kept, left_out = [], []
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        (left_out if marks & missing else kept).append(item)
+        (left_out if marks & missing or item in repeated else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept

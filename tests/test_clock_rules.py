@@ -37,6 +37,8 @@ LOOKS = {
 ALLOWED = {
     "tests/clock.py": "it is what the others use",
     "tests/test_clock_rules.py": "it names what it looks for",
+    "tests/judge/candidates.py": "candidates look at clocks, which the judge finds",
+    "tests/judge/test_values.py": "names clocks of candidates, which the judge finds",
     "tests/fuzz/__main__.py": "a command says how long it took",
     "tests/fuzz/bounds/__main__.py": "a command dates its report and says how long it took",
     "tests/fuzz/engine.py": "says how long it took; whoever seems slow is judged by work",

@@ -301,6 +301,23 @@ def test_the_comparison_with_mma_sim_is_the_committed_one() -> None:
     assert "<!-- generated: published -->" in (DOCS / "numerics.md").read_text("utf-8")
 
 
+def test_pages_install_from_the_source() -> None:
+    """The package index does not have the project."""
+    for page in [ROOT / "README.md", *PAGES]:
+        words = re.findall(r"(?m)pip install ([^`\n]*)", page.read_text("utf-8"))
+        assert not [e for e in words if re.search(r"(?<![./])\bfragmenta\b", e)], page
+    assert "is not in the package index" in " ".join(
+        (DOCS / "install.md").read_text("utf-8").split()
+    )
+
+
+def test_the_extra_for_cuda_is_not_only_for_a_gpu() -> None:
+    (said,) = re.findall(
+        r"'\.\[cuda\]' +# (.*)", (ROOT / "README.md").read_text("utf-8")
+    )
+    assert "compiles CUDA C++, GPU or not" in said
+
+
 def test_status_is_said_with_care() -> None:
     status = generator().numbers.status
     assert status(fm.wgmma("m64n104k32", a="e4m3", d="f32")) == "exact on H200"
@@ -345,6 +362,16 @@ def test_the_ways_go_through_rooms_that_there_are() -> None:
     assert [room for room in rooms if not (source / room).is_dir()] == []
     picture = drawn.PICTURE.read_text(encoding="utf-8")
     assert picture == drawn.draw(), "run: python docs/plots/ways.py"
+
+
+def test_the_ways_are_chains() -> None:
+    """An arrow arrives above where the next one leaves: they do not join to one line."""
+    drawn = script("plots/ways.py")
+    path = r'class="arrow" d="M\d+ (\d+)h\d+v(\d+)h-\d+"'
+    found = [tuple(map(int, each)) for each in re.findall(path, drawn.draw())]
+    assert len(found) == sum(len(steps) - 1 for steps in drawn.WAYS.values())
+    ends = [leaves + down for leaves, down in found]
+    assert all(end < start for end, (start, _) in zip(ends, found[1:], strict=False))
 
 
 def test_contributing_names_every_room() -> None:

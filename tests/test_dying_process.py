@@ -1,5 +1,6 @@
 """A test whose process dies has failed; all others still run."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -33,7 +34,8 @@ OPTIONS = [
 ]
 
 
-def test_a_dying_process_ends_one_test(pytester):
+def test_a_dying_process_ends_one_test(pytester, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(CONFTEST.parent), prepend=os.pathsep)
     pytester.makeconftest(CONFTEST.read_text())
     pytester.makepyfile(**FILES)
     ran = pytester.run(sys.executable, "-m", "pytest", *OPTIONS, timeout=HANG)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fragmenta.arithmetic import explain_steps, model, multiply
-from tests.thinning import some
+from tests.thinning import repeats, some
 
 from .inputs import KINDS, operands
 from .test_multiply import EXACT, FLOATING, _label, _model
@@ -23,6 +23,8 @@ def _explain(a, b, c, how, more, m, n):
     return explain_steps(a[0, m], b[0, :, n], c[0, m, n], how, **some)
 
 
+# Every second model.
+@repeats(2)
 @pytest.mark.parametrize("row", FLOATING + EXACT, ids=_label)
 def test_the_bits_are_those_of_multiply(row):
     how = _model(row)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fragmenta.arithmetic import model, multiply
-from tests.thinning import some
+from tests.thinning import repeats, some
 
 from . import reference
 from .inputs import KINDS, operands, worth_compiling
@@ -121,6 +121,8 @@ def _assert_bits(found, expected):
     ]
 
 
+# Every model, and every kind of numbers.
+@repeats(together=1)
 @pytest.mark.parametrize(
     "row, kind",
     [

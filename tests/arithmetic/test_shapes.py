@@ -12,7 +12,7 @@ from fragmenta.arithmetic.operands import Operands
 from fragmenta.arrays import threads
 from fragmenta.errors import Error, ShapeError, ValueRangeError
 from tests.clock import HANG
-from tests.thinning import some
+from tests.thinning import repeats, some
 
 from .inputs import operands
 
@@ -87,6 +87,8 @@ def test_tiles_are_independent(name):
     assert (part == whole[:, rows, columns]).all()
 
 
+# Every operand that is shared, and every model.
+@repeats(together=1)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("shared", ["a", "b", "c", "index", "scale_a", "scale_b"])
 def test_a_batch_may_share_an_operand(name, shared):

@@ -16,7 +16,7 @@ import pytest
 
 import fragmenta
 from fragmenta import catalogue, find
-from fragmenta.commands.app import examples
+from fragmenta.commands.app import examples, own_files
 from fragmenta.commands.command_table import COMMANDS
 from fragmenta.commands.gpu import NEED_A_GPU
 from fragmenta.cuda.tools.device import present
@@ -25,6 +25,7 @@ from fragmenta.isa.families import FAMILIES
 from tests.asking import WIDTH, answer, ask, refusal
 from tests.clock import HANG
 from tests.commands.names import S4
+from tests.thinning import THOROUGH
 
 # The same package in a process of its own, whether it is installed or not.
 PYTHON = {**os.environ, "PYTHONPATH": str(Path(fragmenta.__file__).parents[1])}
@@ -48,11 +49,14 @@ KERNEL = """
 .address_size 64
 .visible .entry twice(.param .u64 x)
 {
-    .reg .b32 %r1;
+    .reg .b32 %r<4>;
     .reg .f32 %f1;
     .reg .b64 %rd<3>;
     ld.param.u64 %rd1, [x];
     mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %tid.y;
+    mov.u32 %r3, %ntid.x;
+    mad.lo.u32 %r1, %r2, %r3, %r1;
     mul.wide.u32 %rd2, %r1, 4;
     add.u64 %rd1, %rd1, %rd2;
     ld.global.f32 %f1, [%rd1];
@@ -78,15 +82,6 @@ def make(n):
 """
 
 
-SOURCE = """
-__global__ void scale(float *x)
-{
-    if (threadIdx.x < N)
-        x[threadIdx.x] *= 2;
-}
-"""
-
-
 # ── every command, every family ─────────────────────────────────────────────
 
 
@@ -94,7 +89,8 @@ __global__ void scale(float *x)
 def test_answers_fit_80_columns(family: str) -> None:
     """Only a mnemonic may be longer: it is one word."""
     ops = list(catalogue(family))
-    for op in ops[:: max(1, len(ops) // 5)]:
+    few = 5 if THOROUGH else 2  # of each family
+    for op in ops[:: max(1, len(ops) // few)]:
         asked = [("show",), ("formula",)] if op.fragments else [("show",)]
         if {"A", "C", "D"} <= set(op.fragments):
             asked.append(("which", *["1"] * len(op.d.shape)))
@@ -135,8 +131,9 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(f"{name}.py").write_text(PROGRAM)
     Path("rows.py").write_text(ROWS)
     Path("commands.txt").write_text("break st.global\ncontinue\nprint %f1\n")
-    Path("scale.cu").write_text(SOURCE)
-    Path("tests").symlink_to(Path(__file__).parents[1])  # for the recordings there
+    root = Path(__file__).parents[2]
+    for name in ("tests", "examples"):  # what a checkout has
+        Path(name).symlink_to(root / name)
     Path("tile-1.npz").symlink_to("tests/golden/programs/tile-1.npz")
     monkeypatch.setattr(webbrowser, "open", lambda *_args, **_options: True)
 
@@ -148,7 +145,11 @@ def test_help_has_examples_that_run(command: str) -> None:
     assert max(map(len, text.splitlines())) <= WIDTH
     assert r"\b" not in text  # it is for the help itself
     assert examples(command)
+    mine = own_files(examples(command))
+    assert ("stands for a file of yours" in text) == bool(mine)
     for example in examples(command):
+        for file in re.findall(r"(?:examples|tests)/[\w./-]+", example):
+            assert Path(file).exists()
         assert example in text
         program, *words = shlex.split(example.partition(" > ")[0])
         assert program == "fragmenta"

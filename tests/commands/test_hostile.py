@@ -19,6 +19,7 @@ import fragmenta as fm
 from fragmenta.arrays import npy
 from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
+from fragmenta.errors import Error
 from tests.asking import ask, complaint
 from tests.clock import HANG
 
@@ -154,6 +155,13 @@ def test_what_numpy_writes_is_read_as_numpy_reads_it(
         for one in found:
             assert (one.dtype, one.shape) == (each.dtype, each.shape)
             assert (one == each).all()
+
+
+@pytest.mark.parametrize("kind", ["<m8[s]", ">m8", "<M8[D]"])
+def test_times_are_no_numbers(kind: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3, kind))
+    with pytest.raises(Error, match=r"x\.npy holds times, not numbers"):
+        npy.read(tmp_path / "x.npy")
 
 
 # ── archives ────────────────────────────────────────────────────────────────

@@ -34,7 +34,11 @@ TEXT = f"""{HEAD}
     .reg .b32 %r<4>; .reg .b64 %rd<4>;
     ld.param.u64 %rd1, [x]; ld.global.u32 %r2, [%rd1+4096]; ret;
 }}
-.visible .entry endless(.param .u64 x) {{ L: bra L; }}
+.visible .entry endless(.param .u64 x)
+{{
+    .reg .u64 %n; mov.u64 %n, 0;
+L:  add.u64 %n, %n, 1; bra L;
+}}
 .visible .entry large(.param .u64 x)
 {{
     .reg .b32 %r<4>; .local .b8 b[600000]; st.local.u8 [b], 1; ret;

@@ -58,7 +58,10 @@ def test_a_race_is_told() -> None:
     assert "st.shared of warp" in flat
     assert "at PTX line 15 wrote it, and nothing orders the two" in flat
     assert "    ld.shared.u32 %r6, [%r5];\n    ^~~~~~~~~~~~~" in said
-    assert "hint: Let a barrier (bar.sync) come between the two." in flat
+    assert (
+        "hint: Let a barrier (bar.sync) come between the two: before PTX line 19."
+        in flat
+    )
     assert all(len(line) <= 80 for line in said.splitlines())
     assert not Path("out.npy").exists()
 

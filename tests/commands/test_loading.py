@@ -169,6 +169,7 @@ def test_modules_import_at_the_top() -> None:
         ("launch", "fragmenta.commands.recorded_launches"),
         ("launch", "fragmenta.view.svg"),
         ("launch", "fragmenta.view.timeline"),
+        ("orders", "fragmenta.commands.recorded_launches"),
         ("output", "rich.console"),
         ("output", "rich.text"),
         ("replays", "fragmenta.replay.files"),

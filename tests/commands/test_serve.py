@@ -24,7 +24,9 @@ import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.commands import serve, serve_connections, serve_requests
 from fragmenta.commands.app import examples
+from fragmenta.commands.serve_connections import Server
 from fragmenta.commands.serve_requests import FIELDS, PROTOCOL, Folders
+from fragmenta.pool.pool import Pool
 from tests.asking import answer, complaint
 from tests.clock import HANG
 from tests.pool.texts import TEXT
@@ -203,6 +205,11 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a wrong id": ({"op": "check", "id": 1.5}, "or a whole number; given '1.5'"),
     "an unknown field": ({**GOOD, "gird": 1}, "'gird' (did you mean grid?)"),
     "no text": ({"id": 1, "op": "check"}, "needs one of ptx (a text) and file"),
+    "null for a text": (
+        {**GOOD, "ptx": None},
+        "ptx (a text) and file (a path); given ptx, null",
+    ),
+    "null for a file": ({"id": 1, "op": "check", "file": None}, "given file, null"),
     "a text that is none": ({**GOOD, "ptx": 5}, "ptx is a text; given '5'"),
     "no grid": ({"id": 1, "op": "launch", "ptx": ""}, "launch needs grid"),
     "a wrong grid": ({**GOOD, "grid": "x"}, "grid is one to three whole numbers"),
@@ -236,6 +243,14 @@ WRONG: dict[str, tuple[Any, str]] = {
         {**GOOD, "arguments": [{"type": "i8", "shape": [-1], "data": ""}]},
         "shape is a list of whole numbers",
     ),
+    "an empty array of a wide shape": (
+        {**GOOD, "arguments": [{"type": "i32", "shape": [0, 1 << 62], "data": ""}]},
+        "have a product below 2^63, in bytes; given [0, 4611686018427387904]",
+    ),
+    "the same in words": (
+        {**GOOD, "arguments": ["zeros:i32:0x4611686018427387904"]},
+        "have a product below 2^63",
+    ),
     "bytes": (
         {**GOOD, "arguments": [{"type": "i16", "shape": [3], "data": "AAAA"}]},
         "data of i16 and shape [3] is 6 bytes; given 3",
@@ -264,6 +279,33 @@ def test_a_wrong_request_is_answered(client: Client, case: str) -> None:
     if isinstance(request, dict) and case not in ("a long id", "a wrong id"):
         assert told["id"] == request.get("id")
     assert client.ask({"op": "hello"})["event"] == "hello"
+
+
+def test_a_mistake_of_ours_is_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(serve_requests, "submit", fail)
+    with Pool(1) as pool:
+        replies = asyncio.run(_replies_of(pool, [GOOD, {"op": "hello", "id": 2}]))
+    assert [each["event"] for each in replies] == ["hello", "error", "hello"]
+    assert "this is a mistake of fragmenta" in replies[1]["message"]
+
+
+async def _replies_of(pool: Pool, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    ours, theirs = socket.socketpair()
+    serving = asyncio.ensure_future(Server(pool, Folders(())).serve(ours))
+    with theirs:
+        theirs.setblocking(False)
+        loop = asyncio.get_running_loop()
+        text = "".join(json.dumps(each) + "\n" for each in lines)
+        await loop.sock_sendall(theirs, text.encode())
+        theirs.shutdown(socket.SHUT_WR)
+        found = b""
+        while part := await loop.sock_recv(theirs, 1 << 16):
+            found += part
+    await serving
+    return [json.loads(each) for each in found.splitlines()]
 
 
 def test_files_outside_are_not_reached_by_links(served: Served, client: Client) -> None:

@@ -4,6 +4,9 @@
     python FOLDER/gpu.py count FOLDER/launches.npz.xz RESULTS # on the machine with the GPU
     python -m tests.counters.nsight keep RESULTS/nsight.json
 
+Before all launches are counted anew, ``python -m tests.counters.nsight compile FILE``
+writes the PTX that the project's own kernels have now into ``tests/golden/counters``.
+
 ``prepare`` writes machine code and memory of all launches of :mod:`cases` in the format
 of :mod:`corpus.recording`.  With ``--held-out`` it takes those of :mod:`held_out`, and
 writes what is counted here, before a GPU has counted anything.
@@ -278,14 +281,26 @@ def unexplained(which: Launches = FITTED) -> list[str]:
     ]
 
 
+def compiled(path: Path) -> None:
+    """Write the PTX of the project's own kernels, as they are now."""
+    texts = {f"own {each}": cases.own_gemm(each).text for each in OWN}
+    path.write_bytes(lzma.compress(json.dumps(texts).encode(), preset=9))
+
+
+OWN = (*cases.OWN, *held_out.OWN)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["prepare", "keep"])
+    parser.add_argument("what", choices=["prepare", "keep", "compile"])
     parser.add_argument("path", type=Path)
     parser.add_argument("--held-out", action="store_true", help="the other launches")
     given: Any = parser.parse_args()
     which = HELD_OUT if given.held_out else FITTED
-    {"prepare": prepare, "keep": keep}[given.what](which, given.path)
+    if given.what == "compile":
+        compiled(given.path)
+    else:
+        {"prepare": prepare, "keep": keep}[given.what](which, given.path)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,9 @@ def test_reports_name_the_source():
     )
     assert "two.cu:7:5: error: shared-race: " in said.stderr
     assert "    x[threadIdx.x] = kept[63 - threadIdx.x];\n    ^\n" in said.stderr
-    assert "hint: Let __syncthreads() come between the two." in said.stderr
+    assert "hint: Let __syncthreads() come between the two: before two.cu:7." in (
+        said.stderr
+    )
     assert all(len(line) <= 80 for line in said.stderr.splitlines())
     words = ("launch", "two.cu", "turn", "--block", "32", "--arg", "arange:i32:64")
     fault = ask(*words, "--sarif", "-")
@@ -118,6 +120,19 @@ def test_several_files_and_options():
     assert said.exit_code != 0
     assert "other.cu:1:" in said.stderr
     assert "--orders" not in answer("orders", "right.cu", "turn", *words)
+
+
+def test_same_takes_flags(folder):
+    text = "__global__ void times(float *x) { x[threadIdx.x] *= SCALE; }\n"
+    (folder / "times.cu").write_text(text)
+    (folder / "again.cu").write_text(
+        text.replace("*= SCALE", "= SCALE * x[threadIdx.x]")
+    )
+    words = ("same", "times.cu", "again.cu", "--block", "4", "--arg", "random:f32:4")
+    assert answer(*words, "--flags", "-DSCALE=3.0f").startswith("same:")
+    said = ask(*words)
+    assert said.exit_code == 2
+    assert "times.cu:1:" in said.stderr
 
 
 def test_programs_and_fat_binaries(nvcc):

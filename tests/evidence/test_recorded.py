@@ -84,11 +84,11 @@ def test_recordings_that_know_their_types():
     assert (found.verdict, found.by_value) == ("same", ())
 
 
-def test_whole_numbers_are_a_proof_for_these_only():
+def test_a_launch_of_whole_numbers_is_the_same_as_itself():
     file = GOLDEN / "programs" / "hosts-1.npz"
     found = ptx.same(ptx.recorded(file), ptx.recorded(file))
-    assert str(found).startswith("same: for these numbers only")
-    assert found.by_value == ("param_0", "param_1")
+    assert str(found).startswith("same: for every input")
+    assert found.proof == "they are one launch"
 
 
 def test_what_cannot_be_followed_is_refused(tmp_path):

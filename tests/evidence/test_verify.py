@@ -316,7 +316,7 @@ def test_verify_one_instruction_on_the_command_line(gpu):
     refused = ask("verify", "--jobs", 1, "mma.m16n8k64.kind::mxf4.e2m1")
     assert refused.exit_code == 2
     told = " ".join(refused.stderr.split())
-    assert "needs PTX 8.7, sm_120a/f; this is sm_90a" in told
+    assert "needs PTX 8.7, sm_120a/f sm_121a/f; this is sm_90a" in told
 
 
 def test_verify_refuses(gpu):

@@ -9,6 +9,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.execution.reference import twice_as_precise
 from fragmenta.execution.samples import Samples, rounded
+from fragmenta.execution.summing import summing
 
 F16 = fm.mma("m16n8k16", a="f16", d="f32")
 FP8 = fm.mma("m16n8k32", a="e4m3", d="f32")
@@ -253,3 +254,21 @@ def test_integers_are_rounded_too():
     given = np.arange(64.0).reshape(1, 64), np.ones((64, 1))
     (row,) = fm.compare(op, "sm_90", input=given).rows
     assert (row.max_relative, row.max_total) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("op", [FP8, fm.find("mma.sp.m16n8k64.f32.e4m3.e4m3")], ids=str)
+@pytest.mark.parametrize("input", ["normal", "uniform"])
+def test_a_rule_stands_beside_no_target_that_has_another(op, input):
+    """Also if the errors happen to be equal, as small sums of e4m3 are."""
+    targets = ["sm_89", "sm_90a", "sm_120a"]
+    found = fm.compare(op, targets, k=64, input=input)
+    for row in found.rows:
+        assert row.rule == summing(op, row.target).how
+    for groups in found.folded().values():
+        for some, rows in groups:
+            assert {summing(op, each).how for each in some} == {rows[0].rule}
+    assert len({row.rule for row in found.rows}) > 1
+    told = json.loads(json.dumps(found.to_dict()))["rows"]
+    assert [row["rule"] for row in told] == [row.rule for row in found.rows]
+    words = " ".join(str(found).split())
+    assert all(" ".join(row.rule.split()) in words for row in found.rows)

@@ -124,11 +124,29 @@ def abbreviations(ask: Ask) -> None:
     text = ".".join(words)
     wanted = [word.lower() for word in words if word]
     fits = [name for name, have in tokens().items() if contains(have, wanted)]
+    if not fits and "tcgen05" in wanted:
+        _by_descriptor(ask, text, wanted)
+        return
     if not fits or not wanted:
         ask.refused(find, text)
         return
     found = ask.accepted(find, text) if len(fits) == 1 else ask(find, text)
     expect(str(found) in fits, f"{text!r} finds {found}, which has not all of it")
+
+
+def _by_descriptor(ask: Ask, text: str, wanted: list[str]) -> None:
+    """A shape that stands in a descriptor is a word of it; options have no order."""
+    try:
+        found = ask(find, text)
+    except fm.Error:
+        return
+    name, _, descriptor = str(found).partition(" ")
+    have = [*name.lower().split("."), *([str(found.shape)] if descriptor else [])]
+    left = [word for word in wanted if word not in DISCARDS]
+    expect(
+        all(left.count(word) <= have.count(word) for word in left),
+        f"{text!r} finds {found}, which has not all of it",
+    )
 
 
 def junk(ask: Ask) -> None:

@@ -39,14 +39,18 @@ def test_every_public_function_is_called_with_wrong_types():
     assert wrong_types.public() <= set(wrong_types.right())
 
 
-@pytest.mark.parametrize("name", sorted(wrong_types.right()))
-def test_a_right_call_is_right(name):
-    call = wrong_types.right()[name]
-    if name == "tensor_memory.moves.shift":  # nobody knows what it does
-        with pytest.raises(fm.Error, match="only a GPU"):
-            wrong_types.made(call)
-    else:
-        wrong_types.made(call)
+# To know their names, kernels must be compiled, so that no test is made for each.
+@pytest.mark.parametrize("part", range(4))
+def test_a_right_call_is_right(part):
+    names, refused = sorted(wrong_types.right())[part::4], {}
+    for name in names:
+        try:
+            wrong_types.made(wrong_types.right()[name])
+        except fm.Error as why:
+            refused[name] = str(why)
+    # Nobody knows what it does.
+    assert set(refused) == {"tensor_memory.moves.shift"}.intersection(names), refused
+    assert all("only a GPU" in why for why in refused.values())
 
 
 @cache

@@ -1,5 +1,6 @@
 """Every entry of the catalogue: coverage, counts, requirements, spelling."""
 
+import re
 from math import prod
 
 import numpy as np
@@ -147,3 +148,17 @@ def test_targets():
     with pytest.raises(fm.errors.UnsupportedTarget, match=r"no target sm_91 .*sm_90"):
         op.supported_on("sm_91")
     assert set(op.requires.targets) <= set(TARGETS)
+
+
+def test_a_requirement_names_every_target_that_has_the_instruction():
+    """Families with all of their members."""
+    seen = set()
+    for op in OPS:
+        named = set()
+        for word in op.requires.text.split():
+            plain = re.fullmatch(r"sm_(\d+)a/f", word)
+            own = [f"sm_{plain[1]}{each}" for each in "af"] if plain else expand(word)
+            named |= set(own)
+        assert named == set(op.requires.targets), op
+        seen |= {each for each in named if "a/f" in op.requires.text}
+    assert {"sm_103a", "sm_103f", "sm_107a", "sm_121f"} <= seen

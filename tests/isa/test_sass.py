@@ -303,6 +303,9 @@ def test_searches_know_every_name() -> None:
         alone = {each.instruction for each in fm.from_sass(name) if each.alone}
         if alone and name.partition(".")[0] not in ORDERING:
             assert set(fm.search(name, every=True)) == alone, name
+    for name in ("UTCBAR.2CTA", "UTCCP.T.S"):  # their words do not say what they are
+        found = {each.instruction for each in fm.from_sass(name) if each.alone}
+        assert set(fm.search(name, every=True)) == found
     assert fm.find("QMMA.SF.SP.16864.F32.E2M1.E4M3.E8").sparse
     assert (
         str(fm.find("LDTM.16dp128bit.x16")) == "tcgen05.ld.sync.aligned.16x128b.x16.b32"

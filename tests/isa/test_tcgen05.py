@@ -237,3 +237,9 @@ def test_abbreviations():
 def test_a_module_for_the_wrong_target_says_why():
     with pytest.raises(fm.errors.UnsupportedTarget, match="no tensor memory"):
         fm.find("tcgen05.wait::ld").to_ptx(target="sm_120a")
+
+
+def test_a_name_without_its_descriptor_does_not_say_what_may_be_stored():
+    op = fm.instruction("tcgen05.mma.sp.cta_group::1.kind::f16")
+    with pytest.raises(fm.errors.UnknownOperand, match="alone has no type of A"):
+        _ = op.granularity

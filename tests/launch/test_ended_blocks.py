@@ -12,6 +12,7 @@ import pytest
 
 from fragmenta import ptx
 from tests.launch.ended_blocks import ACCESSES, SOURCE
+from tests.thinning import repeats
 
 RECORDED: dict[str, list[Any]] = json.loads(
     (Path(__file__).parents[1] / "golden/h200/ended_blocks.json").read_text()
@@ -38,6 +39,8 @@ def test_the_recording_is_whole() -> None:
     }
 
 
+# Every access; the schedules take turns.
+@repeats(together=1)
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
 @pytest.mark.parametrize("name", ACCESSES)
 def test_it_is_as_on_the_card(name: str, schedule: str) -> None:
@@ -54,7 +57,21 @@ def test_it_is_as_on_the_card(name: str, schedule: str) -> None:
             assert "is ignored" in each.message
 
 
-def test_each_of_them_is_a_fault_unless_problems_are_reported() -> None:
+@pytest.mark.parametrize("name", ACCESSES)
+def test_a_launch_that_is_not_watched_does_the_same(name: str) -> None:
+    survived = isinstance(RECORDED[name][-1], list)
+    if name == "none":
+        assert launched(name, watch=False)[0].tolist() == RECORDED[name][-1]
+    elif survived:
+        with pytest.raises(ptx.KernelHazard, match="is ignored") as caught:
+            launched(name, watch=False)
+        assert caught.value.result.complete
+    else:
+        with pytest.raises(ptx.KernelFault):
+            launched(name, watch=False)
+
+
+def test_each_of_them_is_a_fault_if_errors_are_raised() -> None:
     for name in ACCESSES:
         if name != "none":
             with pytest.raises(ptx.KernelFault):

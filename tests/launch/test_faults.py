@@ -484,7 +484,9 @@ RUNS = """
 LOOP = (
     RUNS
     + """
-L: bra L;"""
+    mov.u64 %rd20, 0;
+L:  add.u64 %rd20, %rd20, 1;
+    bra L;"""
 )
 PRINTS = (
     RUNS

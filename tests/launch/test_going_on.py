@@ -13,6 +13,7 @@ from fragmenta.simt.compiled import aligned
 from fragmenta.simt.layout import GRANULE, POISON
 from tests.launch.loopback import Loopback
 from tests.simt.kernels import kernel
+from tests.thinning import repeats
 
 LOADS = {
     "u32": ("ld.global.u32 %r1, [%rd1];", 4, POISON),
@@ -144,6 +145,8 @@ COPIES = {
 }
 
 
+# Every copy at every place, and in every schedule.
+@repeats(together=2)
 @pytest.mark.parametrize("schedule", ["eager", "lazy", 3])
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("there", [136, 128, 140, 16])

@@ -106,7 +106,8 @@ def test_what_fits_runs() -> None:
 
 # ── time, memory, code ──────────────────────────────────────────────────────
 
-ENDLESS = kernel("L: bra L;")
+#: It counts: a loop in which nothing changes is told at once.
+ENDLESS = kernel(".reg .u64 %n; mov.u64 %n, 0; L: add.u64 %n, %n, 1; bra L;")
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -121,6 +122,28 @@ def test_a_loop_without_an_end_has_an_end(check: bool, grid: int) -> None:
             grid, 32, [data], watch=check and "report", limits=ptx.Limits(seconds=0.2)
         )
     assert why.value.kind == "seconds"
+
+
+def test_a_loop_in_which_nothing_changes_needs_no_limit() -> None:
+    with pytest.raises(
+        fm.errors.KernelFault, match="spins or waits; nothing changes"
+    ) as why:
+        launch(kernel("L: bra L;"))
+    assert why.value.kind == "deadlock"
+    assert "the loop has no end" in why.value.hint
+    assert "barrier" not in why.value.hint
+
+
+def test_a_loop_before_a_barrier_leaves_the_others_waiting() -> None:
+    text = (
+        ".reg .pred %first; .reg .b32 %t; mov.u32 %t, %tid.x; "
+        "setp.lt.u32 %first, %t, 32; @%first bra L; "
+        "bar.sync 0; bra END; L: bra L; END: ret;"
+    )
+    with pytest.raises(fm.errors.KernelFault, match="nothing changes") as why:
+        ptx.parse(kernel(text)).kernels["f"].launch(1, 64, [np.zeros(1, np.uint32)])
+    assert "does not come to the barrier" in str(why.value)
+    assert "the loop has no end" not in why.value.hint
 
 
 def test_a_long_kernel_is_not_compiled() -> None:

@@ -439,10 +439,17 @@ def test_fast_paths_and_python_have_the_same_turns(
     assert found[0] == found[1]
 
 
-def test_an_order_ends_at_a_limit() -> None:
-    wrong = WRONG["two locks in two orders"]
-    with pytest.raises(KernelError, match="may run forever") as caught:
-        kernel(wrong).launch(
+@pytest.mark.parametrize(
+    "body, said",
+    [
+        ("for (;;) atomicAdd(x + w, 1);", "may run forever"),
+        (WRONG["two locks in two orders"].body, "deadlock: every warp"),
+    ],
+    ids=["limit", "deadlock"],
+)
+def test_an_order_without_an_end_is_told(body: str, said: str) -> None:
+    with pytest.raises(KernelError, match=said) as caught:
+        kernel(Wrong(64, body, "")).launch(
             1, 64, [np.zeros(8, np.int32)], schedule="in-steps", limits=FEW, watch=False
         )
     assert caught.value.schedule["turns"]

@@ -19,6 +19,8 @@ from fragmenta.evidence.testing import launcher
 from fragmenta.launch.kernel import Kernel
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.report import Numerics
+from fragmenta.numerics.seconds import best_format
+from fragmenta.planes.elements import split
 from tests.ptx.recordings import every_launch
 from tests.thinning import some
 
@@ -153,9 +155,10 @@ def test_unwritten_words_are_named() -> None:
     x, y = ptx.empty(32), np.zeros(32, np.float32)
     x[:30] = 1
     made = kernel(ONE, "add.f32 %f1, %f3, %f3;")
-    result = made.launch(1, 32, [x, y, 1], numerics=True)
+    result = made.launch(1, 32, [x, y, 1], numerics=True, watch="report")
     assert result.numerics is not None
     assert result.numerics.births[0].born.unwritten
+    assert {each.rule for each in result.problems} == {"uninitialised"}
 
 
 def test_a_birth_may_stop_the_launch() -> None:
@@ -177,6 +180,24 @@ def test_a_branch_that_depends_on_rounding() -> None:
     assert site.instruction.opcode == "setp"
     assert site.counts["other_way"] == 32
     assert "other-branch" in {each.rule for each in found.problems}
+
+
+@pytest.mark.parametrize(
+    ("way", "large", "x", "severity"),
+    [
+        ("rni", "0f4A800000", 0.5 + 2.0**-10, "info"),  # 2**22 + 0.5
+        ("rni", "0f4B800000", 1 - 2.0**-10, "warning"),  # 2**24
+        ("rmi", "0f4A800000", 1 - 2.0**-10, "warning"),  # 2**22 + 1
+    ],
+)
+def test_either_of_two_integers_that_are_as_near(
+    way: str, large: str, x: float, severity: str
+) -> None:
+    body = f"add.f32 %f4, %f3, {large}; cvt.{way}.s32.f32 %r5, %f4; "
+    body += "cvt.rn.f32.s32 %f1, %r5;"
+    found, _ = launched(kernel(ONE, body), np.full(32, x))
+    (said,) = [each for each in found.problems if each.rule == "other-branch"]
+    assert (said.severity, said.count) == (severity, 32)
 
 
 def test_absorption_cancellation_and_underflow_are_counted() -> None:
@@ -357,6 +378,14 @@ def test_numerics_is_not_asked_of_a_cluster_of_machines() -> None:
         made.launch(1, 32, [0, 0, 1], numerics=True, client=object())
 
 
+def test_second_values_that_are_bits_of_something_else_have_no_format() -> None:
+    """Those of halves may look like signalling NaN, which no sum or product takes."""
+    held = np.full(64, 1e30, np.float32).view(np.uint8)
+    numbers = np.full((64, 2), 0x7FF4_0000_0000_0000, np.uint64)
+    planes = split(numbers, 32, 4).view(np.uint8)
+    assert best_format(held, planes, 0) == ""
+
+
 RECORDED = some(every_launch(), 72, 5)
 
 
@@ -444,3 +473,25 @@ def test_the_largest_of_equal_operands_is_no_decision() -> None:
     assert (y == 1.5).all()
     assert found["y"].error.all()
     assert not found.branches
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("mul.f32 %f4, %f3, %f3; sqrt.rn.f32 %f1, %f4;", "error"),
+        ("mul.f32 %f1, %f3, %f3;", "warning"),
+        (
+            "mul.f32 %f4, %f3, %f3; mov.f32 %f5, 0f7F800000;"
+            "setp.eq.f32 %p1, %f4, %f5; lg2.approx.f32 %f1, %f4;"
+            "@%p1 fma.rn.f32 %f1, %f4, %f5, %f5;",
+            "error",
+        ),
+    ],
+    ids=["root", "square", "logarithm"],
+)
+def test_an_infinity_is_an_error_where_the_exact_value_is_finite(
+    body: str, severity: str
+) -> None:
+    found, _ = launched(kernel(ONE, body), np.linspace(1e19, 1e20, 32))
+    (said,) = [each for each in found.problems if each.rule == "infinity"]
+    assert said.severity == severity

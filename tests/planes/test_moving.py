@@ -42,6 +42,11 @@ REGISTERS = {
     "shfl.sync.down.b32 %r1, %r1, 1, 31, -1; setp.lt.u32 %p1, %r4, 3;"
     "@%p1 bra L; mov.b32 %r2, %r1;",
     "shfl": "shfl.sync.idx.b32 %r2|%p1, %r1, 5, 31, -1;",
+    "shfl of lanes that are elsewhere": "mov.u32 %r2, 0; and.b32 %r4, %t, 3;"
+    "setp.eq.u32 %p1, %r4, 3; @%p1 bra A;"
+    "shfl.sync.bfly.b32 %r2, %r1, 1, 31, 0x77777777; A:",
+    "shfl of lanes with another mask": "setp.lt.u32 %p1, %lane, 16;"
+    "selp.b32 %r4, 0xffff, 0xffff0000, %p1; shfl.sync.bfly.b32 %r2, %r1, 16, 31, %r4;",
     "movmatrix": "movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;",
 }
 

@@ -425,7 +425,8 @@ VICTIM = """
 import os, sys
 from fragmenta.pool.pool import Pool
 pool = Pool(2, warm=False)
-text = '.version 8.0 .target sm_80 .entry f() {{ L: bra L; }}'
+text = '''.version 8.0 .target sm_80 .entry f() {{
+    .reg .u64 %n; mov.u64 %n, 0; L: add.u64 %n, %n, 1; bra L; }}'''
 pool.check(text).result()
 jobs = [pool.submit(text, 1, 1) for _ in range(3)]
 while not jobs[1].running():

@@ -52,5 +52,9 @@ TEXT = f"""{HEAD}
 {{
     .reg .b32 %r<4>; .local .b8 b[600000]; st.local.u8 [b], 1; ret;
 }}
-.visible .entry endless(.param .u64 x) {{ L: bra L; }}
+.visible .entry endless(.param .u64 x)
+{{
+    .reg .u64 %n; mov.u64 %n, 0;
+L:  add.u64 %n, %n, 1; bra L;
+}}
 """

@@ -193,7 +193,7 @@ static void memory_part(void) {
     DO(cuMemcpy2D_v2(&two)); HOLDS(back[4] == 0x00020002 && back[5] == 0x00030003 && back[14] == 0x04040404 && back[15] == 5);
     DO(cuMemsetD2D32_v2(c, pitch, 7, 2, 4));
     DO(cuMemcpy3D_v2(&three)); HOLDS(back[7] == 7); DO(cuMemcpy3DAsync_v2(&three, 0));
-    DO(cuMemFree_v2(a)); SAYS(cuMemFree_v2(a), 1);
+    DO(cuMemFree_v2(a)); SAYS(cuMemFree_v2((char *)c + 8), 1);
 }
 
 static void counted(P data) { ++*(int *)data; }

@@ -20,6 +20,7 @@ from fragmenta.programs.asked import Options
 from fragmenta.programs.modules import Program, Skipped, chosen
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.told import Launched
+from fragmenta.ptx.checking.problem import Problem
 from tests.asking import complaint
 from tests.clock import HANG
 
@@ -192,6 +193,59 @@ class TestRuntime:
             assert place["artifactLocation"]["uri"].endswith("hazards.cu")
             assert place["region"]["startLine"] in lines
 
+    def test_what_nobody_wrote_is_copied_to_the_host(self, source):
+        words = ("--json", HERE / "unwritten.cu")
+        assert json.loads(run(*words).stdout)["calls"] == []
+        found = json.loads(run(*words, "wrong", status=1).stdout)["calls"]
+        said = [
+            (each["severity"], each["message"].rpartition(": ")[2]) for each in found
+        ]
+        assert said == [
+            ("warning", "bytes 240 to 255"),
+            ("error", "bytes 0 to 255"),
+            ("warning", "bytes 1,536 to 1,551"),
+            ("warning", "bytes 32 to 62"),
+            *[("info", "bytes 4 to 7 and 20 to 23")] * 3,
+        ]
+        assert {each["rule"] for each in found} == {"uninitialised"}
+        assert "16 of which nobody has written" in found[0]["message"]
+        text = run(HERE / "unwritten.cu", "wrong", status=1).stderr
+        said, lines = (
+            " ".join(text.split()),
+            (HERE / "unwritten.cu").read_text().splitlines(),
+        )
+        at = found[1]["line"]
+        assert f"unwritten.cu:{at}:1: error: uninitialised: 256 bytes of" in said
+        assert "cudaMemcpyAsync(host, other" in lines[at - 1]
+        assert all("cudaMemcpy" in lines[each["line"] - 1] for each in found)
+        assert " ".join(text.split()).count("bytes 4 to 7 and 20 to 23") == 1
+        run("--no-watch", HERE / "unwritten.cu", "wrong")
+
+    def test_all_orders_of_launches(self, source, tmp_path):
+        """Each launch has a verdict; text and JSON say the same."""
+        file = tmp_path / "roles.cu"
+        meet = 'asm volatile("bar.sync 1, 64;" ::: "memory");'
+        file.write_text(
+            f"__global__ void roles() {{ {meet} if (threadIdx.x < 64) {meet} }}"
+            f"__global__ void right() {{ {meet} }}"
+            "int main() { for (int i = 0; i < 2; ++i) roles<<<1, 128>>>();"
+            "right<<<1, 64>>>(); return cudaDeviceSynchronize(); }"
+        )
+        report = tmp_path / "report.txt"
+        words = ("--orders", "--json", "--report", report, file)
+        told = json.loads(run(*words, status=1).stdout)["launches"]
+        verdicts = [each["orders"]["verdict"] for each in told]
+        assert verdicts == ["hangs", "hangs", "all orders"]
+        text = " ".join(report.read_text().split())
+        assert (
+            f"orders of roles: {told[0]['orders']['summary']} (in 2 launches)" in text
+        )
+        assert "orders of right: no order hangs" in text
+        words = ("--orders", "--launches", 1, "--kernels", "right", "--json", file)
+        told = json.loads(run(*words).stdout)["launches"]
+        assert [bool(each["orders"]) for each in told] == [False, False, True]
+        assert "is not given" in run("--states", 5, file, status=2).stderr
+
     def test_some_kernels_are_watched(self, source):
         done = run("--kernels", "^fine$", HERE / "hazards.cu")
         assert "3 not watched" in done.stderr
@@ -314,6 +368,27 @@ def test_the_report_fits_80_columns():
     found = Outcome(-2, [launched] * 3, refused=["cuFunction, " * 12])
     text = _Report("x", Options(), found).to_text()
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_line_with_two_problems_counts_a_launch_once():
+    """Both stand at one place, so that the report shows one of them."""
+    one = (1, 1, 1)
+    both = [Problem("mbarrier", "error", 7, 2, "", each) for each in ("one", "other")]
+    for launches in (1, 3):
+        made = [Launched("k", one, one, 9, 1.0, True, True, both)] * launches
+        text = _Report("x", Options(), Outcome(0, made)).to_text()
+        assert ("launches)" in text) == (launches == 3)
+        assert text.count("(in 3 launches)") == (launches == 3)
+
+
+def test_a_launch_that_a_limit_ended_is_not_without_problems():
+    why = "it took too long\n  warp 0 lanes 0\n    spinning on a word"
+    one = (1, 1, 1)
+    launched = Launched("spin", one, one, 0, 0.0, True, False, [], why)
+    text = _Report("x", Options(), Outcome(0, [launched])).to_text()
+    assert "; 1 not run to its end" in " ".join(text.split())
+    assert "no problems" not in text
+    assert f"spin was not run to its end: {why}" in text
 
 
 def test_variables_with_addresses_of_functions():

@@ -216,3 +216,23 @@ st.global.u32 [%l0], %r1;
 """
     for schedule in ("eager", "lazy"):
         assert (launch(body, schedule=schedule) == 2).all()
+
+
+def test_lanes_above_the_last_are_cut_off_with_a_warning() -> None:
+    """A B200 ignores the bits of the lane above 6: kernels of pairs add 128."""
+    put = "tcgen05.st.sync.aligned.32x32b.x1.b32"
+    body = f"""{BEGIN}{put} [%d], {{%t}};
+tcgen05.wait::st.sync.aligned;
+add.u32 %e, %d, {128 << 16};
+{LOAD} {{%r1}}, [%e];
+tcgen05.wait::ld.sync.aligned;
+st.global.u32 [%l0], %r1;
+{END}"""
+    kernel = ptx.parse(f"{HEAD}{body}\nret;\n}}").kernels["f"]
+    for _ in range(2):  # the second launch knows the load from the first one
+        out = np.zeros(32, np.uint32)
+        found = kernel.launch(1, 32, [out], watch=True).problems
+        assert out.tolist() == list(range(32))
+        (only,) = found
+        assert (only.rule, only.severity) == ("tensor-memory", "warning")
+        assert "names lane 128 of tensor memory, which has 128" in only.message

@@ -198,6 +198,19 @@ def test_without_a_swizzle_base_offsets_have_no_effect() -> None:
     _compare(based, _work(PRODUCTS), 0, False)
 
 
+def test_the_two_highest_bits_of_a_scale_address_are_no_part_of_it() -> None:
+    """CUTLASS keeps the id of the descriptor there."""
+    number, line = next(
+        (i, each)
+        for i, each in enumerate(read(PRODUCTS))
+        if "mxf4nvf4" in each["instruction"]
+    )
+    case = _case(line)
+    bits = {"scale_a": 1 << 30, "scale_b": 3 << 30}
+    given = {name: each | bits.get(name, 0) for name, each in case.given.items()}
+    _compare(case._replace(given=given), _work(PRODUCTS), number, False)
+
+
 @pytest.mark.parametrize("base", [0, 4], ids=["plain", "with a base offset"])
 def test_scale_factors_come_by_copies(base: int) -> None:
     """Copies are done before the product that the same thread issues behind them.

@@ -80,7 +80,7 @@ def test_a_column_of_a_tile() -> None:
         counter.access(1024 + 128 * np.arange(32), 4)
     (found,) = counter.counts.found()
     assert (found.executions, found.passes, found.least) == (3, 96, 3)
-    assert found.worst.degree == 32
+    assert found.degree == 32
     assert found.advice == "rows of 128 bytes padded by 4 need 1 pass"
     assert "32 passes for each execution instead of 1" in found.message
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from fragmenta.races.exits import _known
 from fragmenta.races.order import knows
 from fragmenta.races.shadow.layout import LAST_EPOCH, LAST_SITE, Lanes, Record
+from tests.simt.kernels import kernel
 
 
 def test_records_are_known_as_one_by_one() -> None:
@@ -23,3 +25,30 @@ def test_records_are_known_as_one_by_one() -> None:
     expected = [knows(plane, each.agent, each.lane, each.epoch) for each in kept]
     assert _known(plane, words).tolist() == expected
     assert 100 < sum(expected) < 1900
+
+
+COPIED = """
+    .shared .align 16 .b32 tile[64];
+    .reg .b32 %at;
+    mov.u32 %at, tile;
+    mad.lo.u32 %at, %t, 4, %at;
+    cp.async.ca.shared.global [%at], [%mine], 4;
+    {wait}
+    ret;
+"""
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
+@pytest.mark.parametrize(
+    "wait, left",
+    [("", 1), ("cp.async.commit_group;", 1), ("cp.async.wait_all;", 0)],
+)
+def test_copies_that_nobody_waits_for(wait: str, left: int, schedule: str) -> None:
+    """Also those in no group, which are made at once."""
+    made = kernel(COPIED.format(wait=wait))
+    given = [np.zeros(64, np.uint32)]
+    found = made.launch(1, 64, given, watch="report", schedule=schedule).hazards
+    assert [(each.rule, each.severity) for each in found] == [
+        ("leak", "warning")
+    ] * left
+    assert all(each.line for each in found)

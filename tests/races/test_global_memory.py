@@ -12,7 +12,7 @@ from fragmenta.races.shadow.global_memory import watched_global
 from fragmenta.races.shadow.shared_memory import watched
 from fragmenta.simt import layout
 from fragmenta.simt.memory import Access
-from tests.races.globally import Machine
+from tests.races.globally import ALL, Machine
 
 LANES = np.arange(32)
 KINDS = ("read", "strong read", "atomic", "write", "strong write")
@@ -109,6 +109,45 @@ def test_strong_accesses_do_not_race_with_one_another() -> None:
     assert machine.rules() == []
     machine.blocks[0].access(0, "read", 0, lanes=1, site=5)
     assert machine.rules() == ["WRITE_READ"]
+
+
+@pytest.mark.parametrize("kind", ["atomic", "strong write", "strong read"])
+@pytest.mark.parametrize("where", [0, 4 * LANES], ids=["one word", "side by side"])
+def test_a_plain_write_stays_in_mind_behind_atomics(kind: str, where: Any) -> None:
+    """Its own thread's atomic operation, and any number of others, do not hide it."""
+    machine = Machine(blocks=3)
+    first, second, third = machine.blocks
+    lanes = 1 if isinstance(where, int) else ALL
+    first.access(0, "write", where, lanes=lanes, site=1, value=7)
+    first.access(0, "atomic", where, lanes=lanes, site=2)
+    first.access(0, "strong write", where, lanes=lanes, site=3, value=7)
+    assert not machine.watch.found()
+    second.access(0, kind, where, lanes=lanes, site=4)
+    third.access(0, "strong write", where, lanes=lanes, site=5, value=7)
+    cases = {(each.case.name, *each.key[1:]) for each in machine.watch.found()}
+    name = "WRITE_READ" if kind == "strong read" else "WRITE_WRITE"
+    assert cases == {(name, 4, 1), ("WRITE_WRITE", 5, 1)}
+
+
+def test_a_plain_write_before_a_barrier_and_atomics() -> None:
+    """All atomic operations come after it; a plain read does not come after them."""
+    machine = Machine()
+    block = machine.blocks[0]
+    for turn in range(2):
+        block.access(0, "write", 0, lanes=1, site=1, value=turn)
+        block.access(0, "write", 4 * LANES, site=1, value=turn)
+        block.sync()
+        for warp in range(2):
+            block.access(warp, "atomic", 0, site=2)
+            block.access(warp, "atomic", 4 * LANES, site=3)
+        block.sync()
+        block.access(1, "strong read", 4 * LANES, site=4)
+        block.access(1, "read", 4 * LANES, site=5)
+        block.sync()
+    assert not machine.watch.found()
+    block.access(0, "atomic", 0, lanes=1, site=2)
+    block.access(1, "read", 0, lanes=1, site=6)
+    assert {each.case.name for each in machine.watch.found()} == {"MIXED"}
 
 
 def test_a_plain_load_beside_atomic_operations_is_a_case_of_its_own() -> None:

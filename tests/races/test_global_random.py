@@ -1,7 +1,9 @@
 """The compiled check agrees with a slow one that keeps everything.
 
 The reference keeps a record of each byte for writes, and of each word for reads (the
-last read or "several groups"), in plain Python, lane by lane.
+last read, an earlier one of another warp, or "several groups"), in plain Python, lane
+by lane.  Of a word whose last
+write is strong, and by one lane alone, it keeps the plain writes before, too.
 """
 
 from __future__ import annotations
@@ -53,6 +55,10 @@ class Reference:
     machine: Machine
     writes: dict[int, Last] = field(default_factory=dict)
     """By byte."""
+    plain: dict[int, Last] = field(default_factory=dict)
+    """By byte: what strong writes have replaced."""
+    several: set[int] = field(default_factory=set)
+    """The words that several lanes have written in parts."""
     reads: dict[int, Last] = field(default_factory=dict)
     found: set[tuple[str, int, int]] = field(default_factory=set)
 
@@ -99,12 +105,14 @@ class Reference:
             return int(values[other]) >> 8 * place & 0xFF == mine
         return bool(before[byte] == mine)
 
-    def _parts(self, word: int, mask: int) -> list[tuple[Last, list[int]]]:
-        """The last writes of some bytes of a word, with the bytes of each."""
+    def _parts(
+        self, writes: dict[int, Last], word: int, mask: int
+    ) -> list[tuple[Last, list[int]]]:
+        """The writes of some bytes of a word, with the bytes of each."""
         found: dict[Any, tuple[Last, list[int]]] = {}
         for byte in [4 * word + i for i in range(4) if mask >> i & 1]:
-            if byte in self.writes:
-                last = self.writes[byte]
+            if byte in writes:
+                last = writes[byte]
                 key = last.block, last.warp, last.lane, last.epoch, last.site
                 found.setdefault(key, (last, []))[1].append(byte)
         return list(found.values())
@@ -113,7 +121,9 @@ class Reference:
         self, block: Block, word: int, now: Last, kind: str, stored: Stored
     ) -> None:
         read, observed = self.reads.get(word), False
-        for last, bytes_ in self._parts(word, now.mask):
+        if now.strong:
+            self._behind(block, word, now, kind)
+        for last, bytes_ in self._parts(self.writes, word, now.mask):
             wrote = replace(last, mask=sum(1 << each % 4 for each in bytes_))
             if not self._after(block, wrote, read, now):
                 equal = all(self._equal(last, now, each, stored) for each in bytes_)
@@ -132,11 +142,32 @@ class Reference:
         if read and not self._ordered(block, read, now):
             name = "MIXED" if now.atomic else "READ_WRITE"
             self.found.add((name, now.site, -1 if read.several else read.site))
+        parts = self._parts(self.writes, word, 0b1111 & ~now.mask)
+        if now.mask == 0b1111:
+            self.several.discard(word)
+        elif parts:
+            self.several.add(word)
         self.writes |= {4 * word + i: now for i in range(4) if now.mask >> i & 1}
         if read:
             read.mask &= ~now.mask
             if not read.mask:
                 del self.reads[word]
+
+    def _behind(self, block: Block, word: int, now: Last, kind: str) -> None:
+        """A strong access, and the plain writes before other strong ones."""
+        bytes_ = range(4 * word, 4 * word + 4)
+        last = [self.writes[each] for each in bytes_ if each in self.writes]
+        if word not in self.several and last and last[0].strong:
+            for wrote, own in self._parts(self.plain, word, now.mask):
+                part = replace(wrote, mask=sum(1 << each % 4 for each in own))
+                if not self._ordered(block, part, now):
+                    name = "WRITE_READ" if kind.endswith("read") else "WRITE_WRITE"
+                    self.found.add((name, now.site, wrote.site))
+        elif not kind.endswith("read"):
+            for each in bytes_:
+                self.plain.pop(each, None)
+                if each in self.writes:
+                    self.plain[each] = self.writes[each]
 
     def _after(self, block: Block, wrote: Last, read: Last | None, now: Last) -> bool:
         """Whether an access is after a write, or after a strong read of its value."""
@@ -173,6 +204,9 @@ class Reference:
             now.epoch,
         )
         if now.strong and not before.strong and not known and not site:
+            return before
+        plain = not (now.strong or before.strong)
+        if plain and not known and before.warp != now.warp:
             return before
         return now
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -165,6 +166,22 @@ def test_a_part_of_an_empty_array_and_memory_around_it() -> None:
     found = empties.marks(array[1:])
     assert found is not None
     assert found.tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_unwritten_memory_costs_as_much_as_its_marks() -> None:
+    """A pool that is allocated and hardly used is looked at before each launch."""
+    array = empty(1 << 20, np.uint32)
+    array[5], array[-2] = 1, 2
+    tracemalloc.start()
+    try:
+        found = empties.marks(array.view(np.uint8)[7:-6])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    end = found.size
+    assert np.flatnonzero(found == 0).tolist() == [13, 14, 15, 16, end - 2, end - 1]
+    assert most < 1.5 * array.nbytes
 
 
 def test_an_array_that_is_gone_is_forgotten() -> None:

@@ -1,5 +1,6 @@
 """What barriers of all kinds order, and what they do not."""
 
+import numpy as np
 import pytest
 
 from tests.races.rig import ALL, START, Rig, line
@@ -134,5 +135,91 @@ def test_lanes_that_have_ended() -> None:
     rig.write(0, line(), LOW)
     released = rig.order.publish(0, 0, LOW, LOW)
     rig.order.acquire(0, 1, ALL, ALL, released)
+    rig.read(1, line(), LOW)
+    assert not rig.shared.found()
+
+
+HALVES = np.where(np.arange(32) < 16, LOW, HIGH).astype(np.uint32)
+"""The lanes that each lane names: those of its half."""
+
+
+def _meet_in_halves(rig: Rig, one: bool) -> None:
+    """Both halves of a warp meet, at one ``bar.warp.sync`` or at two of them."""
+    if one:
+        assert rig.warp_sync(0, HALVES) == ALL
+        return
+    assert rig.warp_sync(0, LOW, LOW) == LOW
+    assert rig.warp_sync(0, HIGH, HIGH) == HIGH
+
+
+@pytest.mark.parametrize("one", [False, True])
+def test_halves_that_meet_apart_are_not_ordered(one: bool) -> None:
+    rig = Rig(1)
+    rig.write(0, line())
+    _meet_in_halves(rig, one)
+    rig.read(0, line()[np.arange(32) ^ 15])
+    rig.read(0, np.where(np.arange(32) < 16, START, START + 64))  # several lanes
+    assert not rig.shared.found()
+    rig.read(0, line()[::-1])
+    assert rig.rules() == {"shared-race"}
+
+
+@pytest.mark.parametrize("reader", [LOW, HIGH])
+@pytest.mark.parametrize("one", [False, True])
+def test_a_half_does_not_know_the_other_one(reader: int, one: bool) -> None:
+    rig = Rig(1)
+    rig.write(0, line(), ALL & ~reader)
+    _meet_in_halves(rig, one)
+    rig.read(0, line()[::-1], reader)
+    assert rig.rules() == {"shared-race"}
+
+
+def test_lanes_know_others_through_those_they_met() -> None:
+    """Quarters meet, then the halves: each lane knows its half and nothing else."""
+    rig = Rig(1)
+    rig.write(0, line())
+    quarters = np.uint32(0xFF) << (np.arange(32) // 8 * 8).astype(np.uint32)
+    rig.warp_sync(0, quarters)
+    middle = 0x00FFFF00
+    rig.warp_sync(0, middle, middle)  # the second and the third quarter
+    rig.read(0, line()[np.arange(32) ^ 7])
+    rig.read(0, line(), middle)
+    rig.read(0, line()[(np.arange(32) + 8) % 32], 0x0000FF00)
+    rig.read(0, line()[(np.arange(32) - 8) % 32], 0x00FF0000)
+    assert not rig.shared.found()
+    rig.warp_sync(0, HALVES)
+    # The first quarter learns through the second one what the third one did.
+    rig.read(0, line()[(np.arange(32) + 16) % 32], 0x000000FF)
+    assert not rig.shared.found()
+    rig.read(0, line()[(np.arange(32) + 24) % 32], 0x000000FF)
+    assert rig.rules() == {"shared-race"}
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_all_lanes_meet_after_their_halves(block: bool) -> None:
+    rig = Rig(2)
+    for _ in range(3):
+        rig.write(0, line())
+        rig.warp_sync(0, HALVES)
+        rig.read(0, line()[np.arange(32) ^ 15])
+        if block:
+            rig.sync()
+            rig.read(1, line()[::-1])
+        else:
+            rig.warp_sync(0)
+        rig.read(0, line()[::-1])
+        if block:
+            rig.sync()
+        else:
+            rig.warp_sync(0)
+    assert not rig.shared.found()
+
+
+def test_what_a_half_met_is_told_to_another_warp() -> None:
+    rig = Rig(2)
+    rig.write(0, line())
+    rig.warp_sync(0, HALVES)
+    rig.bar(0, 2, 33, lanes=1, mode="arrive")
+    assert rig.bar(1, 2, 33) == ALL
     rig.read(1, line(), LOW)
     assert not rig.shared.found()

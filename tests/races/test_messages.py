@@ -82,7 +82,8 @@ def test_an_arrival_that_comes_too_early() -> None:
 def test_another_block_of_the_cluster_is_named() -> None:
     found = first("pairs-relaxed_arrival-1", "shared-race")
     assert "of block 1 of the cluster" in found.message
-    assert found.hint == "Let a barrier of the cluster come between the two."
+    assert found.hint.startswith("barrier.cluster.arrive.relaxed at pairs.cu:")
+    assert found.hint.endswith("orders no memory. Leave out .relaxed there.")
 
 
 def test_global_memory_is_an_argument() -> None:
@@ -126,7 +127,7 @@ def test_the_exception_tells_the_errors() -> None:
     title, *lines = text.splitlines()
     assert title.startswith("shared-race, plain.cu:")
     assert all(each.startswith("  ") and len(each) <= 80 for each in lines)
-    assert "come between the two." in text
+    assert "come between the two: before plain.cu:13." in " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("maps-")])

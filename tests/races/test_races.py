@@ -7,6 +7,7 @@ from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.problem_table import MOST
 from fragmenta.simt import layout
 from tests.races.rig import ALL, START, Rig, line
+from tests.thinning import repeats
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -36,6 +37,8 @@ def test_two_warps(kinds: str, ordered: bool) -> None:
     assert problem.now_write == (second == "write")
 
 
+# Every size in every shape, and with each set of lanes.
+@repeats(together=2)
 @pytest.mark.parametrize(
     "size,elements", [(1, 1), (2, 1), (4, 1), (8, 1), (16, 4), (8, 2)]
 )

@@ -15,7 +15,7 @@ from fragmenta.races.shadow.detected import Detected
 from fragmenta.simt import layout
 from tests.races.reference import Both, Reference
 from tests.races.rig import START, Rig
-from tests.thinning import some
+from tests.thinning import repeats, some
 
 WARPS, BOXES = 3, 3
 
@@ -199,6 +199,8 @@ class Program:
             self.exact.clocks[thread].join(exact)
 
 
+# Every program; the numbers of lanes take turns.
+@repeats(together=1)
 @pytest.mark.parametrize("lanes", [4, 32])
 @pytest.mark.parametrize("seed", some(range(40), 3))
 def test_no_false_alarm(seed: int, lanes: int) -> None:
@@ -218,6 +220,7 @@ def test_no_false_alarm(seed: int, lanes: int) -> None:
             assert key in real, each
 
 
+@repeats(together=1)
 @pytest.mark.parametrize("lanes", [4, 32])
 @pytest.mark.parametrize("seed", some(range(40), 3))
 def test_first_race_of_each_word_is_found(seed: int, lanes: int) -> None:

@@ -14,6 +14,7 @@ from fragmenta.simt.mode import Mode
 from fragmenta.units.machine import Machine
 from fragmenta.units.port import Port
 from tests.simt.kernels import HEAD, kernel
+from tests.thinning import repeats
 
 FENCE = "wgmma.fence.sync.aligned;"
 COMMIT = "wgmma.commit_group.sync.aligned;"
@@ -239,6 +240,8 @@ WRONG = {
 }
 
 
+# Every kernel; schedules take turns.
+@repeats(together=1)
 @pytest.mark.parametrize("name", CLEAN)
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
 def test_clean_code_is_silent(name: str, schedule: str) -> None:

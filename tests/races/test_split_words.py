@@ -21,7 +21,7 @@ from fragmenta.races.shadow.global_records import (
     record,
 )
 from tests.races.globally import ALL, BASE, Block, Machine
-from tests.thinning import some
+from tests.thinning import repeats, some
 
 LANES = np.arange(32)
 SIZES = (1, 2)
@@ -40,6 +40,7 @@ def rules(machine: Machine) -> set[str]:
     return set(machine.rules())
 
 
+@repeats(together=1)
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("wrong", [None, 16, 17, 23, 30, 31])
 def test_two_halves_of_a_warp_store_the_same_elements(
@@ -57,6 +58,8 @@ def test_two_halves_of_a_warp_store_the_same_elements(
     assert rules(machine) == want
 
 
+# Every size and every place, not each with each.
+@repeats(together=1)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("far", FAR)
@@ -87,6 +90,7 @@ def test_neighbours_hide_nobody(size: int, places: str, far: tuple[int, int]) ->
                     assert (each.now.lane, each.before.lane) == (lane, lane)
 
 
+@repeats(together=2)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("element", [0, 1, 2, 3, 30, 31])
 @pytest.mark.parametrize("kind", ["read", "write"])
@@ -225,6 +229,7 @@ def touched(machine: Machine, start: int, size: int, *, write: bool, site: int) 
     machine.watch.touch(who, [(BASE + start, size)], nothing)
 
 
+@repeats(together=1)
 @pytest.mark.parametrize("write", [False, True])
 @pytest.mark.parametrize("start", some([1, 0, 3, 4], 2))
 @pytest.mark.parametrize("size", [1, 2, 5, 16])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.errors import KernelHazard
 from fragmenta.launch import scheduled_runs
 from fragmenta.simt.layout import POISON
 from tests.simt.kernels import kernel
@@ -94,3 +95,36 @@ def test_a_harmless_branch_is_told_once() -> None:
     assert found.severity == "info"
     text = " ".join(found.paragraph().split())
     assert "left the same; so it is with 4 other loads" in text
+
+
+TREE = """
+extern "C" __global__ void total(const float *given, float *out)
+{
+    __shared__ float part[64];
+    unsigned t = threadIdx.x;
+    part[t] = given[t] + given[t + 64];
+    __syncthreads();
+    for (unsigned half = 32; half; half >>= 1) {
+        if (t < half) part[t] += part[t + half];
+        __syncthreads();
+    }
+    if (!t) *out = part[0];
+}
+"""
+
+
+def test_sums_of_many_unwritten_floats_are_seen() -> None:
+    """Random bits must not become NaN in every run: then nothing would differ."""
+    kernel = ptx.RawKernel(TREE, "total")
+    with pytest.raises(KernelHazard, match="uninitialised"):
+        kernel(1, 64, [ptx.empty(128, np.float32), np.zeros(1, np.float32)])
+    kernel(1, 64, [np.ones(128, np.float32), np.zeros(1, np.float32)])
+
+
+@pytest.mark.parametrize("lane", range(8))
+def test_an_unwritten_number_is_not_lost_in_a_sum(lane: int) -> None:
+    """Other bits that are tried are large enough for a sum to keep them."""
+    body = READ + "mov.b32 %f1, %r1; ld.global.f32 %f2, [%mine]; add.f32 %f1, %f1, %f2;"
+    body += f"setp.eq.u32 %p1, %t, {lane}; @%p1 st.global.f32 [%mine], %f1; ret;"
+    result = kernel(body).launch(1, 32, [np.full(32, 1.5, np.float32)])
+    assert rules(result) == {"uninitialised": "warning"}

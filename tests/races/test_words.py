@@ -80,22 +80,28 @@ EITHER = """
 @pytest.mark.parametrize(
     ("body", "place", "grid", "repair", "also"),
     [
-        (SHARED, LANE, 1, "Let __syncwarp() come between the two.", ""),
-        (SHARED, WARP, 1, "Let __syncthreads() come between the two.", ""),
+        (SHARED, LANE, 1, "Let __syncwarp() come between the two: before k.cu:8.", ""),
+        (
+            SHARED,
+            WARP,
+            1,
+            "Let __syncthreads() come between the two: before k.cu:8.",
+            "",
+        ),
         (
             SHARED,
             MIXED,
             1,
-            "Let __syncthreads() come between the two.",
+            "Let __syncthreads() come between the two: before k.cu:8.",
             "between warps",
         ),
-        (GLOBAL, LANES, 1, "Let __syncwarp() come between the two.", ""),
-        (GLOBAL, WARPS, 1, "Let __syncthreads() come between the two.", ""),
+        (GLOBAL, LANES, 1, "Let one thread store it, or", ""),
+        (GLOBAL, WARPS, 1, "Let one thread store it, or", ""),
         (
             GLOBAL,
             MIXED,
             1,
-            "Let __syncthreads() come between the two.",
+            "Let one thread store it, or",
             "between warps",
         ),
         (GLOBAL, BLOCKS, 2, "If both add to it, use atomicAdd.", ""),
@@ -133,7 +139,8 @@ def test_repairs_are_called_as_in_the_source(
     file: str, name: str, language: Words, barrier: str, adding: str
 ) -> None:
     inside = replace(kernel(SHARED, WARP, file, name), language=language)
-    assert race(inside).hint == f"Let {barrier} come between the two."
+    place = f"before {file}:8"
+    assert race(inside).hint == f"Let {barrier} come between the two: {place}."
     between = replace(kernel(GLOBAL, BLOCKS, file, name), language=language)
     assert f"use {adding}." in race(between, 2).hint
 
@@ -142,7 +149,8 @@ def test_a_copy_of_a_kernel_has_its_language_and_its_names() -> None:
     made = replace(kernel(SHARED, WARP), language=MINE, names=("data",))
     copy = pickle.loads(pickle.dumps(made))
     assert (copy.language, copy.names) == (MINE, ("data",))
-    assert race(copy).hint == "Let mine.block() come between the two."
+    found = race(copy).hint
+    assert found == "Let mine.block() come between the two: before k.cu:8."
 
 
 # ── names and elements ──────────────────────────────────────────────────────

@@ -26,6 +26,7 @@ from fragmenta.registers.words import (
     encode_words,
 )
 from tests.registers.bits import patterns, same
+from tests.thinning import repeats
 
 NUMERIC = [t for t in DTYPES.values() if t.kind != "raw"]
 FLOATS = [t for t in NUMERIC if not t.is_integer]
@@ -319,6 +320,8 @@ def test_float64_is_no_way_to_round_either(inexact: Any) -> None:
             dtype("f64").encode(inexact)
 
 
+# Every type and every value, not each with each.
+@repeats(together=1)
 @pytest.mark.parametrize("dt", DTYPES.values(), ids=str)
 @pytest.mark.parametrize(
     "nonsense",

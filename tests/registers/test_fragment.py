@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta import catalogue, instruction
-from tests.thinning import some
+from tests.thinning import repeats, some
 
 INT4 = instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
 F16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
@@ -61,6 +61,8 @@ def test_packing_puts_each_element_where_it_belongs(part):
     assert (part.unpack_bits(words) == bits).all()
 
 
+# One of three fragments.
+@repeats(3)
 @pytest.mark.parametrize("part", every_fragment(), ids=repr)
 def test_unpack_undoes_pack_in_batches(part):
     bits = random_bits(part, (2, 3, *part.shape))

@@ -9,6 +9,7 @@ from fragmenta import catalogue, instruction
 from fragmenta.errors import LayoutError
 from fragmenta.registers import notation
 from fragmenta.registers.layout import Layout
+from tests.thinning import repeats
 
 
 def every_layout():
@@ -66,6 +67,8 @@ def split_condition(rest):
     return rest[: match.start()].strip(), "", match["when"] or "otherwise"
 
 
+# One of three maps.
+@repeats(3)
 @pytest.mark.parametrize(
     "example", every_layout(), ids=lambda each: f"{each[0]}-{each[1].name}"
 )

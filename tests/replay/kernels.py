@@ -55,6 +55,44 @@ TURNED = """
 }
 """
 """Two warps exchange 64 words through shared memory, in the reverse order."""
+ROUNDS = """
+.file 1 "rounds.cu"
+.visible .entry rounds(.param .u64 in, .param .u64 out)
+{
+    .reg .b32 %r<12>; .reg .b64 %rd<6>; .reg .pred %p<2>;
+    .shared .align 4 .b8 tile[256];
+    .loc 1 3 1
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    ld.global.u32 %r2, [%rd4];
+    shl.b32 %r3, %r1, 2;
+    mov.u32 %r4, tile;
+    add.u32 %r5, %r4, %r3;
+    xor.b32 %r6, %r3, APART;
+    add.u32 %r6, %r4, %r6;
+    mov.u32 %r8, 0;
+again:
+    .loc 1 5 1
+    st.shared.u32 [%r5], %r2;
+    .loc 1 6 1
+    bar.sync 0;
+    .loc 1 7 1
+    ld.shared.u32 %r7, [%r6];
+    add.u32 %r2, %r2, %r7;
+    add.u32 %r8, %r8, 1;
+    setp.lt.u32 %p1, %r8, 4;
+    @%p1 bra again;
+    .loc 1 9 1
+    add.s64 %rd5, %rd2, %rd3;
+    st.global.u32 [%rd5], %r2;
+    ret;
+}
+"""
+"""64 threads exchange words in four rounds; the barrier after each read is missing.  With
+``APART`` 4 the other thread is in the same warp, with 128 in the other one."""
 COUNTED = """
 .visible .entry counted(.param .u64 total)
 {

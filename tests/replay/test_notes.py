@@ -16,7 +16,7 @@ from tests.ptx.test_triton_hopper import arrays_of, parameters
 from tests.ptx.test_triton_hopper import recorded as hopper
 from tests.replay.ending import differences, endings
 from tests.replay.kernels import copied
-from tests.replay.test_truth import recorded
+from tests.replay.test_truth import issues, recorded
 from tests.thinning import THOROUGH
 
 Run = Callable[..., ptx.Result]
@@ -85,6 +85,9 @@ def test_notes_are_what_python_hears(
     (ending,) = [each for each in found if each.told is stepped.told]
     noted = result.replay()
     assert not differences(noted, ending, stepped)
+    for unit in noted.units:
+        if unit["kind"] == "wgmma.mma_async":
+            assert max(issues(noted, unit)) == unit["issued"] <= unit["done"]
     attended()
     same(noted, run(**how).replay())
 

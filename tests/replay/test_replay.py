@@ -19,7 +19,7 @@ from fragmenta.replay.parts import COLUMNS
 from fragmenta.tracing import log
 from tests.ptx import recordings
 from tests.replay.ending import differences, endings
-from tests.replay.kernels import COUNTED, PAST, SUMS, TURNED, kernel
+from tests.replay.kernels import COUNTED, HEAD, PAST, ROUNDS, SUMS, TURNED, kernel
 from tests.thinning import THOROUGH, some
 
 IN, OUT = "argument 0 (in)", "argument 1 (out)"
@@ -197,6 +197,71 @@ def test_a_race_names_both_accesses_and_what_is_missing() -> None:
     assert 1024 <= offset < 1280
 
 
+def barriers_before(replay: ptx.Replay, step: int) -> int:
+    """How many barriers its warp has passed before a step."""
+    passed = steps_of(replay, "bar.sync", int(replay.steps.warp[step]))
+    return sum(each < step for each in passed)
+
+
+def touched(replay: ptx.Replay, step: int) -> set[int]:
+    """The bytes of shared memory that a step reads or writes."""
+    shared = [each.name for each in replay.memories].index(SHARED)
+    found = set()
+    for begin in "rw":
+        of = [replay.columns[f"{begin}_{n}"] for n in ("step", "memory")]
+        for row in np.flatnonzero((of[0] == step) & (of[1] == shared)).tolist():
+            first = int(replay.columns[f"{begin}_offset"][row])
+            found |= {*range(first, first + int(replay.columns[f"{begin}_size"][row]))}
+    return found
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", 3, 4])
+@pytest.mark.parametrize(
+    ("apart", "repair"), [(4, "__syncwarp()"), (128, "__syncthreads()")]
+)
+def test_a_race_in_a_loop_names_the_rounds_that_race(
+    apart: int, repair: str, schedule: str | int
+) -> None:
+    text = HEAD + ROUNDS.replace("APART", str(apart))
+    given, out = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
+    made = (
+        ptx.parse(text)
+        .kernels["rounds"]
+        .launch(1, 64, [given, out], watch="report", replay=True, schedule=schedule)
+    )
+    replay = made.replay()
+    (problem,) = replay.problems
+    first, second = problem["steps"]
+    assert first < second
+    opcodes = [replay.sites[replay.steps.site[s]].opcode for s in (first, second)]
+    assert sorted(opcodes) == ["ld.shared.u32", "st.shared.u32"]
+    assert barriers_before(replay, first) == barriers_before(replay, second)
+    assert touched(replay, first) & touched(replay, second)
+    warps = replay.steps.warp[[first, second]].tolist()
+    assert (warps[0] == warps[1]) == (apart == 4)
+    assert (problem["missing"], problem["hint"]) == (
+        repair,
+        f"Let {repair} come between the two: after rounds.cu:7, at the end of the loop.",
+    )
+
+
+def test_two_races_of_one_line_have_steps_of_their_own() -> None:
+    body = TURNED.replace(
+        "st.shared.u32 [%r5], %r2;",
+        ".reg .pred %p;\n    and.b32 %r6, %r1, 16;\n    setp.eq.u32 %p, %r6, 0;\n"
+        "    @%p st.shared.u32 [%r5], %r2;\n    @!%p st.shared.u32 [%r5], %r2;",
+    )
+    given, out = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
+    run = kernel(body, "turned", "").launch
+    replay = run(1, 64, [given, out], watch="report", replay=True).replay()
+    read = [e for e in replay.problems if " reads " in e["words"]]
+    assert len(read) == 2
+    for each in read:
+        first, second = (replay.sites[replay.steps.site[s]] for s in each["steps"])
+        assert second.ptx_line == each["ptx_line"]
+        assert f"PTX line {first.ptx_line} wrote it" in each["words"]
+
+
 # ── windows ─────────────────────────────────────────────────────────────────
 
 
@@ -251,6 +316,29 @@ def test_a_file_has_the_same_record(tmp_path: Path) -> None:
     np.savez(tmp_path / "no.npz", site=np.zeros(3))
     with pytest.raises(Error, match="is no record of a launch: it has no at"):
         ptx.Replay.load(tmp_path / "no.npz")
+
+
+HOSTILE = ("<!--<script>", "</script><img src=x>", "]]><!-- -->", "<!doctype html>")
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_no_text_of_a_kernel_ends_the_record_in_its_page(
+    words: str, tmp_path: Path
+) -> None:
+    pages = []
+    for each in ("words", words):
+        text = HEAD + f'.file 1 "{each}.cu"\n// {each}' + COUNTED
+        text = text.replace("mov.u32", ".loc 1 1 1\n    mov.u32")
+        (made,) = ptx.parse(text).kernels.values()
+        replay = made.launch(1, 32, [np.zeros(2, np.uint32)], replay=True).replay()
+        replay.to_html(tmp_path / "page.html")
+        pages.append((tmp_path / "page.html").read_text())
+        found = re.search(r'id="replay-head">([^<]*)</script>', pages[-1])
+        assert found is not None
+        (file,) = {site["file"] for site in json.loads(found[1])["sites"]} - {""}
+        assert file.endswith(f"{each}.cu")
+    # A parser of HTML sees the same elements, and no others.
+    assert pages[0].count("<") == pages[1].count("<")
 
 
 def test_a_page_has_the_record(tmp_path: Path) -> None:

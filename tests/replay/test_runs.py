@@ -118,7 +118,7 @@ def test_a_file_has_all_runs_and_what_is_the_same_once(
     runs.runs[0].save(tmp_path / "one.npz")
     with np.load(path) as kept:
         assert "1.initial" not in kept.files
-        assert "1.site" in kept.files or "2.site" in kept.files
+        assert any(each.startswith(("1.", "2.")) for each in kept.files)
     page = tmp_path / "runs.html"
     runs.to_html(page)
     text = page.read_text()

@@ -9,11 +9,12 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.simt.layout import POISON
+from fragmenta.tracing import log
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
 from tests.replay.ending import Ending, differences, endings
 from tests.replay.kernels import HEAD
-from tests.thinning import THOROUGH
+from tests.thinning import THOROUGH, repeats
 
 SHARED = "shared memory of block 0"
 EVERY = {each.name: each for each in cases()}
@@ -75,6 +76,60 @@ def test_a_product_that_nobody_waits_for_has_its_sums(schedule: str) -> None:
         assert (early == POISON).all() == (schedule == "lazy")
     assert unit["done"] == (last if schedule == "lazy" else issued)
     assert sums.any()
+
+
+def issues(replay: ptx.Replay, unit: Any) -> list[int]:
+    """The steps at which the warps of a warpgroup issue a product."""
+    site, own = unit["site"], replay.warps[unit["warp"]]
+    group = [
+        number
+        for number, each in enumerate(replay.warps)
+        if each.block == own.block and each.warp // 4 == own.warp // 4
+    ]
+    before = [
+        each["site"] == site and each["warp"] in group
+        for each in replay.units[: replay.units.index(unit)]
+    ]
+    found = []
+    for warp in group:
+        mine = replay.steps_of_warp(warp)
+        found.append(int(mine[replay.steps.site[mine] == site][sum(before)]))
+    return found
+
+
+# Every product, schedule and size occurs.
+@repeats(together=1)
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("schedule", ["eager", "lazy", 3])
+@pytest.mark.parametrize("name", ["products-fences", "products-a_in_registers"])
+def test_a_product_is_done_after_its_last_warp_has_issued_it(
+    name: str, schedule: str, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if small:  # the log is emptied every 64 steps
+        rooms = [(*e[:3], 64 if e[4] == 4 else e[3], e[4]) for e in log._ROOMS]
+        monkeypatch.setattr(log, "_ROOMS", tuple(rooms))
+    result, ending, _ = recorded(EVERY[name], schedule)
+    replay = result.replay()
+    products = [each for each in replay.units if each["kind"] == "wgmma.mma_async"]
+    assert products
+    for unit in products:
+        steps = issues(replay, unit)
+        assert len(steps) == 4
+        assert max(steps) == unit["issued"] <= unit["done"] <= unit["waited"]
+        names = [replay.registers[n].name for n in replay.sites[unit["site"]].writes]
+        for step in steps:
+            warp = int(replay.steps.warp[step])
+            now, before, after = (
+                replay.registers_at(at, warp)
+                for at in (step, step - 1, max(unit["done"], unit["issued"]))
+            )
+            for each in names:
+                if step < unit["done"]:  # nothing is there before it was computed
+                    held = now[each].view(np.uint32)
+                    same = (held == before[each].view(np.uint32)).all()
+                    assert same or (held == POISON).all()
+                assert not (after[each].view(np.uint32) == POISON).all()
+    assert not differences(replay, ending, result.steps[0])
 
 
 def test_bytes_in_flight_are_what_loads_see() -> None:

@@ -32,6 +32,7 @@ COMMUTE = {
     "max.f32": 2,
     "min.f32": 2,
 }
+ASSOCIATE = ("max.f32", "min.f32")
 NAMES = (*COMMUTE, "sub.rn.f32", "div.rn.f32", "neg.f32", *["add.rn.f32"] * 4)
 OPERANDS = {"fma.rn.f32": 3, "neg.f32": 1}
 
@@ -52,6 +53,11 @@ def negative(of):
     return ("neg", of)
 
 
+def _flat(of, name):
+    """The operands of an operation whose brackets do not matter."""
+    return of[1:] if of[0] == name else (of,)
+
+
 def normal(of, leaves=None):
     """The normal form of the oracle: a sum of a difference, operands sorted."""
     if isinstance(of, Leaf):
@@ -63,6 +69,9 @@ def normal(of, leaves=None):
     if name == "sub.rn.f32":
         name, operands[1] = "add.rn.f32", negative(operands[1])
     many = COMMUTE.get(name, 0)
+    if name in ASSOCIATE:
+        operands = [e for each in operands for e in _flat(each, name)]
+        many = len(operands)
     return (name, *sorted(operands[:many]), *operands[many:])
 
 
@@ -75,9 +84,9 @@ def rewritten(random, of, how):
     made = Op(of.name, operands)
     if how == "commute" and of.name in COMMUTE:
         return Op(of.name, (operands[1], operands[0], *operands[2:]))
-    if how == "associate" and of.name == "add.rn.f32":
+    if how == "associate" and of.name in ("add.rn.f32", *ASSOCIATE):
         left, right = operands
-        if isinstance(left, Op) and left.name == "add.rn.f32":
+        if isinstance(left, Op) and left.name == of.name:
             return Op(
                 of.name, (left.operands[0], Op(of.name, (left.operands[1], right)))
             )

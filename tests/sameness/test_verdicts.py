@@ -56,20 +56,21 @@ def test_without_tries_it_is_the_same_here_only():
 
 
 def test_comparisons_are_conditions():
-    found = asked("compared", "compared")
+    found = asked("compared", "compared", most=0)
     assert found.verdict == "same"
     assert [each.kind for each in found.conditions] == ["compared"]
     assert "setp.gt.f32" in str(found)
 
 
 def test_bits_of_data_that_are_used_otherwise_are_unknown():
-    found = asked("masked", "masked")
+    found = asked("masked", "masked", most=0)
     assert found.verdict == "unknown"
     assert {each.kind for each in found.open} == {"lost"}
+    assert asked("masked", "masked").verdict == "same"  # threads say more
 
 
 def test_a_shift_that_only_a_register_knows_is_unknown():
-    assert asked("exponent", "exponent").verdict == "unknown"
+    assert asked("exponent", "exponent", most=0).verdict == "unknown"
 
 
 def test_the_sign_bit_is_not_lost():
@@ -139,6 +140,36 @@ def test_by_value_holds_for_these_numbers_only():
     assert "x" in found.by_value
 
 
+def test_whole_numbers_that_become_floats_are_no_proof():
+    """A product of a zero and a negative whole number is -0 only among floats."""
+    head = ".version 8.0 .target sm_80 .address_size 64\n"
+    entry = """.entry k(.param .u64 y, .param .u64 a, .param .u64 b) {
+        .reg .b64 %d<8>; .reg .b32 %r<6>; .reg .f32 %f<4>;
+        ld.param.u64 %d1, [y]; ld.param.u64 %d2, [a]; ld.param.u64 %d3, [b];
+        mov.u32 %r1, %tid.x; mul.wide.u32 %d4, %r1, 4; mul.wide.u32 %d7, %r1, 2;
+        add.u64 %d1, %d1, %d4; add.u64 %d2, %d2, %d7; add.u64 %d3, %d3, %d7;
+        ld.global.s16 %r2, [%d2]; ld.global.s16 %r3, [%d3];
+        BODY
+        st.global.f32 [%d1], %f3; ret;
+    }"""
+    bodies = (
+        "cvt.rn.f32.s32 %f1, %r2; cvt.rn.f32.s32 %f2, %r3; mul.f32 %f3, %f1, %f2;",
+        "mul.lo.s32 %r4, %r2, %r3; cvt.rn.f32.s32 %f3, %r4;",
+    )
+    y = np.zeros(32, np.float32)
+    a, b = (np.arange(1, 33, dtype=np.int16) + n for n in (0, 7))
+    calls = [
+        ptx.Call(
+            ptx.parse(head + entry.replace("BODY", each)).kernels["k"], 1, 32, [y, a, b]
+        )
+        for each in bodies
+    ]
+    found = ptx.same(*calls)
+    assert found.verdict == "different"
+    assert ptx.same(*calls, tries=0).verdict == "same here"
+    assert ptx.same(*calls, tries=0, by_value=["a", "b"]).verdict == "same"
+
+
 def test_several_launches_are_one_program():
     """The results of one launch are the inputs of the next."""
     z = np.zeros((32, 4), np.float32)
@@ -165,3 +196,78 @@ def test_wrong_calls_are_refused():
         ptx.same([], [])
     with pytest.raises(BadCall, match="tries"):
         asked("chain", "chain", tries=-1)
+
+
+def test_a_raw_kernel_is_a_kernel():
+    code = """extern "C" __global__ void twice(float *y, const float *x)
+    { y[threadIdx.x] = BODY; }"""
+    x, y = np.ones(32, np.float32), np.zeros(32, np.float32)
+    calls = [
+        ptx.Call(ptx.RawKernel(code.replace("BODY", body), "twice"), 1, 32, [y, x])
+        for body in ("x[threadIdx.x] + x[threadIdx.x]", "2 * x[threadIdx.x]")
+    ]
+    assert ptx.same(*calls).verdict == "same"
+    with pytest.raises(BadCall, match=r"or a ptx\.RawKernel; given str"):
+        ptx.Call("twice", 1, 32, [y, x])
+
+
+HALVES = """.version 8.0 .target sm_90 .address_size 64
+.visible .entry f(.param .u64 x, .param .u64 y) {
+    .reg .b64 %d<6>; .reg .b32 %r<2>; .reg .f32 %f<2>; .reg .b16 %h<2>;
+    ld.param.u64 %d1, [x]; ld.param.u64 %d2, [y];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d3, %r1, 4; add.s64 %d3, %d1, %d3;
+    mul.wide.u32 %d4, %r1, 2; add.s64 %d4, %d2, %d4;
+    BODY
+    st.global.u16 [%d4], %h1; ret;
+}"""
+UPPER = "ld.global.u16 %h1, [%d3+2];"
+ROUNDED = "ld.global.f32 %f1, [%d3]; cvt.rz.bf16.f32 %h1, %f1;"
+PARTED = "ld.global.u32 %r1, [%d3]; shr.u32 %r1, %r1, 16; cvt.u16.u32 %h1, %r1;"
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"), [(ROUNDED, "different"), (PARTED, "same")]
+)
+def test_a_part_of_an_element_that_is_loaded(body, verdict):
+    """As compilers load ``bits >> 16``; NaN parts it from a conversion to bf16."""
+    x, y = np.ones(32, np.float32), np.zeros(32, np.uint16)
+    one, two = (
+        ptx.Call(ptx.parse(HALVES.replace("BODY", each)).kernels["f"], 1, 32, [x, y])
+        for each in (body, UPPER)
+    )
+    found = ptx.same(one, two)
+    assert found.verdict == verdict
+    if verdict == "different":
+        assert np.isnan(found.witness.inputs["x"]).any()
+
+
+LARGEST = """
+extern "C" __global__ void {name}(const float *x, float *y)
+{{
+    __shared__ float all[32];
+    float most = x[4 * threadIdx.x];
+    for (int i = 1; i < 4; i++) most = {first};
+    {body}
+    if (threadIdx.x == 0) *y = most;
+}}"""
+BUTTERFLY = """for (int step = 1; step < 32; step *= 2)
+        most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, step));"""
+SERIAL = """all[threadIdx.x] = most;
+    __syncthreads();
+    for (int i = 31; i > 0; i--) if (threadIdx.x == 0) most = fmaxf(all[i], most);"""
+
+
+@pytest.mark.parametrize(
+    ("first", "verdict"),
+    [("fmaxf(x[4 * threadIdx.x + i], most)", "same"),
+     ("most > x[4 * threadIdx.x + i] ? most : x[4 * threadIdx.x + i]", "different")],
+)  # fmt: skip
+def test_the_order_of_maxima_does_not_matter(first, verdict):
+    """A choice by a comparison is another maximum: with NaN, and of +0 and -0."""
+    texts = [
+        LARGEST.format(name="k", first="fmaxf(most, x[4 * threadIdx.x + i])", body=BUTTERFLY),
+        LARGEST.format(name="k", first=first, body=SERIAL),
+    ]  # fmt: skip
+    made = [ptx.Call(ptx.RawKernel(text, "k"), 1, 32, [X, Y[:1]]) for text in texts]
+    assert ptx.same(*made).verdict == verdict

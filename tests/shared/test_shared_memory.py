@@ -16,6 +16,7 @@ from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
 from fragmenta.shared.tile_copies import tile_copies
 from fragmenta.shared.tiles import read_tile
 from fragmenta.shared.tiles import tile as shared_tile
+from tests.thinning import repeats
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -281,6 +282,8 @@ def some_ops():
     return list(found.values())
 
 
+# Every operand and every layout; they take turns.
+@repeats(together=1)
 @pytest.mark.parametrize("op", some_ops(), ids=str)
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 def test_what_is_written_is_read(op, swizzle):

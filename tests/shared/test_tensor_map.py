@@ -46,7 +46,11 @@ COLUMN = TensorMap(
     ("changed", "error", "words"),
     [
         ({"dtype": "float16"}, UnknownType, "did you mean f16"),
-        ({"swizzle": 96}, Error, "0, 32, 64 or 128; given 96"),
+        (
+            {"swizzle": 96},
+            Error,
+            "0, 32, 64, 128, 128/32, 128/32/8 or 128/64; given 96",
+        ),
         ({"fill": "one"}, Error, "zeros or nan; given 'one'"),
         ({"dtype": "u16", "fill": "nan"}, Error, "only floats"),
         ({"address": 8}, AddressError, "multiple of 16 bytes; given 8"),

@@ -9,6 +9,7 @@ import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.errors import BadOperands
 from fragmenta.simt import layout
+from tests.thinning import repeats
 
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 REGISTERS = (
@@ -66,6 +67,8 @@ FUNCTIONS = """
 """
 
 
+# Every operand, checked before or not; in every cluster an instruction.
+@repeats(together=1)
 @pytest.mark.parametrize(("body", "words"), REFUSED)
 @pytest.mark.parametrize("check", [False, True])
 def test_operands_that_do_not_fit_are_not_compiled(
@@ -103,6 +106,7 @@ REACHING = [
 ]
 
 
+@repeats(together=1)
 @pytest.mark.parametrize("instruction", REACHING)
 @pytest.mark.parametrize(("rank", "cluster"), [(1, 1), (2, 2), (255, 1)])
 def test_a_block_that_is_not_in_the_cluster(
@@ -119,8 +123,9 @@ def test_a_block_that_is_not_in_the_cluster(
     )
 
 
+@pytest.mark.parametrize("watch", [False, True])
 @pytest.mark.parametrize("rank", [1, 2, 16, 300])
-def test_an_address_of_a_block_that_is_not_there(rank: int) -> None:
+def test_an_address_of_a_block_that_is_not_there(rank: int, watch: bool) -> None:
     if rank & 0xFF == 0:
         return
     body = (
@@ -128,4 +133,4 @@ def test_an_address_of_a_block_that_is_not_there(rank: int) -> None:
         "st.shared::cluster.u32 [%r2], %r1;"
     )
     with pytest.raises(fm.errors.KernelFault, match="out of bounds"):
-        launch(body, watch=False)
+        launch(body, watch=watch)

@@ -17,6 +17,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.ptx import rules
 from tests.simt.kernels import kernel
+from tests.thinning import repeats
 
 MASK = 0x00FF0F30
 """The bits of the operand that are undefined."""
@@ -139,6 +140,8 @@ def varying(x: int, y: int) -> list[int]:
     return [int(n) for n in np.bitwise_or.reduce([e ^ results[0] for e in results])]
 
 
+# Every instruction and every pattern of bits, not each with each.
+@repeats(together=1)
 @pytest.mark.parametrize(("x", "y"), PAIRS)
 @pytest.mark.parametrize("number", range(len(EVERY)), ids=EVERY)
 def test_what_is_reported_is_what_changes(number: int, x: int, y: int) -> None:

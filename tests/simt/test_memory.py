@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fragmenta import ptx
 from tests.simt.kernels import kernel, launched, run
 from tests.thinning import some
 
@@ -395,3 +396,46 @@ def test_shared_memory_whose_size_is_given_at_launch() -> None:
     before = ".extern .shared .align 16 .b8 given[];"
     found = launched(body, 64, before=before, shared=256)
     assert (found == 256_000 + (np.arange(64) ^ 1)).all()
+
+
+WRAPPED = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry wrapped(.param .u64 out)
+{{
+    .shared .align 16 .b8 s[3072];
+    .reg .b32 %r<12>; .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, s;
+    mov.u32 %r2, %tid.x;
+    shl.b32 %r3, %r2, 4;
+    add.u32 %r4, %r1, %r3;
+    st.shared.v4.u32 [%r4], {{%r2, %r2, %r2, %r2}};
+    bar.warp.sync 0xffffffff;
+    sub.u32 %r5, %r4, 3072;
+    {access}
+    mad.wide.u32 %rd2, %r2, 4, %rd1;
+    st.global.u32 [%rd2], %r6;
+    ret;
+}}"""
+ACCESSES = {
+    "ld": "ld.shared.u32 %r6, [%r5+3072];",
+    "vector": "ld.shared.v2.u32 {%r7, %r6}, [%r5+3072];",
+    "st": "st.shared.u32 [%r5+3072], %r2; ld.shared.u32 %r6, [%r4];",
+    "atom": "atom.shared.add.u32 %r6, [%r5+3072], 1;",
+    "copy": "cp.async.ca.shared.global [%r5+3072], [%rd1], 4; cp.async.wait_all; "
+    "ld.shared.u32 %r6, [%r4+4];",
+    "stmatrix": "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r5+3072], {%r2}; "
+    "ld.shared.u32 %r6, [%r4+8]; mov.u32 %r6, %r2;",
+}
+
+
+@pytest.mark.parametrize("watch", [True, False])
+@pytest.mark.parametrize("name", ACCESSES)
+def test_shared_addresses_wrap_around(name: str, watch: bool) -> None:
+    """A compiler adds a constant to an address of 32 bits that is below zero."""
+    kernel = ptx.parse(WRAPPED.format(access=ACCESSES[name])).kernels["wrapped"]
+    out = np.zeros(32, np.uint32)
+    kernel.launch(1, 32, [out], watch=watch)
+    assert out.tolist() == list(range(32))

@@ -17,6 +17,7 @@ from fragmenta.tensor_memory import (
     shift,
     store,
 )
+from tests.thinning import repeats
 
 NUMBERED = np.arange(128 * 512, dtype=np.uint32).reshape(128, 512)
 """The cell at (lane, column) holds 512 * lane + column."""
@@ -43,6 +44,8 @@ def second(tile: str, imm: int = 40) -> int | None:
     return imm if tile == "16x32bx2" else None
 
 
+# Every shape and every warp; they take turns.
+@repeats(together=1)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("warp", [0, 1, 3, 6])
 def test_a_warp_loads_its_quarter(tile: str, warp: int) -> None:
@@ -80,6 +83,7 @@ def test_packed_loads_have_the_low_halves_of_two_columns(tile: str) -> None:
             assert found[t, r] == low | high << 16
 
 
+@repeats(together=1)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("warp", [None, 2])
@@ -147,6 +151,8 @@ def test_lanes_may_be_counted_from_the_quarter() -> None:
         relative = load(op, NUMBERED, TensorAddress(lane, 0), warp=2)
         absolute = load(op, NUMBERED, TensorAddress(64 + lane, 0), warp=2)
         assert (relative == absolute).all()
+        above = load(op, NUMBERED, TensorAddress(128 + 64 + lane, 0), warp=2)
+        assert (above == absolute).all()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +163,7 @@ def test_lanes_may_be_counted_from_the_quarter() -> None:
         ("16x64b", 80, 3, "outside the warp's quarter is not known"),
         ("32x32b", 16, 0, "begins at lane 0; given lane 16"),
         ("16x64b", 72, 2, "begins at lane 64 or 80; given lane 72"),
-        ("32x32b", 128, 0, "given lane 128"),
+        ("32x32b", 144, 0, "begins at lane 0; given lane 144"),
     ],
 )
 def test_other_lanes_are_refused(

@@ -10,6 +10,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.tensor_memory import copy, scale_blocks, scale_copy, scale_matrix
+from tests.thinning import repeats
 
 
 def factors(rows: int, count: int, seed: int = 0) -> np.ndarray:
@@ -83,6 +84,8 @@ FORMS = [
 ]
 
 
+# Every product, every place; they take turns.
+@repeats(together=1)
 @pytest.mark.parametrize("shape, group", FORMS)
 @pytest.mark.parametrize("number", range(4))
 def test_copies_bring_scales_to_the_multiplication(

@@ -150,4 +150,4 @@ def test_padded_elements_of_four_bits_are_refused() -> None:
         "block_size": [8, 64],
     }
     with pytest.raises(fm.Error, match=r"x has elements of 4 bits.* do not run here"):
-        _tensor_map("x", given, about)
+        _tensor_map("x", "tensordesc<u8[8, 64]>", given, about)

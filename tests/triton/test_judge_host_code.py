@@ -22,6 +22,21 @@ def run(body: str, *given: Any, before: str = "", head: str = "torch::Tensor x")
     return host.call("f", given)
 
 
+def test_what_rounds_a_size_is_a_step() -> None:
+    head = "torch::Tensor x, int n"
+    for body in (
+        "int(1.0 / (1.0 + (n - 9.0)))",
+        "static_cast<int>(n / 99.0)",
+        "n & 64",
+    ):
+        text = f"torch::Tensor f({head}) {{ int a = n; return {body}; }}"
+        code, functions = split(text)
+        host = Host(functions, lambda *launch: None, constants(code))
+        for n in (3, 12, 30):
+            host.call("f", (X, n))
+        assert host.not_run(), body
+
+
 X = torch.arange(12.0).view(3, 4)
 VALUES: dict[str, Any] = {
     "return x.size(0) * x.size(1);": 12,
@@ -120,6 +135,30 @@ def test_a_check_that_fails() -> None:
 def test_an_int_that_overflows_is_refused() -> None:
     with pytest.raises(OverflowError):
         run("int n = 2147483647; int m = n + 1; return m;", X)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return (n > 5000) * 3;",
+        "return n / 5000;",
+        "return std::min(n, 5000);",
+        "int k = n >= 5000; return k;",
+    ],
+)
+def test_a_step_that_no_size_passed_is_named(body: str) -> None:
+    _, functions = split(f"torch::Tensor f(torch::Tensor x, int n) {{ {body} }}")
+    host = Host(functions, lambda *launch: None, {})
+    for n in (300, 251):
+        host.call("f", (X, n))
+    assert host.not_run()
+    host.call("f", (X, 60_000))
+    assert host.not_run() == []
+
+
+def test_a_constant_is_an_argument_of_a_template() -> None:
+    run("constexpr int w = 64; k<float, w><<<1, w>>>(x.data_ptr<float>());", X)
+    assert LAUNCHES[0][0] == "k<float,64>"
 
 
 def test_functions_call_one_another() -> None:

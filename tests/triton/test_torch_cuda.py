@@ -14,7 +14,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 import fragmenta as fm
-from fragmenta.errors import BadCall, KernelFault
+from fragmenta.errors import BadCall, KernelFault, KernelHazard
 from fragmenta.triton import install, on_cpu, uninstall
 from fragmenta.triton.torch_cuda import STREAMS
 from tests.clock import HANG
@@ -440,3 +440,50 @@ def test_a_class_that_has_kept_the_address_of_its_tensor() -> None:
         x, out = torch.ones(100, device="cuda"), torch.zeros(100, device="cuda")
         double[1,](Kept(x), Kept(out), 100, BLOCK=128)
         assert out.sum() == 200
+
+
+# ── memory that nobody has written ──────────────────────────────────────────
+
+
+@triton.jit
+def add_to(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.atomic_add(out + at, tl.load(x + at))
+
+
+EMPTY = {
+    "empty": lambda x: torch.empty(64, device="cuda"),
+    "like": torch.empty_like,
+    "strided": lambda x: torch.empty_strided((64,), (1,), device="cuda"),
+    "new": lambda x: x.new_empty(64),
+}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", EMPTY)
+def test_what_nobody_wrote_is_told(name: str, target: str) -> None:
+    with on_cpu(target, torch=True):
+        x = torch.ones(64, device="cuda")
+        out = EMPTY[name](x)
+        with pytest.raises(KernelHazard, match="which nobody has written"):
+            add_to[1,](x, out, BLOCK=64)
+        for written in (torch.zeros_like(x), EMPTY[name](x).zero_()):
+            add_to[1,](x, written, BLOCK=64)
+            assert (written == 1).all()
+        again = EMPTY[name](x)
+        double[1,](x, again, 64, BLOCK=64)  # it is only written
+        add_to[1,](x, again, BLOCK=64)
+        assert (again == 3).all()
+
+
+def test_memory_that_is_used_again_counts_as_written() -> None:
+    with on_cpu("sm_80", torch=True):
+        x = torch.ones(64, device="cuda")
+        for _ in range(4):
+            part = torch.empty(64, device="cuda")
+            part[:32] = 1
+            del part
+            gc.collect()
+            host = torch.empty(64, device="cpu").cuda()
+            host[:] = 1
+            add_to[1,](x, host, BLOCK=64)

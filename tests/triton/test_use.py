@@ -485,3 +485,48 @@ def test_a_load_without_a_mask_is_told_with_its_line() -> None:
     line = start + next(i for i, e in enumerate(lines) if "the line of" in e)
     assert raised.value.source.endswith(f":{line}")
     assert "argument 0 (x)" in str(raised.value)
+
+
+@triton.jit
+def difference(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    large = tl.load(x + at) + 536870912.0
+    tl.store(out + at, (large - 536870912.0).to(out.dtype.element_ty))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(torch.float32, "f32"), (torch.bfloat16, "bf16"), (torch.float16, "f16")],
+)
+def test_numerics_know_the_type_of_an_output(kind: torch.dtype, name: str) -> None:
+    x, out = torch.rand(128) + 1, torch.zeros(128, dtype=kind)
+    with on_cpu("sm_90a", numerics=True) as cpu:
+        difference[(1,)](x, out, BLOCK=128)
+    found = cpu.last.numerics
+    assert found["out"].format == name
+    np.testing.assert_allclose(found["out"].exact, x.double(), rtol=1e-9)
+    assert found.problems[0].rule == "output-error"
+
+
+@triton.jit
+def open_sum(x, y, n, B: tl.constexpr, GIVEN: tl.constexpr):
+    at = tl.arange(0, B)
+    if GIVEN:
+        row = tl.load(x + at, mask=at < n, other=0)
+    else:
+        row = tl.load(x + at, mask=at < n)
+    tl.store(y, tl.sum(row, 0))
+
+
+@pytest.mark.parametrize("of", [np.float32, np.int32])
+@pytest.mark.parametrize("given", [False, True])
+def test_masked_elements_without_other_are_found_if_that_is_strict(of, given):
+    x, y = np.ones(100, of), np.zeros(1, of)
+    for watch in ("report", "strict"):
+        with on_cpu("sm_90a", watch=watch) as cpu:
+            open_sum[(1,)](x, y, 100, B=128, GIVEN=given)
+        assert y[0] == 100
+        found = [each for each in cpu.last.problems if each.rule == "uninitialised"]
+        assert len(found) == (watch == "strict" and not given)
+        line = open_sum.fn.__code__.co_firstlineno + 6
+        assert all(f"tl.load of line {line} masks off" in e.message for e in found)

@@ -15,6 +15,7 @@ from fragmenta.units.copy_groups import Queue
 from fragmenta.units.machine import Machine
 from fragmenta.units.work import done_at_once
 from tests.simt.kernels import kernel
+from tests.thinning import repeats
 
 WORDS = 2048
 """Words of shared memory that are looked at."""
@@ -267,6 +268,8 @@ def case_of(number: int, low: int) -> Case:
     return Case(number, shape, data, where, count * of.itemsize)
 
 
+# Every copy; schedules take turns.
+@repeats(together=1)
 @pytest.mark.parametrize("number", range(len(MAPS)))
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_tensor_loads(number: int, schedule: str, calls: list[str]) -> None:
@@ -286,6 +289,7 @@ STORES = [
 ]
 
 
+@repeats(together=1)
 @pytest.mark.parametrize(("number", "operation", "read"), STORES)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_tensor_stores(

@@ -23,6 +23,7 @@ from fragmenta.units.clusters import Cluster
 from fragmenta.units.fast import layout
 from fragmenta.units.machine import Machine
 from fragmenta.units.wgmma_forms import _remember
+from tests.thinning import repeats
 
 TILE = 4096
 WARPS = 8
@@ -316,6 +317,8 @@ MISTAKES = {
 """Programs that end the kernel, at least under one schedule."""
 
 
+# Every mistake; schedules, watched and not, take turns.
+@repeats(together=1)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("name", MISTAKES)
@@ -329,6 +332,17 @@ def test_mistakes(name: str, warm: bool, schedule: str | int) -> None:
     fast, _ = same(made, schedule)
     if name != "D in part" or schedule != "eager":
         assert fast.said
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_product_that_cannot_be_computed_is_where_it_is_issued(
+    schedule: str | int,
+) -> None:
+    """Not where somebody waits for it, which is when it is computed."""
+    wrong = f"{MISTAKES['illegal metadata']}\n{WAIT.format(0)}\n{stored(0)}"
+    fast, _ = same(kernel(wrong), schedule)
+    assert "illegal metadata" in fast.said
+    assert "wait_group" not in fast.said
 
 
 def test_descriptors_that_are_remembered() -> None:

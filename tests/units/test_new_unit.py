@@ -26,7 +26,7 @@ from fragmenta.units.events import Event, carries_out, numbers
 from fragmenta.units.work import Copy, Range, in_shared, shared_address
 
 OPCODE = """
-fill.async.shared::cta.mbarrier::complete_tx::bytes  [d], a:u32, size:u32, [mbar] ; ptx = 8.0
+fill.async.shared::cta.mbarrier::complete_tx::bytes  [d], a:u32, size:u32, [mbar] ; ptx = 8.0 ; kind = copies
 """
 EFFECT = effects.Effect(
     "fill.async", (), "thread", ("registers",), ("shared",), "async", "mbarrier", ()

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 
 from fragmenta import units
+from fragmenta.planes import shadows
 from fragmenta.ptx.effects import WAYS
 from fragmenta.races import observer
 from fragmenta.races.definedness_watch import DefinedObserver
 from fragmenta.races.recording.recorder import Recorder
 from fragmenta.tracing.recorder import _Ears
 from fragmenta.units.port import Port
-from fragmenta.units.tasks import Task
 from fragmenta.units.work import Work
 
 CALLS = {name for name, _ in inspect.getmembers(Port, inspect.isfunction)}
@@ -54,13 +54,11 @@ def kinds_of(work: type[Work]) -> list[type[Work]]:
 
 
 def test_every_kind_of_work_is_answered_at_its_issue():
-    text = inspect.getsource(observer.Observer.issue)
-    cases = "".join(re.findall(r"case (.*):", text))
-    answered = tuple(getattr(observer, each) for each in re.findall(r"\w+", cases))
-    assert len(answered) > 5
-    missing = [each for each in kinds_of(Work) if not issubclass(each, answered)]
-    # Machine code issues tasks, and tells the observer by itself.
-    assert [each for each in missing if each not in (Work, Task)] == []
+    follows = {each.follows for each in kinds_of(Work)} - {""}
+    assert follows == {"cp.async", "tcgen05"}
+    assert set(observer._ISSUED) == {*WAYS} | follows
+    # All products are multiplied, however they are done.
+    assert set(shadows._FOLLOWED) == {*WAYS} - {"wgmma_group"}
 
 
 def test_every_completion_of_the_table_is_answered():

@@ -15,6 +15,7 @@ from fragmenta.simt.compiled import address_of
 from fragmenta.units.fast import tensor_layout as at
 from fragmenta.units.tensor_forms import Key, TensorForms, TensorProduct, multiply
 from fragmenta.units.tmem_cells import TensorMemory
+from tests.thinning import repeats
 
 TARGET = "sm_100a"
 D_COLUMN = 32
@@ -172,6 +173,8 @@ class Setting:
         return status, np.stack([each.image for each in tensors])
 
 
+# Every product; whether it adds to D takes turns.
+@repeats(together=1)
 @pytest.mark.parametrize("enable", [0, 1])
 @pytest.mark.parametrize("name", CASES)
 def test_machine_code_has_the_bits_of_execute(name: str, enable: int) -> None:

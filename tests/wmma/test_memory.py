@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import fragmenta as fm
 from fragmenta import wmma
 from fragmenta.registers.words import encode_words, pack_words
+from tests.thinning import repeats
 from tests.wmma.fragments import (
     ACCUMULATORS,
     EXTENDED,
@@ -28,6 +29,8 @@ from tests.wmma.fragments import (
 # ── loads and stores ────────────────────────────────────────────────────────
 
 
+# Every fragment; how it lies in memory takes turns.
+@repeats(together=1)
 @pytest.mark.parametrize("longer", [0, 1, 2, 5])
 @pytest.mark.parametrize("frag", FRAGMENTS, ids=str)
 def test_loading_puts_each_element_where_the_layout_says(frag, longer):

@@ -10,7 +10,7 @@ them come from one row of six numbers for each thread: see :func:`column`.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -215,8 +215,18 @@ def catalogue_forms() -> tuple[Form, ...]:
     Of those that read descriptors or tensor memory, which Python looks at first, one of
     each kind and each list of operands.
     """
-    found: dict[object, Form] = {}
-    for op in catalogued():
+    return tuple(_forms(catalogued()))
+
+
+def first_reading(family: str) -> Form:
+    """The first of a family that reads what its descriptors name."""
+    of_family = (op for op in catalogued() if op.family == family)
+    return next(form for form in _forms(of_family) if form.reads)
+
+
+def _forms(ops: Iterable[Op]) -> Iterator[Form]:
+    found = set()
+    for op in ops:
         whole = op.warpgroup or op.family.startswith("tcgen05")
         threads = 128 if op.warpgroup else 32
         listed = tuple((o.name, o.ptx, min(o.count, 3)) for o in op.operands)
@@ -225,8 +235,8 @@ def catalogue_forms() -> tuple[Form, ...]:
             form = Form(_scoped(op, given), op.family, uniform=whole, threads=threads)
             key = (op.family, op.kind, listed, trans) if whole else form.text
             if key not in found:
-                found[key] = _described(form, op, trans) if whole else form
-    return tuple(found.values())
+                found.add(key)
+                yield _described(form, op, trans) if whole else form
 
 
 _PLACES = {"a": 1, "s": 1, "idesc": 1, "b": 2}

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import fragmenta
 from tests.clock import HANG
 from tests.fuzz.bounds.children import ROOT, how
-from tests.fuzz.bounds.forms import Form, Touch, catalogue_forms
+from tests.fuzz.bounds.forms import Form, Touch, first_reading
 from tests.fuzz.bounds.harness import Outcome, Setting, play
 from tests.fuzz.bounds.plan import launched
 from tests.fuzz.bounds.texts import kernel_text
@@ -143,8 +143,7 @@ _BOX = Form(
     likes=((1, "shared"), (2, "map 2"), (0, "mbarrier")),
 )
 _PRODUCT, _TENSOR_PRODUCT, _TENSOR_COPY = (
-    next(form for form in catalogue_forms() if form.family == family and form.reads)
-    for family in ("wgmma", "tcgen05.mma", "tcgen05.cp")
+    first_reading(family) for family in ("wgmma", "tcgen05.mma", "tcgen05.cp")
 )
 _ONE = Setting(threads=1)
 _GROUP = Setting(threads=128)

@@ -203,7 +203,9 @@ def jobs(count: int, seed: int, of: Bundles | None = None) -> list[Work]:
     """Jobs for so many accesses; each bundle at least once."""
     of = bundles(seed) if of is None else of
     found = [*_events(of.events, seed), *_clusters(of.native, seed)]
-    rounds = max(1, -(-count // (len(of.native) * BLOCKS * PER_BLOCK)))
+    # Silent forms access nothing; some accesses of the others come to nothing.
+    loud = sum(not _silent(forms[0]) for _, forms in of.native)
+    rounds = max(1, -(-count // (loud * BLOCKS * (PER_BLOCK - 1))))
     for number in range(rounds):
         for place, (name, forms) in enumerate(of.native):
             if number and _silent(forms[0]):

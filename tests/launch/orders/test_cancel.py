@@ -66,9 +66,12 @@ AGAIN = """mbarrier.try_wait.parity.shared::cta.b64 %q, [read], %r2;
     @!%q bra READ;"""
 RIGHT = {"parity": "%r2", "release": RELEASE, "again": AGAIN}
 WRONG = {
-    "the parity of the answer is not turned": ({"parity": "0"}, "shared-race"),
+    "the parity of the answer is not turned": ({"parity": "0"}, "read-before-arrival"),
     "the first parity is the other one": ({"parity": "%r3"}, "deadlock"),
-    "the answer is read while the next one comes": ({"again": ""}, "shared-race"),
+    "the answer is read while the next one comes": (
+        {"again": ""},
+        "overwrite-while-read",
+    ),
     "nobody says that it has read the answer": ({"release": ""}, "deadlock"),
 }
 

@@ -172,3 +172,71 @@ def test_lanes_that_toggle_a_word_together_toggle_it_each() -> None:
         how = {"poll": POLLS["load"], "until": "eq.u32", "signal": signal}
         body = COUNTED.format(before="", after="bar.sync 1;", value=0, **how)
         assert found(body).orders.hangs == (lanes == 2)
+
+
+RING = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 slot, .param .u64 flags)
+{
+    .reg .pred %p, %first, %reader;
+    .reg .b32 %r<9>;
+    .reg .b64 %d<6>;
+    mov.u32 %r0, %laneid;
+    mov.u32 %r1, %ctaid.x;
+    setp.eq.u32 %first, %r0, 0;
+    setp.eq.u32 %reader, %r1, 1;
+    ld.param.u64 %d0, [slot];
+    ld.param.u64 %d1, [flags];
+    mad.wide.u32 %d2, %r0, 4, %d0;
+    sub.u32 %r2, 31, %r0;
+    mad.wide.u32 %d3, %r2, 4, %d0;
+    mov.u32 %r3, 0;
+    @%reader bra READ;
+WRITE:
+    @!%first bra FREE;
+SPIN:
+    ld.acquire.gpu.global.u32 %r4, [%d1+4];
+    setp.lt.u32 %p, %r4, %r3;
+    @%p bra SPIN;
+FREE:
+    bar.warp.sync FREED;
+    st.global.u32 [%d2], %r3;
+    bar.warp.sync -1;
+    add.u32 %r3, %r3, 1;
+    @%first st.release.gpu.global.u32 [%d1], %r3;
+    setp.lt.u32 %p, %r3, 2;
+    @%p bra WRITE;
+    ret;
+READ:
+    @!%first bra FULL;
+POLL:
+    ld.acquire.gpu.global.u32 %r4, [%d1];
+    setp.le.u32 %p, %r4, %r3;
+    @%p bra POLL;
+FULL:
+    bar.warp.sync -1;
+    ld.global.u32 %r5, [%d3];
+    bar.warp.sync -1;
+    add.u32 %r3, %r3, 1;
+    @%first st.release.gpu.global.u32 [%d1+4], %r3;
+    setp.lt.u32 %p, %r3, 2;
+    @%p bra READ;
+    st.global.u32 [%d3+256], %r5;
+    ret;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("freed", "rules"), [("-1", set()), ("0x00000001", {"global-race"})]
+)
+def test_lanes_that_pass_a_barrier_one_after_another_have_met(freed, rules) -> None:
+    """Lane 0 waits for the slot, and passes the barrier before those that waited."""
+    barrier = f"bar.warp.sync {freed};"
+    if freed != "-1":
+        barrier = f"@%first {barrier}"
+    kernel = ptx.parse(RING.replace("bar.warp.sync FREED;", barrier)).kernels["kernel"]
+    memory = np.zeros(128, np.uint32), np.zeros(2, np.uint32)
+    found = kernel.launch(2, 32, memory, cooperative=True, orders="all", watch="report")
+    assert {each.rule for each in found.problems if each.severity == "error"} == rules

@@ -95,6 +95,9 @@ def test_an_order_that_hangs_is_raised_though_the_launch_itself_is_clean() -> No
     with pytest.raises(KernelHazard, match="Then nobody can go on:") as caught:
         launch("locks", 1, watch=True)
     assert caught.value.kind == "deadlock"
+    (hang,) = (e for e in errors(caught.value.result) if e.rule == "deadlock")
+    assert "take them in the same order" in " ".join(hang.hint.split())
+    assert not errors(launch("locks", 0))
 
 
 def test_the_parity_that_was_meant_is_named() -> None:
@@ -161,7 +164,8 @@ def test_the_command_tells_the_story(file: Any) -> None:
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
     found = json.loads(ask(*words, "--json").stdout)
     assert found["hangs"] is True
-    assert found["verdict"] == "all orders"
+    assert (found["verdict"], found["coverage"]) == ("hangs", "all orders")
+    assert not found["clean"]
     assert found["steps"][0]["line"] > 0
     assert {each["rule"] for each in found["problems"]} >= {"deadlock"}
 

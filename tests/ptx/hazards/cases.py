@@ -140,6 +140,8 @@ READ, WRITE, FENCE = (
 )
 SHARED, GLOBAL, BARRIER = "shared-race", "global-race", "mbarrier"
 LAYOUT, COLLISION = "layout-mismatch", "barrier-collision"
+STEPS = Mistake((LAYOUT,), WARNING)
+"""A and B advance by different steps."""
 FLIGHT, DEADLOCK, LEAK = "wgmma-registers-in-flight", "deadlock", "leak"
 UNSET, ALIGNED, BANKS = "uninitialised", "divergent-aligned", "bank-conflict"
 HANGS = Mistake((DEADLOCK,), also=(BARRIER, LEAK))

@@ -1,4 +1,4 @@
-"""What the right kernels of ``layouts.cu`` and ``lifetimes.cu`` must leave in memory.
+"""What right kernels of ``layouts.cu``, ``lifetimes.cu`` and others must leave in memory.
 
 They compute with small whole numbers, so that every order of sums has the same result.
 """
@@ -18,6 +18,16 @@ Array = NDArray[Any]
 
 def _rows(_: Any, __: Any, a: Array, b: Array, out: Array) -> None:
     out[:] = a.astype(np.float32) @ b.astype(np.float32).T
+
+
+def _plain_rows(a: Array, b: Array, out: Array) -> None:
+    out[:] = a.astype(np.float32) @ b.astype(np.float32).T
+
+
+def _heads(_: Any, __: Any, a: Array, b: Array, out: Array) -> None:
+    """Two heads of A, with the first half of B."""
+    of_a, of_b = a.astype(np.float32), b.astype(np.float32)[:, :32].T
+    out[:] = np.concatenate([of_a[:, :32] @ of_b, of_a[:, 32:] @ of_b])
 
 
 def _packed(_: Any, a: Array, b: Array, out: Array) -> None:
@@ -45,8 +55,28 @@ def _boxes(of: dict[str, Any], maps: Array, tensor: Array, out: Array) -> None:
     out[:] = np.stack([tensor[row : row + 8, 8:24] for row in (0, 4)]).reshape(-1)
 
 
+def _core(tiles: Array) -> Array:
+    """A matrix of matrices of 8 rows of 8 elements, k fastest; k is 16."""
+    return tiles.reshape(-1, 2, 8, 8).swapaxes(1, 2).reshape(-1, 16).astype(np.float32)
+
+
+def _few(a: Array, b: Array, out: Array) -> None:
+    out[:, :32] = (_core(a)[:64] @ _core(b).T).reshape(2, 32, 8)
+
+
+def _few_again(a: Array, b: Array, out: Array) -> None:
+    out[:32] = _core(a)[:32] @ _core(b).T
+
+
+def _tensor_few(a: Array, b: Array, out: Array) -> None:
+    out[:32] = (_core(a)[:32] @ _core(b).T).view(np.uint32)
+
+
 RESULTS: dict[str, Callable[..., None]] = {
     "k_major": _rows,
+    "k_steps": _rows,
+    "stored_k_steps": _plain_rows,
+    "two_sums": _heads,
     "prepacked": _packed,
     "mn_major": _columns,
     "plain_boxes": _rows,
@@ -54,5 +84,8 @@ RESULTS: dict[str, Callable[..., None]] = {
     "matrix_rows": _matrices,
     "next_to_barrier": _copied,
     "stored_map": _boxes,
+    "few_rows": _few,
+    "few_rows_again": _few_again,
+    "tensor_few_rows": _tensor_few,
     "tensor_boxes": _rows,
 }

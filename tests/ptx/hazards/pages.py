@@ -8,6 +8,7 @@ A page has a kernel, the report about it, and the repair as changed lines.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,16 +137,16 @@ def replay(rule: str) -> ptx.Replay:
     """The recorded runs of the kernel of a page, and the repaired one beside them."""
     page = read(rule)
     found = _recorded(rule, page.kernel, schedule=SCHEDULES)
-    right = _recorded(rule, repaired(page), right=True)
+    # Without a problem, the first block would be recorded.
+    blocks = ptx.Window(blocks=tuple({each.block: None for each in found.warps}))
+    right = _recorded(rule, repaired(page), right=True, replay=blocks)
     return found.beside(right, "repaired")
 
 
-def _recorded(
-    rule: str, code: str, right: bool = False, schedule: Any = "eager"
-) -> ptx.Replay:
+def _recorded(rule: str, code: str, right: bool = False, **options: Any) -> ptx.Replay:
     """The record of a launch, with the source."""
     try:
-        result = launched(rule, code, right, schedule=schedule, replay=True)
+        result = launched(rule, code, right, **{"replay": True, **options})
     except ptx.KernelFault as fault:
         result = fault.result
     found = result.replay()
@@ -154,14 +155,21 @@ def _recorded(
     return found
 
 
-def launched(rule: str, code: str, right: bool = False, **options: Any) -> ptx.Result:
-    """The launch of a kernel, wrong or repaired."""
-    how = launch(rule, code)
-    arguments = how.repaired if right and how.repaired is not None else how.arguments
+@cache
+def compiled(rule: str, code: str) -> ptx.Kernel:
+    """The kernel of a page, read once for all tests."""
     target = "sm_100a" if "blackwell.cuh" in code else "sm_90a"
     code = running.with_headers(code, f"{rule}.cu")
     text = running.without_folders(compiler.to_ptx(code, target, "-lineinfo"))
     [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
+    return kernel
+
+
+def launched(rule: str, code: str, right: bool = False, **options: Any) -> ptx.Result:
+    """The launch of a kernel, wrong or repaired."""
+    how = launch(rule, code)
+    arguments = how.repaired if right and how.repaired is not None else how.arguments
+    kernel = compiled(rule, code)
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
     watch = ptx.Watch("report", strict=rule in STRICT)
     result = kernel.launch(how.grid, how.block, given, watch=watch, **options)

@@ -32,8 +32,8 @@ def kind(case: Case) -> tuple[object, ...]:
     return case.row.source, mistake.rules, mistake.severity
 
 
-CHOSEN = WRONG if COMPLETE else kinds(WRONG, kind, 10)
-SOURCES = RIGHT if COMPLETE else kinds(RIGHT, lambda case: case.row.source, 5)
+CHOSEN = WRONG if COMPLETE else kinds(WRONG, kind, 30)
+SOURCES = RIGHT if COMPLETE else kinds(RIGHT, lambda case: case.row.source, 12)
 
 
 def schedules(case: Case) -> tuple[str | int, ...]:

@@ -14,6 +14,8 @@ STATES = 20_000
 EVERY = 30
 PATH_ONLY = ("quiet-voting",)
 """Kernels in which data decide what threads synchronise with."""
+TOLD = ("plain-last_block", "scopes-last_block")
+"""Kernels whose lane 0 draws a ticket and tells it to its block: no other is tried."""
 ALWAYS = (
     "quiet-shared_counter",  # lanes poll one word, each with a fence of its own
     "slices-way_out",
@@ -49,4 +51,5 @@ def test_a_right_kernel_is_clean_in_every_order(case: Case) -> None:
     assert not [each for each in result.hazards if each.severity != INFO]
     assert result.orders.clean
     expected = "this path only" if case.name in PATH_ONLY else "all orders"
+    expected = "incomplete" if case.name in TOLD else expected
     assert result.orders.verdict == expected, result.orders.reasons

@@ -208,7 +208,9 @@ def test_a_barrier_of_the_block_before_the_product_of_a_pair() -> None:
     assert text.startswith("shared-race")
     assert "of block 1 of the cluster; st.shared of warp" in text
     assert "arrive at a barrier of the cluster, and wait for that before the" in text
-    here, there = (SimpleNamespace(kind="warp", rank=n, number=0) for n in (0, 1))
+    here, there = (
+        SimpleNamespace(kind="warp", rank=n, number=0, block=-1) for n in (0, 1)
+    )
     there.kind = "tcgen05"  # it has read before
     rule = "overwrite-while-read"
     hint = phrases.repair(rule, "shared", True, here, there, int(Apart.GROUP))

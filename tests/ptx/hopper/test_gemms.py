@@ -13,7 +13,7 @@ from fragmenta.kernels.choosing import DENSE_TILES, SPARSE_TILES
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import FEW, GEMMS, TYPES, Gemm, short_hash
 from tests.ptx.hopper.record import FILE, recorded
-from tests.thinning import some
+from tests.thinning import repeats, some
 
 COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
 LAUNCHES = GEMMS if COMPLETE else FEW
@@ -79,12 +79,15 @@ def test_the_recording_is_of_an_h200():
     assert list(read["launches"]) == names(GEMMS)
 
 
+# Every second of the chosen ones, and of their launches.
+@repeats(2)
 @pytest.mark.parametrize("gemm", EMULATED, ids=names(EMULATED))
 def test_the_emulation_has_the_bits_of_the_gpu(gemm):
     kept = recorded()[gemm.name]
     assert (gemm.digest(), short_hash(gemm.expected)) == (kept.inputs, kept.rows)
 
 
+@repeats(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("gemm", LAUNCHES, ids=names(LAUNCHES))
 def test_a_launch_leaves_the_bytes_of_the_gpu(gemm, schedule):

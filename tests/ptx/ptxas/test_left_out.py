@@ -3,7 +3,7 @@
 import re
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.kinds import computes
 from fragmenta.ptx.opcodes.table import Syntax
 from tests.disassembly import disassemble
 from tests.ptx.opcodes.judging import TARGET, forms, lines, statement, supported
@@ -55,6 +55,6 @@ def test_ptxas_leaves_out_what_only_computes():
 
 def test_the_table_knows_which_lines_only_compute():
     for each in ENGINE:
-        assert TABLE.computes(each.split()[0]), each
+        assert computes(each.split()[0]), each
     for each in ("createpolicy.range.global.L2::evict_last.b64", "shfl.sync.up.b32"):
-        assert not TABLE.computes(each)
+        assert not computes(each)

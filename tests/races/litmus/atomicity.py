@@ -74,6 +74,16 @@ litmus(
     atom.add x 1 | ld x
     """,
     RACE,
+    "the load is weak, and its value is used",
+)
+litmus(
+    "Atomicity-optimistic-load",
+    "grid",
+    """
+    atom.add x 1 | ld x
+                 | atom.add x 1
+    """,
+    RACE,
     "the load is weak",
     report="",
     differs="information only: loops with compare-and-swap begin with such a load",

@@ -196,3 +196,92 @@ KERNEL matrix_rows(const __grid_constant__ Map map, const u16 *tensor, u32 *out)
     for (int i = 0; i < 4; i++)
         out[32 * i + lane()] = r[i];
 }
+
+// Two tiles of k; of each, A and B advance together, one product after another.
+// row: "k_steps", 128, box_map(2, (64, 64), 128), box_map(3, (8, 64), 128),
+//      integers("f16", 64, 128, low=-4, high=5), integers("f16", 8, 128, low=-4, high=5), D,
+//      wrong={1: STEPS, 2: STEPS, 3: STEPS, 4: STEPS, 5: STEPS}
+KERNEL k_steps(const __grid_constant__ Map of_a, const __grid_constant__ Map of_b, const u16 *a, const u16 *b, float *out)
+{
+    __shared__ alignas(1024) u16 A[2][64 * 64], B[2][8 * 64];
+    __shared__ u64 full[2];
+    if (threadIdx.x == 0) {
+        for (int tile = 0; tile < 2; tile++) {
+            init(&full[tile], 1);
+            fence_init();
+            arrive_expect(&full[tile], sizeof A[0] + sizeof B[0]);
+            load_box(A[tile], &of_a, 64 * tile, 0, &full[tile]);
+            // The tiles of B overlap.
+            load_box(B[tile], &of_b, (BUG == 4 ? 32 : 64) * tile, 0, &full[tile]);
+        }
+    }
+    __syncthreads();
+    float d[4] = {0, 0, 0, 0};
+    for (int tile = 0; tile < 2; tile++) {
+        wait(&full[tile], 0);
+        wgmma_fence();
+        for (int k = 0; k < 4; k++) {
+            // Twice as far, at most to the end; the next one, around the end; not at all.
+            int of = BUG == 1 ? (k < 2 ? 2 * k : 3) : BUG == 2 ? (k + 1) % 4 : BUG == 3 ? 0 : k;
+            const u16 *from = B[BUG == 5 ? 0 : tile]; // the first tile, again
+            wgmma(d, described(A[tile] + 16 * k, SWIZZLE_128, 1024, 16), described(from + 16 * of, SWIZZLE_128, 1024, 16));
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+    }
+    put(out, d);
+}
+
+// The same from memory that threads have stored to, in one group of products.
+// row: "stored_k_steps", 128, integers("f16", 64, 64, low=-4, high=5),
+//      integers("f16", 8, 64, low=-4, high=5), D, wrong={1: STEPS, 2: STEPS}
+KERNEL stored_k_steps(const u16 *a, const u16 *b, float *out)
+{
+    __shared__ alignas(1024) u16 A[64 * 64], B[8 * 64];
+    for (int i = threadIdx.x; i < 64 * 64; i += 128)
+        A[i ^ (i / 64 % 8 * 8)] = a[i];
+    for (int i = threadIdx.x; i < 8 * 64; i += 128)
+        B[i ^ (i / 64 % 8 * 8)] = b[i];
+    fence_async();
+    __syncthreads();
+    float d[4] = {0, 0, 0, 0};
+    wgmma_fence();
+    for (int k = 0; k < 4; k++) {
+        int of = BUG == 1 ? (k + 1) % 4 : BUG == 2 ? 3 - k : k;
+        wgmma(d, described(A + 16 * k, SWIZZLE_128, 1024, 16), described(B + 16 * of, SWIZZLE_128, 1024, 16));
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+    put(out, d);
+}
+
+// Right, and like a mistake: two sums from the same tiles, whose k do not agree with one another.
+// row: "two_sums", 128, box_map(2, (64, 64), 128), box_map(3, (8, 64), 128),
+//      integers("f16", 64, 64, low=-4, high=5), integers("f16", 8, 64, low=-4, high=5),
+//      output("f32", 128, 8), wrong={1: STEPS}
+KERNEL two_sums(const __grid_constant__ Map of_a, const __grid_constant__ Map of_b, const u16 *a, const u16 *b, float *out)
+{
+    __shared__ alignas(1024) u16 A[64 * 64], B[8 * 64];
+    __shared__ u64 full;
+    if (threadIdx.x == 0) {
+        init(&full, 1);
+        fence_init();
+        arrive_expect(&full, sizeof A + sizeof B);
+        load_box(A, &of_a, 0, 0, &full);
+        load_box(B, &of_b, 0, 0, &full);
+    }
+    __syncthreads();
+    wait(&full, 0);
+    for (int head = 0; head < 2; head++) {
+        // Both heads of A share the first half of B.
+        float d[4] = {0, 0, 0, 0};
+        wgmma_fence();
+        for (int k = 0; k < 2; k++) {
+            int of = BUG == 1 && head == 1 ? 1 - k : k;
+            wgmma(d, described(A + 32 * head + 16 * k, SWIZZLE_128, 1024, 16), described(B + 16 * of, SWIZZLE_128, 1024, 16));
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+        put(out + 512 * head, d);
+    }
+}

@@ -39,3 +39,44 @@ KERNEL tensor_boxes(const __grid_constant__ Map of_a, const __grid_constant__ Ma
     finish(out, tensor);
     end(tensor);
 }
+
+// A tile has 32 rows, and a product takes 128: its other rows are the next tiles, which are
+// in flight.  Nobody uses the sums of these rows.
+// row: "tensor_few_rows", 128, integers("f16", 2048, low=-4, high=5), integers("f16", 256, low=-4, high=5),
+//      output("u32", 128, 16), wrong={1: READ}
+KERNEL tensor_few_rows(const u16 *a, const u16 *b, u32 *out)
+{
+    __shared__ Tiles s;
+    if (threadIdx.x == 0) {
+        init(&s.full, 1);
+        init(&s.done, 1);
+        init(&s.next, 1);
+        arrive_expect(&s.full, 1024 + RIGHT_BYTES);
+        load(s.A, a, 1024, &s.full);
+        load(s.B, b, RIGHT_BYTES, &s.full);
+        arrive_expect(&s.next, 3 * 1024);
+        load(s.A + 512, a + 512, 3 * 1024, &s.next);
+    }
+    if (warp() == 0) {
+        alloc(&s.place);
+        relinquish();
+    }
+    __syncthreads();
+    wait(&s.full, 0);
+    u32 tensor = *(volatile u32 *)&s.place;
+    if (threadIdx.x == 0) {
+        mma(tensor, operand(s.A), operand(s.B));
+        commit(&s.done);
+    }
+    wait(&s.done, 0);
+    after_sync();
+    for (int column = 0; column < 16; column += 8) {
+        u32 r[8];
+        ld(r, tensor + column);
+        wait_ld();
+        if (BUG == 1 || warp() == 0)
+            put(out, r, column);
+    }
+    wait(&s.next, 0);
+    end(tensor);
+}

@@ -200,3 +200,74 @@ KERNEL passed_on(u32 *out)
     } else
         put(&tile[lane()], 6);
 }
+
+// Tiles have 32 rows, and a product takes 64: its other rows are the next tile, which is in
+// flight.  Nobody uses the sums of these rows.
+// row: "few_rows", 128, integers("f16", 3, 512, low=-4, high=5), integers("f16", 128, low=-4, high=5),
+//      output("f32", 2, 64, 8), wrong={1: READ, 2: READ}
+KERNEL few_rows(const u16 *a, const u16 *b, float *out)
+{
+    __shared__ alignas(128) u16 A[3 * 512], B[128];
+    __shared__ u64 full[3];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 3; i++)
+            init(&full[i], 1);
+        fence_init();
+        for (int i = 0; i < 3; i++) {
+            arrive_expect(&full[i], i ? 1024 : 1024 + sizeof B);
+            load(A + 512 * i, a + 512 * i, 1024, &full[i]);
+            if (i == 0)
+                load(B, b, sizeof B, &full[i]);
+        }
+    }
+    __syncthreads();
+    for (int i = 0; i < 2; i++) {
+        if (BUG != 2 || i == 0) // the second tile is used before it is there
+            wait(&full[i], 0);
+        float d[4] = {0, 0, 0, 0};
+        wgmma_fence();
+        wgmma(d, tile_of(A + 512 * i), tile_of(B));
+        wgmma_commit();
+        wgmma_wait<0>();
+        if (BUG == 1 || warp() < 2)
+            put(out + 512 * i, d);
+    }
+    wait(&full[1], 0);
+    wait(&full[2], 0);
+}
+
+// The same, and another copy fills the second tile while the product may still read it.
+// row: "few_rows_again", 160, integers("f16", 3, 512, low=-4, high=5), integers("f16", 128, low=-4, high=5),
+//      output("f32", 64, 8), wrong={1: WRITE, 2: WRITE}
+KERNEL few_rows_again(const u16 *a, const u16 *b, float *out)
+{
+    __shared__ alignas(128) u16 A[2 * 512], B[128];
+    __shared__ u64 full, go, next;
+    if (threadIdx.x == 0) {
+        init(&full, 1);
+        init(&go, 128);
+        init(&next, 1);
+        fence_init();
+    }
+    __syncthreads();
+    if (threadIdx.x == 128) {
+        arrive_expect(&full, 2048 + sizeof B);
+        load(A, a, 2048, &full);
+        load(B, b, sizeof B, &full);
+        wait(&go, 0);
+        arrive_expect(&next, 1024);
+        load(A + (BUG == 2 ? 0 : 512), a + 1024, 1024, &next); // 2: over the first tile
+        wait(&next, 0);
+    }
+    if (warp() < 4) {
+        wait(&full, 0);
+        float d[4] = {0, 0, 0, 0};
+        wgmma_fence();
+        wgmma(d, tile_of(A), tile_of(B));
+        wgmma_commit();
+        arrive(&go);
+        wgmma_wait<0>();
+        if (BUG == 1 || warp() < 2)
+            put(out, d);
+    }
+}
