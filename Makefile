@@ -53,9 +53,10 @@ ifdef ROOM
 endif
 
 # The pages have targets of their own, `docs` and `looks`, which run these tests.
-OF_DOCS := tests/test_docs.py tests/test_site.py tests/test_notebooks.py
+OF_DOCS := tests/test_docs.py tests/test_site.py tests/test_notebooks.py \
+  tests/ptx/hazards/test_pages.py
 OF_PAGES := $(addprefix tests/view/test_,explorer_memory.py explorer_numbers.py \
-  explorer_page.py replay_products.py)
+  explorer_page.py replay_origins.py replay_page.py replay_products.py replay_watch.py)
 
 # mypy uses one core, so the tests begin beside it; both run to their end.
 test: lint  ## install, then lint, check types, run all tests but of pages; ROOM=simt: of one room
@@ -126,7 +127,7 @@ bounds: $(VENV)/.test  ## COUNT hostile accesses between guard pages, and every 
 	$(BIN)/python docs/generate.py
 
 hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded ones; mutants
-	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/kernels tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
+	FRAGMENTA_THOROUGH=1 FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/kernels tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
 	$(BIN)/pytest benchmarks --ignore benchmarks/gpu --ignore benchmarks/peers -s --benchmark-columns=min,median,rounds

@@ -83,7 +83,7 @@ def ratio(run: Any) -> float:
     for _ in range(ROUNDS + 1):
         for exact, found in times.items():
             start = time.process_time()
-            run(**({"numerics": True} if exact else {"watch": False}))
+            run(numerics=exact, watch=False)
             found.append(time.process_time() - start)
     plain, slow = (min(each[1:]) for each in times.values())  # the first warms up
     return slow / plain
@@ -144,7 +144,7 @@ def sized(name: str, size: int) -> Any:
 
 def growth(name: str, exact: bool) -> int:
     """How many bytes more the large launch takes than the small one, its arrays too."""
-    options = {"numerics": True} if exact else {"watch": False}
+    options = {"numerics": exact, "watch": False}
     peaks = []
     for size in SIZES[name]:
         str(sized(name, size)(**options).numerics)  # the report is read, too

@@ -21,6 +21,7 @@ PUBLISHED = DOCS / "published" / "mma-sim.json"
 FUZZ = DOCS / "verification" / "fuzz.json"
 SAMENESS = DOCS / "verification" / "sameness.json"
 BOUNDS = DOCS / "verification" / "bounds.json"
+THOROUGH = DOCS / "verification" / "thorough.json"
 
 
 @cache
@@ -186,6 +187,31 @@ def bounds_table() -> str:
     )
     rows = [(each["name"], each["how"]) for each in report["mutants"]]
     return f"{said}\n\n{table(('what was not bounded', 'seen as'), rows)}"
+
+
+def thorough_tables() -> str:
+    """The last run of the tests that ``make test`` leaves out, and what it found."""
+    report = json.loads(THOROUGH.read_text(encoding="utf-8"))
+    failed = report["failures"]
+    said = (
+        f"The last run began on {report['date']} at commit `{report['commit']}`, with "
+        f"Python {report['python']}, in portions. Of {report['thorough']:,} tests, "
+        f"`make test` leaves {report['cases']:,} out, or makes them shorter. "
+        f"{report['passed'] + report['failed']:,} of these ran, in "
+        f"{report['seconds'] / 3600:.1f} hours of one core that others used, too; "
+        f"{report['skipped']:,} had not what they need, {report['left']:,} were not "
+        f"reached. Of those that ran, {len(failed)} fail now. What had failed:"
+    )
+    keys = ("cases", "passed", "failed", "skipped", "left", "seconds")
+    rows = [
+        (f"`{each['folder']}`", *(f"{each[key]:,}" for key in keys))
+        for each in report["folders"]
+    ]
+    found = [(each["what"], each["mended"]) for each in report["found"]]
+    head = ("folder", "left out", *keys[1:4], "not reached", "seconds")
+    return "\n\n".join(
+        [said, table(("what failed", "mended by"), found), table(head, rows)]
+    )
 
 
 # ── how sure it is ──────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from making.markdown import DOCS, table
 
 RESULTS = DOCS / "programs.json"
 CARD = DOCS / "programs-h200.json"
+BLACKWELL = DOCS / "blackwell_programs.json"
 _FOLDER = DOCS.parent / "examples" / "frontends"
 EXAMPLES = sorted(path.stem for path in _FOLDER.glob("*.py"))
 """Programs of front ends that use CUDA's driver."""
@@ -101,3 +102,32 @@ def recorded_table() -> str:
     )
     head = ["program", "launches without a difference", "bytes", "why others differ"]
     return f"{said}\n\n{table(head, body)}"
+
+
+def blackwell_table() -> str:
+    """Blackwell kernels of others: numbers, reports, and whether these are true."""
+    found = json.loads(BLACKWELL.read_text())
+    counts = Counter(each["result"] for each in found["kernels"])
+    said = ", ".join(f"{number} {word}" for word, number in counts.most_common())
+    sources = ", ".join(f"{home} {commit}" for home, commit in found["sources"].items())
+    body = [
+        [
+            each["source"],
+            f"`{each['kernel']}`",
+            f"`--card {each['card']}`: `{each['arguments']}`",
+            each["result"],
+            ", ".join(f"{name} ({seen})" for name, seen in each["reports"].items()),
+        ]
+        for each in found["kernels"]
+    ]
+    judged = [
+        [name, f"{each['severity']}: {each['rule']}", each["verdict"], each["why"]]
+        for name, each in found["judged"].items()
+    ]
+    head = ["project", "kernel", "arguments", "result", "reports"]
+    kernels, reports = (
+        table(head, body),
+        table(["report", "rule", "judged", "by reading the source"], judged),
+    )
+    made = f"Built by nvcc {found['nvcc']} from {sources}; run on {found['date']}."
+    return f"{len(body)} kernels: {said}. {made}\n\n{kernels}\n\n{reports}"

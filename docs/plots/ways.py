@@ -42,6 +42,8 @@ WAYS: dict[str, list[Step]] = {
 }
 
 WIDTH, ROW, TOP, ROOM, WHAT, ON = 860, 30, 40, 16, 150, 560
+LEAVES = 17
+"""Where an arrow leaves a step; it arrives ten units higher."""
 STYLE = """\
 text{font:13px sans-serif;fill:#1b1f24}
 .head{font:bold 15px sans-serif}
@@ -90,8 +92,9 @@ def _step(room: str, what: str, handed: str, y: int, last: bool) -> list[str]:
     ]
     if not last:
         right = WIDTH - ROOM - 24
+        # It leaves a step below where the one before arrives: a chain, and no bus.
         made.append(
-            f'<path class="arrow" d="M{right} {y + 12}h14v{ROW}h-12"/>',
+            f'<path class="arrow" d="M{right} {y + LEAVES}h14v{ROW - 10}h-12"/>',
         )
     return made
 
