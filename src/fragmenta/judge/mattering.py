@@ -46,6 +46,7 @@ _MOVES = frozenset(
         ),
         *("vote", "match", "tex", "setp", "wgmma", "tcgen05", "elect", "mapa", "redux"),
         *("mbarrier", "barrier", "clusterlaunchcontrol", "selp", "prmt", "wmma"),
+        "_factors",  # of a quotient: the product of the two is looked at
     ]
 )
 """What brings numbers from elsewhere, or is looked at in another way."""

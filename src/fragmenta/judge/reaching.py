@@ -174,6 +174,18 @@ def _shown(text: str, at: Place) -> str:
 # ── kernels ─────────────────────────────────────────────────────────────────
 
 
+_Key = tuple[str, int]
+
+
+def _key(function: Function) -> _Key:
+    """What all versions of a kernel have in common that a compiler made of one text.
+
+    Triton compiles anew for sizes that 16 divides: each version sees some of the sizes
+    only, and a size is no constant because one version had a single one.
+    """
+    return function.name, len(function.parameters)
+
+
 @dataclass
 class Kernels:
     """What launches have executed, of all kernels."""
@@ -183,10 +195,10 @@ class Kernels:
     )
     _modules: dict[str, Module] = field(default_factory=dict)
     _entries: dict[str, set[str]] = field(default_factory=dict)
-    _arguments: dict[tuple[str, str], list[set[Argument]]] = field(default_factory=dict)
+    _arguments: dict[_Key, list[set[Argument]]] = field(default_factory=dict)
     """What each parameter of a kernel was in all launches."""
-    _labels: set[str] = field(default_factory=set)
-    """The sizes that were tried."""
+    _labels: dict[_Key, set[str]] = field(default_factory=dict)
+    """The sizes that a kernel was launched with."""
 
     def add(
         self,
@@ -198,12 +210,13 @@ class Kernels:
         label: str = "",
     ) -> None:
         """A launch was carried out, with these arguments and sizes."""
-        row_of = self._arguments.setdefault((digest, name), [])
+        self._modules[digest] = loaded.changed(contract=True)
+        key = _key(self._modules[digest].functions[name])
+        row_of = self._arguments.setdefault(key, [])
         for at, each in enumerate(arguments):
             row_of += [set()] * (at + 1 - len(row_of))
             row_of[at] = row_of[at] | {each}
-        self._labels.add(label)
-        self._modules[digest] = loaded.changed(contract=True)
+        self._labels.setdefault(key, set()).add(label)
         self._entries.setdefault(digest, set()).add(name)
         for found in counted.reached:
             row = self._counts.setdefault((digest, found.function), Counter())
@@ -222,7 +235,7 @@ class Kernels:
         said: dict[str, None] = {}
         for (digest, name), counts in self._counts.items():
             function = self._modules[digest].functions[name]
-            roots = Roots(function, self._given(digest, function))
+            roots = Roots(function, self._given(function))
             for each, small in _of_kernel(function, counts, roots):
                 if small == minor:
                     said[each] = None
@@ -235,16 +248,17 @@ class Kernels:
                 said[each] = None
         return [*said]
 
-    def _given(self, digest: str, function: Function) -> Parameters:
+    def _given(self, function: Function) -> Parameters:
         """What is known of the parameters of a kernel."""
-        rows = self._arguments.get((digest, function.name), [])
+        rows = self._arguments.get(_key(function), [])
+        labels = self._labels.get(_key(function), set())
         fixed, pointers, scalars = dict[str, int](), set[str](), set[str]()
         for parameter, seen in zip(function.parameters, rows, strict=False):
             if any(each.pointer for each in seen):
                 pointers.add(parameter.name)
             elif all(each.given for each in seen):
                 scalars.add(parameter.name)
-            elif len({each.value for each in seen}) == 1 < len(self._labels):
+            elif len({each.value for each in seen}) == 1 < len(labels):
                 whole = parameter.type[0] in "sub"
                 fixed[parameter.name] = next(iter(seen)).value if whole else 0
         return Parameters(fixed, frozenset(pointers), frozenset(scalars))
