@@ -40,3 +40,24 @@ def test_a_pair_inside_a_block_is_shown_before_a_pair_of_two_blocks() -> None:
     assert "block (1, 0, 0): st.global of warp 0 lane 1" in words
     assert "st.global of warp 0 lane 0 at PTX line 17 wrote it" in words
     assert "the same happens between blocks of the grid" in words
+
+
+READ_AND_WRITTEN = r"""
+extern "C" __global__ void total(float *x, float *out)
+{
+    float read = x[0];
+    if (blockIdx.x)
+        x[0] = read + threadIdx.x;
+    out[blockIdx.x] = read;
+}
+"""
+
+
+def test_reads_before_and_after_a_write_are_one_problem() -> None:
+    # Several blocks have read x[0] before one writes it; others read it after that.
+    kernel = ptx.RawKernel(READ_AND_WRITTEN, "total").kernel
+    for _ in range(20):  # which block comes first is chance
+        given = np.ones(1, np.float32), np.zeros(8, np.float32)
+        found = kernel.launch(8, 1, given, watch="report").hazards
+        errors = [each for each in found if each.severity == "error"]
+        assert [each.rule for each in errors] == ["global-race"]

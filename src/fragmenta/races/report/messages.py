@@ -51,6 +51,7 @@ def grouped(
         reporter = reporters[id(launch)]
         problem = reporter.report(each)
         together.setdefault(key(problem), []).append((reporter, each))
+    _join_open(together)
     every = [(_told(some), some) for some in map(_as_seen, together.values())]
     places: dict[int, Places] = {}
     for number, ((reporter, told), _) in enumerate(every):
@@ -63,6 +64,26 @@ def grouped(
         for number, ((reporter, told), some) in enumerate(every)
     ]
     return sorted(made, key=lambda pair: order(pair[0]))
+
+
+def _join_open(together: dict[tuple[str, ...], list[tuple[Reporter, Finding]]]) -> None:
+    """Join what races with several blocks, of which none is named, to its pair.
+
+    Whether a write comes before or after the reads of several blocks is chance.
+    """
+    for alone in [each for each in together if len(each) == _ONE_PLACE]:
+        rule, severity, here = alone
+        pairs = [
+            each
+            for each in together
+            if each[:2] == (rule, severity) and here in each[2:] and each != alone
+        ]
+        if named(rule).symmetric and pairs:
+            together[pairs[0]] += together.pop(alone)
+
+
+_ONE_PLACE = 3
+"""The parts of the key of a problem at one place: its rule, severity and line."""
 
 
 def order(problem: Problem) -> tuple[int, bool, int]:
