@@ -33,7 +33,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 
-.PHONY: demo test thorough torch triton frontends cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo compiler browser explorer looks clean help
+.PHONY: demo test long thorough torch triton frontends cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo compiler browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -59,7 +59,7 @@ OF_PAGES := $(addprefix tests/view/test_,explorer_memory.py explorer_numbers.py 
   explorer_page.py replay_origins.py replay_page.py replay_products.py replay_watch.py)
 
 # mypy uses one core, so the tests begin beside it; both run to their end.
-test: lint  ## install, then lint, check types, run all tests but of pages; ROOM=simt: of one room
+test: lint  ## install, then lint, check types, run all tests but `long` ones and of pages; ROOM=simt: of one room
 	@+$(MAKE) --no-print-directory --keep-going -j 2 types unit
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
@@ -112,6 +112,9 @@ types: $(VENV)/.test  ## mypy --strict
 unit: $(VENV)/.test $(if $(filter-out view,$(ROOM)),,node cairo) $(if $(filter-out programs,$(ROOM)),,compiler)  ## the tests alone; ROOM=simt: of one room
 	$(BIN)/pytest $(if $(ROOM),-q) -n $(JOBS) --dist loadgroup \
 	  $(or $(TESTS),$(addprefix --ignore=,$(OF_DOCS) $(OF_PAGES)))
+
+long: $(VENV)/.test node cairo compiler  ## the tests that take seconds each, which `test` leaves out
+	$(BIN)/pytest -m long -n $(JOBS) --dist loadgroup
 
 thorough: $(VENV)/.test node cairo compiler  ## the tests alone, with every case that repeats a kind
 	FRAGMENTA_THOROUGH=1 FRAGMENTA_HOPPER=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup

@@ -99,8 +99,11 @@ if "triton" not in MISSING:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out what needs a package that is not installed, and what repeats a kind."""
+    """Leave out what needs a missing package, repeats a kind, or takes long."""
     missing = set(MISSING)
+    named = config.option.markexpr or any("::" in each for each in config.args)
+    if not (named or thinning.THOROUGH):
+        missing.add("long")
     repeated = thinning.left_out(items)
     kept, left_out = [], []
     for item in items:

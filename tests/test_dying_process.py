@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.clock import HANG
 
 pytest_plugins = ["pytester"]
@@ -34,6 +36,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.long
 def test_a_dying_process_ends_one_test(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(CONFTEST.parent), prepend=os.pathsep)
     pytester.makeconftest(CONFTEST.read_text())

@@ -29,7 +29,7 @@ def test_an_unknown_part_is_refused() -> None:
         [ROOT / ".ci/run", "nonsense"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "the parts are test looks docs" in done.stderr
+    assert "the parts are test long looks docs" in done.stderr
 
 
 def test_the_citation_names_this_version() -> None:

@@ -138,6 +138,7 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda *_args, **_options: True)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("matrices")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_examples_that_run(command: str) -> None:
@@ -326,6 +327,7 @@ def complete(line: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.long
 def test_completion() -> None:
     assert complete("fragmenta wh") == ["where", "which"]
     assert complete("fragmenta where movmatrix") == [str(find("movmatrix"))]

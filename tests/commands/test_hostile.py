@@ -264,6 +264,7 @@ def test_terminals_of_any_width(columns: str, monkeypatch: pytest.MonkeyPatch) -
         assert result.exit_code in (0, 1), result.output
 
 
+@pytest.mark.long
 @posix
 def test_a_closed_output_is_named() -> None:
     program = f"{sys.executable} -m fragmenta"

@@ -64,6 +64,7 @@ def said(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("fragmenta: ")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kernel, problems",
     some(

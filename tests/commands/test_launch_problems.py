@@ -209,6 +209,7 @@ def test_a_fault_in_sarif_has_the_line_of_the_user() -> None:
     assert located(run["results"][0]["locations"]) == [("k.cu", 9)]
 
 
+@pytest.mark.long
 def test_problems_on_a_terminal_have_numbers_and_colours() -> None:
     from tests.commands.test_cli import terminal
 

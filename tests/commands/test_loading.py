@@ -103,6 +103,7 @@ NOT_YET = {
 """What is not loaded when a command prints its first line."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", some(NOT_YET, 2))
 def test_the_first_line_waits_for_nothing_else(
     words: tuple[str, ...], tmp_path: Path

@@ -383,6 +383,7 @@ def test_lines_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 # ── the end ─────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["shutdown", "interrupt", "kill"])
 def test_a_server_leaves_nothing(tmp_path: Path, end: str) -> None:
     """The error stream is open as long as one of its processes lives."""
@@ -399,6 +400,7 @@ def test_a_server_leaves_nothing(tmp_path: Path, end: str) -> None:
     assert not os.path.exists(made.path)
 
 
+@pytest.mark.long
 def test_the_standard_streams_are_served(tmp_path: Path) -> None:
     """Requests may be a file; what is under way at its end is finished."""
     lines = [{**GOOD, "id": 1}, {"id": 2, "op": "check", "ptx": TEXT}]

@@ -52,6 +52,7 @@ def run(pytester, monkeypatch):
     return lambda *options: pytester.runpytest_subprocess(*PLUGIN, *options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [("-p", "no:xdist"), ("-n", "2")])
 def test_all_launches_are_watched(run, pytester, workers):
     result = run("--fragmenta", "--fragmenta-sarif=out/found.sarif", *workers)
@@ -71,6 +72,7 @@ def test_all_launches_are_watched(run, pytester, workers):
     assert all(each["level"] == "error" for each in results)
 
 
+@pytest.mark.long
 def test_errors_name_the_line_of_the_launch(run):
     result = run("--fragmenta", "-p", "no:xdist", "-k", "wrong")
     result.stdout.fnmatch_lines(
@@ -78,6 +80,7 @@ def test_errors_name_the_line_of_the_launch(run):
     )
 
 
+@pytest.mark.long
 def test_without_it_nothing_is_listed(run):
     result = run("-p", "no:xdist")
     result.assert_outcomes(passed=3, failed=1)

@@ -77,6 +77,7 @@ BATCHES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", BATCHES)
 def test_every_example_compiles(batch):
     # Their asm and their PTX are checked below.

@@ -135,6 +135,7 @@ def test_same_takes_flags(folder):
     assert "times.cu:1:" in said.stderr
 
 
+@pytest.mark.long
 def test_programs_and_fat_binaries(nvcc):
     both = "-gencode=arch=compute_80,code=compute_80"
     more = "-gencode=arch=compute_90a,code=[compute_90a,sm_90a]"

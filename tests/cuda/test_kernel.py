@@ -23,6 +23,7 @@ WRITTEN_ONCE = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("house")
 def test_only_one_module_writes_kernels():
     texts = {path: "\n".join(strings(path)) for path in SOURCE.rglob("*.py")}

@@ -32,6 +32,7 @@ def kernel(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_a_session(kernel: Path) -> None:
     """An editor debugs the race, and is told what was recorded."""
     words = ["node", str(CLIENT), str(PACKAGES), sys.executable, str(kernel)]

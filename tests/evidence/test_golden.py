@@ -33,6 +33,7 @@ def test_every_variant_and_selector_was_recorded(recording):
     assert found.made["gpu"] == "NVIDIA H200"
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("golden")
 def test_no_bit_differs(recording):
     _, found = recording

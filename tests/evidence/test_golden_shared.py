@@ -13,6 +13,7 @@ from fragmenta.shared.descriptor import Descriptor
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["wgmma", "moves", "wmma"])
 def test_no_bit_differs(name):
     recording = record.load(GOLDEN / f"{name}.npz")

@@ -41,6 +41,7 @@ def copied(about):
     return json.loads(json.dumps(about))
 
 
+@pytest.mark.long
 def test_what_is_whole_is_loaded(few, tmp_path):
     about, words = few
     found = record.load(write(tmp_path / "x.npz", about, words))

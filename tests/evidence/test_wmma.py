@@ -76,6 +76,7 @@ def test_a_kernel_says_what_it_does():
     assert "wmma.store.d.sync.aligned.col.m8n8k32.global.s32" in statements
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", TARGET, "sm_100a", "sm_120a"])
 def test_rounding_to_tf32_is_the_arithmetic_that_is_documented(target):
     """Unless it is infinite or NaN: add 0x1000; then clear 13 bits."""
@@ -171,6 +172,7 @@ def recording():
     return made
 
 
+@pytest.mark.long
 @together
 def test_a_recording_is_small_and_survives_saving(recording, tmp_path):
     recording.save(tmp_path / "wmma.npz")
@@ -181,6 +183,7 @@ def test_a_recording_is_small_and_survives_saving(recording, tmp_path):
     assert (again.words == recording.words).all()
 
 
+@pytest.mark.long
 @together
 def test_what_the_machine_answers_is_what_wmma_computes(recording):
     found = list(record.replay(recording))
@@ -188,6 +191,7 @@ def test_what_the_machine_answers_is_what_wmma_computes(recording):
     assert not [str(each) for _, each in found if each]
 
 
+@pytest.mark.long
 @together
 def test_every_wrong_bit_is_found(recording):
     rng = np.random.default_rng(4)
@@ -218,6 +222,7 @@ def test_other_inputs_are_noticed(recording):
 # ── a GPU's own answers ─────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not GOLDEN.exists(), reason="no recording of wmma in tests/golden")
 def test_the_recorded_answers_are_those_of_wmma():
     golden = record.load(GOLDEN)

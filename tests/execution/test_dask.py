@@ -42,6 +42,7 @@ def matrices(of, m, n, k):
     return A, rng.standard_normal((k, n)).astype(of)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # distributed warns about its own start-up
 @pytest.mark.xdist_group("dask")
 def test_two_processes_give_the_bits_of_one(cluster):

@@ -26,6 +26,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SURFACES)
 def test_nothing_is_found(name):
     result = engine.run(SURFACES[name], COUNTS.get(name, 300), seed=2026)

@@ -19,6 +19,7 @@ SCALED = (
 LOAD = "wmma.load.a.sync.aligned.row.m8n8k32.s4"
 
 
+@pytest.mark.long
 def test_every_statement_that_is_written_is_read():
     for op in catalogue():
         sources = (False, True) if op.warpgroup else (False,)

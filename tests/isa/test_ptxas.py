@@ -206,6 +206,7 @@ def undefined_selector(op, operand):
     return operand.name == "selector" and op.family == "mma.sp" and f16_k32
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_every_entry_really_becomes_machine_code(part):
     """Parsing is not assembling: generate code, for a target that has each."""

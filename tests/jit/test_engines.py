@@ -58,6 +58,7 @@ def collects(phase, about):
         COLLECTING.pop()
 
 
+@pytest.mark.long
 def test_the_collector_frees_no_engine(closed):
     gc.collect()
     engines.free_engines()
@@ -126,6 +127,7 @@ def test_threads_that_compile_while_another_collects(closed, monkeypatch):
     assert not any(compiling or collecting for compiling, collecting in closed)
 
 
+@pytest.mark.long
 def test_bound_arguments_keep_the_machine_code():
     made = adding(5)
     x = np.ones(1, np.int32)

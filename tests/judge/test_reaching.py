@@ -445,6 +445,7 @@ def batch() -> Iterator[Batch]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", VERDICTS)
 def test_verdict(batch: Batch, name: str) -> None:
     word, finding, text = VERDICTS[name]

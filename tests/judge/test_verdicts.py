@@ -176,6 +176,7 @@ def batch() -> Iterator[Batch]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some([each for each in ROWS if each != "no end"], 4))
 def test_verdict(batch: Batch, name: str) -> None:
     row = ROWS[name]
@@ -188,6 +189,7 @@ def test_verdict(batch: Batch, name: str) -> None:
     json.dumps(verdict.to_dict(), allow_nan=False)
 
 
+@pytest.mark.long
 def test_verdicts_are_the_same_twice(batch: Batch) -> None:
     for name in ("honest", "race"):
         one, two = (batch.submit(REFERENCE, ROWS[name].text).result() for _ in range(2))
@@ -195,6 +197,7 @@ def test_verdicts_are_the_same_twice(batch: Batch) -> None:
         assert one.cost == two.cost
 
 
+@pytest.mark.long
 def test_time_is_limited_and_nothing_is_left() -> None:
     with Batch(1, settings=SHORT) as short:
         verdict = short.submit(REFERENCE, ROWS["no end"].text).result()
@@ -221,6 +224,7 @@ def test_a_wrong_reference_is_an_error(batch: Batch, name: str) -> None:
         batch.submit(text, HONEST).result()
 
 
+@pytest.mark.long
 def test_the_command(tmp_path: Path) -> None:
     for name, text in (("reference", REFERENCE), ("bad", ROWS["zeros"].text)):
         (tmp_path / f"{name}.py").write_text(text)
@@ -244,6 +248,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "did you mean zeros" in wrong.output
 
 
+@pytest.mark.long
 def test_no_process_is_left() -> None:
     """Also if the one who asked is killed."""
     text = (
@@ -267,6 +272,7 @@ def test_no_process_is_left() -> None:
     assert not Path(folder).exists()
 
 
+@pytest.mark.long
 def test_workers_of_a_dask_cluster_judge(batch: Batch) -> None:
     from distributed import Client, LocalCluster
 

@@ -44,6 +44,7 @@ def batch() -> Iterator[Batch]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", chosen([*CHEATS], FIRST_CHEATS))
 def test_a_cheat_is_not_clean(batch: Batch, name: str) -> None:
     row = CHEATS[name]
@@ -52,6 +53,7 @@ def test_a_cheat_is_not_clean(batch: Batch, name: str) -> None:
     assert row.finding in (*verdict.names, ""), verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", chosen([*HONEST], FIRST_HONEST))
 def test_an_honest_candidate_is_clean(batch: Batch, name: str) -> None:
     row = HONEST[name]
@@ -87,6 +89,7 @@ def test_too_few_blocks_for_larger_sizes_are_no_reproach(batch: Batch) -> None:
 FIXED = LARGE.replace("n = 1 << 20", "n = 1 << 21")
 
 
+@pytest.mark.long
 def test_a_verdict_says_which_sizes_it_covers() -> None:
     """The given sizes are tried if they are not too large; else that is said."""
     text = HEAD + "def candidate(x, y):\n    return honest(*flat(x, y))\n"

@@ -82,6 +82,7 @@ def broken(lines: list[str], loops: list[tuple[int, int]]) -> list[str]:
     return [line for each in passes for line in overwritten(each)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", some(KERNELS, 10), ids=str)
 def test_running_products_keep_their_registers(kernel: Kernel) -> None:
     lines, loops = code_of(source(kernel))

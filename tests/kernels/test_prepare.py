@@ -139,6 +139,7 @@ def expected(name, matrix):
     return op, compress(op, kept, pad=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rows, columns", some([(70, 33), (64, 128), (260, 64), (3, 200)], 2)
 )

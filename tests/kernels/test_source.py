@@ -47,6 +47,7 @@ def compiled(text, folder):
     return said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", some(KERNELS, 2), ids=str)
 def test_no_warning_about_wgmma(kernel, tmp_path):
     said = compiled(source.source(kernel), tmp_path)

@@ -80,6 +80,7 @@ def arrays() -> list[Any]:
     return [x, np.zeros_like(x), np.zeros(24, np.uint32)]
 
 
+@pytest.mark.long
 def test_bytes_counts_and_variables_are_the_same(client: Any) -> None:
     here, there = arrays(), arrays()
     one, two = ptx.parse(TEXT), ptx.parse(TEXT)

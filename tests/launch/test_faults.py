@@ -503,6 +503,7 @@ VPRINTF = """.extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b)
 .global .align 1 .b8 format[3] = {104, 10, 0};"""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "kill"), reason="no signals here")
 @pytest.mark.parametrize(
     "body, before, blocks, cores",

@@ -212,6 +212,7 @@ def test_many_barriers_are_no_deadlock() -> None:
     assert total[0] == 128
 
 
+@pytest.mark.long
 def test_operands_that_are_made_of_one_another_are_left_to_the_limits() -> None:
     swaps = f"""{ARRIVE} mov.u32 %r7, 0; mov.u32 %r8, 0;
 AGAIN: mov.u32 %r7, %r8; atom.global.add.u32 %r0, [%d], %r7; mov.u32 %r8, %r7; {ENDS}"""

@@ -70,6 +70,7 @@ def refused(kernel: Any, client: Any) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", some(CHOSEN, 2), ids=lambda case: case.name)
 def test_reports_are_the_same(case: Case) -> None:
     row = case.row
@@ -115,6 +116,7 @@ def compiled(name: str) -> Any:
 SPREAD = [("multicast", "eager"), ("split", "lazy"), ("alone", 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "schedule", "watch"),
     some([(*each, watch) for each in SPREAD for watch in (False, True)], 2, 1),

@@ -47,6 +47,7 @@ def same(one: Numerics, other: Numerics) -> None:
             assert a.tobytes() == b.tobytes()
 
 
+@pytest.mark.long
 def test_a_pool_answers_as_this_process() -> None:
     made, x = kernel(ONE, BORN), given()
     with ptx.Pool(1, warm=False) as pool:

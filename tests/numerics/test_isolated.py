@@ -67,6 +67,7 @@ def test_the_error_is_that_of_one_rounding(kind: str, number: int) -> None:
     assert 0 < errors.max() <= KERNELS[kind][number].most
 
 
+@pytest.mark.long
 @SOME
 def test_the_reported_error_is_the_exact_one(kind: str, number: int) -> None:
     found, result = left(kind, True)
@@ -80,6 +81,7 @@ def test_the_reported_error_is_the_exact_one(kind: str, number: int) -> None:
     assert np.abs(said - expected).max() <= 0.01 * expected.max()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KERNELS)
 def test_special_operands_leave_the_same_bits(kind: str) -> None:
     """Infinities, NaN, subnormals: what is beside them changes nothing.

@@ -389,6 +389,7 @@ def test_second_values_that_are_bits_of_something_else_have_no_format() -> None:
 RECORDED = some(every_launch(), 72, 5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launch", RECORDED, ids=[each.identity for each in RECORDED])
 def test_recorded_launches_keep_their_bits_and_no_nan_is_invented(launch: Any) -> None:
     from fragmenta.evidence.launches import replay_one

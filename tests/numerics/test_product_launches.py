@@ -184,6 +184,7 @@ def meant(a: Any, b: Any, of_a: Any, of_b: Any) -> Any:
     return exact.products(*wide)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", some(["mxf8", "f8f6f4", "nvfp4"], 2))
 def test_tensor_products_are_followed(kind: str) -> None:
     """The kernel quantises f32 itself: exact values are those before."""

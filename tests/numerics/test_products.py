@@ -119,6 +119,7 @@ class Case:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(CASES, 2))
 def test_the_split_is_that_of_explain(name: str) -> None:
     case = Case(*CASES[name])

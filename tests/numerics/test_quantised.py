@@ -40,6 +40,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("entry", KERNELS)
 def test_bytes_that_wrap_are_found_where_they_are_used(entry: str) -> None:
     """With twice the scale, half of the numbers need more than a byte."""

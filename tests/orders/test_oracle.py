@@ -25,6 +25,7 @@ def seen() -> Counter[str]:
     return Counter()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", some(range(PARTS), 2))
 def test_all_answers_are_equal(part: int, seen: Counter[str]) -> None:
     """Hangs, the shortest of them, races, missing fences, misuse, and what is cut."""

@@ -257,6 +257,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(PROGRAMS, 2))
 def test_the_answers_are_equal(name: str) -> None:
     assert not differs(name)

@@ -436,6 +436,7 @@ print(pool._manager._server.pid, flush=True)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "then, killed",
     [

@@ -169,6 +169,7 @@ def test_workers_can_have_one_launch_each(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(set(found)) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launches, kept", [(1, 3), (100, 1)])
 def test_a_worker_fills_the_cache_until_it_runs_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launches: int, kept: int

@@ -9,6 +9,7 @@ from tests.programs.test_programs import HERE, run
 RECORDED = Path(__file__).parents[1] / "golden/answers/h200.txt"
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("programs")
 def test_answers_are_those_of_a_gpu(source):
     head, *lines = RECORDED.read_text().splitlines()

@@ -67,6 +67,7 @@ def line(text):
     return next(at for at, each in enumerate(lines, 1) if text in each)
 
 
+@pytest.mark.long
 def test_uses_of_freed_memory_are_told_with_lines(source):
     words = ("--json", HERE / "freed.cu")
     done = run(*words)

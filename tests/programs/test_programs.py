@@ -83,6 +83,7 @@ class TestDriver:
         assert parts(done.stdout) == ["early fork"]
         assert "8 launches" in done.stderr
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("how", "status", "said"),
         [
@@ -193,6 +194,7 @@ class TestRuntime:
             assert place["artifactLocation"]["uri"].endswith("hazards.cu")
             assert place["region"]["startLine"] in lines
 
+    @pytest.mark.long
     def test_what_nobody_wrote_is_copied_to_the_host(self, source):
         words = ("--json", HERE / "unwritten.cu")
         assert json.loads(run(*words).stdout)["calls"] == []
@@ -221,6 +223,7 @@ class TestRuntime:
         assert " ".join(text.split()).count("bytes 4 to 7 and 20 to 23") == 1
         run("--no-watch", HERE / "unwritten.cu", "wrong")
 
+    @pytest.mark.long
     def test_all_orders_of_launches(self, source, tmp_path):
         """Each launch has a verdict; text and JSON say the same."""
         file = tmp_path / "roles.cu"
@@ -246,6 +249,7 @@ class TestRuntime:
         assert [bool(each["orders"]) for each in told] == [False, False, True]
         assert "is not given" in run("--states", 5, file, status=2).stderr
 
+    @pytest.mark.long
     def test_some_kernels_are_watched(self, source):
         done = run("--kernels", "^fine$", HERE / "hazards.cu")
         assert "3 not watched" in done.stderr
@@ -297,6 +301,7 @@ def test_libraries_of_machine_code_are_named(libraries, tmp_path):
     assert "needs cuBLAS (libcublas.so.13): NVIDIA's machine code" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -51,6 +51,7 @@ def replayed(folder):
 
 @pytest.mark.xdist_group("programs")
 class TestBeforeADriver:
+    @pytest.mark.long
     def test_every_shape(self, driver, tmp_path):
         """The program runs as without it; its first launches are kept."""
         out = tmp_path / "out"
@@ -82,6 +83,7 @@ class TestBeforeADriver:
         with pytest.raises(NoDevice, match="needs a machine with a GPU"):
             pytest.skip(f"there is a driver: {building.real_driver()}")
 
+    @pytest.mark.long
     @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
     def test_ended(self, driver, how, tmp_path):
         """Whatever ends the command: its launches are kept, and nothing else is.
@@ -141,6 +143,7 @@ def test_what_an_h200_recorded(path):
     assert bool(again.ended) == (path.stem == "wild-1")
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("programs")
 def test_launches_that_run_here(source, tmp_path):
     """Structs, lists, variables, ends, clusters, grids, tensor maps: the same bytes.

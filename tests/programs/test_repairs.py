@@ -51,6 +51,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WRONG)
 def test_the_repair_of_a_call_ends_the_report(source, tmp_path, name):
     case = WRONG[name]

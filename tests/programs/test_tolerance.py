@@ -31,6 +31,7 @@ int main()
 """
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("programs")
 def test_the_tolerance_of_a_program(source, tmp_path):
     program = tmp_path / "lossy.cu"

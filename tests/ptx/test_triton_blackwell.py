@@ -34,6 +34,7 @@ def kept() -> dict[str, Any]:
     return {each["name"]: each for each in read["launches"]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [e for e in kept() if WHOLE or e not in LEFT_OUT])
 def test_a_launch_is_right_in_every_schedule(name: str) -> None:
     row = kept()[name]

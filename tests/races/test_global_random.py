@@ -224,6 +224,7 @@ def orders(machine: Machine, random: np.random.Generator) -> None:
             block.acquire(warp, 1 << int(random.integers(32)), row)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", some(range(4), 2))
 def test_random_accesses(seed: int) -> None:
     random = np.random.default_rng(seed)

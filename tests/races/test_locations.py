@@ -93,6 +93,7 @@ def test_what_is_written_after_the_release_is_not_published() -> None:
     assert world.rules() == ["WRITE_READ"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fenced", [True, False])
 @pytest.mark.parametrize("where", ["all threads", "thread 0"])
 @pytest.mark.parametrize("blocks", [4, MOST_PRECISE + 1])

@@ -72,6 +72,7 @@ def same(one: ptx.Replay, other: ptx.Replay) -> None:
             assert all((a == b).all() for a, b in zip(*both, strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
 @pytest.mark.parametrize("name", NAMES)
 def test_notes_are_what_python_hears(

@@ -165,6 +165,7 @@ if THOROUGH:
     TILES += [Tile(64, 32), Tile(64, 64), Tile(128, 64)]
 
 
+@pytest.mark.long
 def test_own_kernels_share_an_order_of_sums_unless_k_is_split():
     """As docs/kernels.md says: tiles and batches are one class, each split another."""
     kernels = [

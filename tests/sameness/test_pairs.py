@@ -27,6 +27,7 @@ def run(call: Call, x: np.ndarray, z: np.ndarray) -> np.ndarray:
     return y.view(f"u{y.itemsize}")
 
 
+@pytest.mark.long
 @EACH
 def test_the_verdict_is_the_truth(pair: Pair) -> None:
     long = pair.what == "halves: a sum in f32" and not THOROUGH

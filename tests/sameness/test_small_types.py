@@ -75,6 +75,7 @@ def test_halves_of_k_of_fp8_commute_exactly_within_a_step(target):
     assert (found.by_value, found.open) == (("e",), ())
 
 
+@pytest.mark.long
 def test_targets_whose_fp8_sums_keep_other_bits_are_apart():
     made = call(PLAIN, "sm_89", floats(FP8), floats(FP8, 1))
     names = ["sm_89", "sm_90a", "sm_120a"]
@@ -179,6 +180,7 @@ def metadata(code):
     return np.full((32, 4), {"01": 0x44444444, "23": 0xEEEEEEEE}[code], np.uint32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target, same", [("sm_80", True), ("sm_90", False)])
 def test_a_sparse_product_in_two_halves(target, same):
     """sm_80 adds eight stored products at a time anyway; sm_90 sixteen."""

@@ -50,6 +50,7 @@ def ordered(call, first, second):
     return ptx.Call(kernel, 1, 128, [filled, *others], **call.options)
 
 
+@pytest.mark.long
 def test_two_orders_of_products_are_never_the_same(calls):
     """Elements of 4 bits have no expressions: that is said, and nothing is proved."""
     op, every = calls

@@ -57,6 +57,7 @@ def started(cache: Path) -> tuple[int, int]:
     return int(total), int(compiled)
 
 
+@pytest.mark.long
 def test_another_process_uses_what_was_compiled(tmp_path: Path) -> None:
     first, new = started(tmp_path)
     kept = sorted(tmp_path.iterdir())

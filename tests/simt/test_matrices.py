@@ -224,6 +224,7 @@ def registers(part: Any) -> list[str]:
     return [f"%{kind}{i + 1}" for i in range(part.registers)]
 
 
+@pytest.mark.long
 def test_wmma_loads() -> None:
     every = spread(forms("wmma.load"))
     assert {op.values["space"] for op in every} >= {"", "global", "shared"}

@@ -11,6 +11,7 @@ from tests.thinning import some
 INITIAL = np.arange(THREADS * 8, dtype=np.uint32).reshape(THREADS, 8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", some(range(10), 2))
 def test_random_programs(seed: int) -> None:
     assert difference(seed) == ""

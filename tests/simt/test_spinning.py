@@ -117,6 +117,7 @@ def launch(body: str, threads: int, *, watch: bool) -> np.ndarray:
     return x
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("watch", some([True, False], 2))
 @pytest.mark.parametrize("name", RIGHT)
 def test_every_lane_makes_progress(name: str, watch: bool) -> None:

@@ -64,6 +64,7 @@ def _some(name: str, operation: str, count: int) -> list[tuple[Case, int]]:
     return some(chosen[:: max(1, len(chosen) // count)], 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operation", ["load", "store", "add"])
 def test_an_h200_moves_the_same(operation: str) -> None:
     chosen = _some("rows", operation, 120)

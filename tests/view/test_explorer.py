@@ -44,6 +44,7 @@ def differences(kept, made, where="catalogue"):
         yield f"{where}: {str(kept)[:60]} is now {str(made)[:60]}"
 
 
+@pytest.mark.long
 def test_catalogue_is_up_to_date(records):
     made = json.loads(json.dumps(explorer_data.catalogue_record()))
     stale = next(differences(records["catalogue"], made), None)

@@ -173,6 +173,7 @@ LOOP:
 """
 
 
+@pytest.mark.long
 def test_a_ticket_that_an_atomic_gave_is_waited_for() -> None:
     """Each block may get each ticket; what it waits for depends on that."""
     result = explored(TICKET.replace("STEP", "1"), blocks=3)
@@ -190,6 +191,7 @@ ADDED = TICKET.replace("STEP", "1").replace(
 )
 
 
+@pytest.mark.long
 def test_what_follows_a_ticket_is_explored_to_the_end() -> None:
     """The lock is taken twice; without the acquire, what it guards races."""
     again = ADDED + ADDED.replace("LOOP", "AGAIN")

@@ -35,6 +35,7 @@ def test_a_right_kernel_is_clean_in_all_orders(name: str) -> None:
     assert result.orders.summary.startswith("no order hangs: ")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "bug"), WRONG)
 def test_a_wrong_kernel_is_found(name: str, bug: int) -> None:
     result = launch(name, bug)

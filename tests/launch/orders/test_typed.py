@@ -48,6 +48,7 @@ def summed() -> str:
     return hex(int(total.view(np.uint32)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(ROWS, 2))
 def test_a_loop_on_a_float_ends(name: str) -> None:
     add, operand, load, register, compare, right, wrong = ROWS[name]

@@ -28,6 +28,7 @@ def launched(entry: str, text: str) -> tuple[set[str], Any]:
     return {each.rule for each in said if each.severity != "info"}, arrays[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_wrong_descriptors_are_reported(entry: str) -> None:
     whole = running.text("layouts", 0)

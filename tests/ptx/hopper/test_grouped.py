@@ -99,6 +99,7 @@ def test_bounds_that_make_no_sense_write_nothing_outside():
 # ── mistakes ────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("statement", TRIED)
 def test_a_mistake_is_seen(statement):
     launch = grouped(NARROW, 1, (3, 0, 12, 1))
@@ -125,6 +126,7 @@ def test_a_mistake_is_seen(statement):
     assert serious or not right or (memory.d.buffer[:, memory.d.width :] != 0xA5).any()
 
 
+@pytest.mark.long
 def test_mutants_are_seen():
     small = subject(NARROW)
     if not COMPLETE:

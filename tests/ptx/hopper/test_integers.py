@@ -63,6 +63,7 @@ def test_the_emulation_has_the_bits_of_the_gpu(file, gemm):
     assert (gemm.digest(), short_hash(gemm.expected)) == (kept.inputs, kept.rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("file, gemm", LAUNCHES, ids=NAMES)
 def test_a_launch_leaves_the_bytes_of_the_gpu(file, gemm, schedule):
@@ -72,6 +73,7 @@ def test_a_launch_leaves_the_bytes_of_the_gpu(file, gemm, schedule):
     assert not [str(each) for each in found.result.problems if each.severity == "error"]
 
 
+@pytest.mark.long
 def test_mistakes_are_seen():
     subject = subjects.of_kernel(Kernel("s4", "e4m3", tile=Tile(64, 8), group=64))
     subject = replace(subject, launches=subject.launches[:1])

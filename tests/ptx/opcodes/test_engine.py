@@ -26,6 +26,7 @@ def one_form(line):
     return every[zlib.crc32(line.text.encode()) % len(every)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", MODULES)
 def test_a_form_of_each_shape(module):
     """One for each opcode and list of operands."""

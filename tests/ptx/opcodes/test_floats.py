@@ -114,6 +114,7 @@ def _single(opcode, q, of, kinds, words):
     return fractions.arithmetic(opcode, q, of, words, kinds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", MODULES)
 def test_every_result_is_the_exact_one_rounded(module, monkeypatch):
     monkeypatch.setattr(running, "pools", harder)

@@ -61,6 +61,7 @@ def differences(pairs):
                 break
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", MODULES)
 def test_the_manual_says_the_same(module):
     assert not list(differences(computed(module)))

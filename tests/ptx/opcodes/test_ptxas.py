@@ -93,6 +93,7 @@ def words_for(line):
     return WORDS + MODIFIERS
 
 
+@pytest.mark.long
 def test_near_misses_are_refused():
     missed = {}
     for line in LINES:

@@ -34,6 +34,7 @@ def read(text):
     assert len(str(error).splitlines()) == 3
 
 
+@pytest.mark.long
 @given(st.text())
 @settings(max_examples=100, deadline=None)
 def test_any_text(text):
