@@ -54,6 +54,7 @@ ALLOWED = {
     "tests/ptx/special_check.py": "a command says how long a GPU took",
     "tests/jit/test_cache.py": "compares ages that it gave the files itself",
     "tests/sameness/fuzzing.py": "a command dates its report",
+    "tests/thorough.py": "a command dates its report",
     "tests/triton/tutorials.py": "a command says how long it took",
     "tests/triton/configurations.py": "a command dates what it records on a GPU",
     "tests/triton/record.py": "a command dates what it records on a GPU",

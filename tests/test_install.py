@@ -105,6 +105,7 @@ def test_wheel_holds_the_package_and_its_licence(wheel: Path) -> None:
     assert "tests/" not in names
 
 
+@pytest.mark.long
 def test_version(wheel: Path, installed: Run) -> None:
     version = wheel.name.split("-")[1]
     assert version in installed("fragmenta", "--version")

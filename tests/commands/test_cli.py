@@ -305,6 +305,7 @@ def terminal(words: Sequence[str], status: int = 0, **variables: str) -> str:
     return output.decode()
 
 
+@pytest.mark.long
 def test_colour_on_terminals_only_if_wanted() -> None:
     asked = ["where", S4, "A", "3", "17"]
     plain = answer(*asked)

@@ -154,6 +154,7 @@ def messages(content: bytes) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_an_editor_names_the_launch(race: str) -> None:
     asked = requests(
         ("initialize", {}),

@@ -285,6 +285,7 @@ def test_a_closed_output_is_named() -> None:
     assert both.returncode == 2
 
 
+@pytest.mark.long
 @posix
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     name = os.path.join(os.fsencode(tmp_path), b"\xff\xfe\x1b[2J.npy")

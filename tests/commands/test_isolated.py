@@ -92,6 +92,7 @@ def test_the_answer_is_the_same(file: str, tmp_path: Path, kernel: str, problems
     assert files[0] == files[1]
 
 
+@pytest.mark.long
 def test_an_endless_loop_is_ended(file: str) -> None:
     words = ("launch", file, "endless", "--block", "32", "--arg", "zeros:i32:1")
     found = ask(*words, "--isolated", "--seconds", "0.5")
@@ -100,6 +101,7 @@ def test_an_endless_loop_is_ended(file: str) -> None:
     assert re.search("longer than 0.5 s|the 0.5 s that it may take", found.stderr)
 
 
+@pytest.mark.long
 def test_a_picture_is_drawn_there(file: str, tmp_path: Path) -> None:
     drawn = []
     for number, more in enumerate(([], ["--isolated"])):

@@ -137,6 +137,7 @@ def test_only_its_user_can_connect(served: Served, client: Client) -> None:
     assert client.hello["folders"] == [os.path.realpath(served.allowed)]
 
 
+@pytest.mark.long
 def test_a_launch_is_that_of_the_library(client: Client) -> None:
     x = np.arange(4, dtype=np.int32)
     told = client.ask(launch("a", "twice", array(x, "i32")))

@@ -108,6 +108,7 @@ def calls(op, source):
         yield f"{call.name}<{', '.join(other)}>({listed});"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", (5,))
 def test_wgmma_compiles(part):
     """All of one width and accumulator share a kernel, and its registers.
@@ -284,6 +285,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "target",
     [

@@ -52,6 +52,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(KERNELS, 2))
 def test_a_kernel_multiplies(name):
     op, options = KERNELS[name]

@@ -164,6 +164,7 @@ def sample(ops):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", BATCHES, ids="{0[0]} {0[1]}".format)
 def test_functions_compile(batch):
     """NVRTC reads the C++, and ptxas the text of every asm."""

@@ -176,6 +176,7 @@ def test_many_differences_are_counted():
 # ── the plugin ──────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 def test_the_fixture(pytester):
     pytester.makefile(".ptx", scale=PTX)
     pytester.makepyfile(
@@ -210,6 +211,7 @@ def test_the_fixture(pytester):
     )
 
 
+@pytest.mark.long
 def test_the_fixture_is_told_where_to_run(pytester):
     pytester.makepyfile("def test_name(gpu): assert gpu.is_real")
     here = pytester.runpytest_subprocess(*PLUGIN, "--fragmenta-on=cpu")

@@ -112,6 +112,7 @@ def test_words_are_words(few, tmp_path):
             record.load(write(tmp_path / "x.npz", about, wrong))
 
 
+@pytest.mark.long
 def test_whatever_is_changed_is_refused_or_compared(few, tmp_path):
     """Fields exchanged for anything: an error, or bits that are counted."""
     about, words = few

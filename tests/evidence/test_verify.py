@@ -146,6 +146,7 @@ def test_every_instruction_on_registers_is_asked(family, monkeypatch):
     assert report.summary().endswith("no bit differs")
 
 
+@pytest.mark.long
 def test_wgmma_is_asked_in_every_way():
     ops = [op for op in catalogue("wgmma.sp") if op.types["a"].name in ("f16", "tf32")]
     narrow = [op for op in ops if op.shape.n <= 40]

@@ -50,6 +50,7 @@ def test_leading_dimensions_and_pointers_are_legal():
             assert image.words * 4 % 32 == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", [TARGET, "sm_80", "sm_120a"])
 def test_the_kernels_assemble(target):
     every = {case.name: case for case in cases(target, tiles=8, seed=1)}

@@ -37,6 +37,7 @@ def both(op, given, target):
             return new, op.execute(*given, target=target)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_batches(name):
     """Numbers, infinities and NaN; operands of several tiles or of one."""

@@ -68,6 +68,7 @@ def one_to_one(ids, values):
     return pairs == len(np.unique(ids)) == len(np.unique(values))
 
 
+@pytest.mark.long
 def test_hashes_are_equal_exactly_where_expressions_are():
     """Every pair among them is compared: about COUNT squared."""
     random = np.random.default_rng(7)

@@ -69,6 +69,7 @@ def test_every_place_is_given_something_wrong():
     assert given == {(name, place) for name, place, _ in wrong_types.every()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(wrong_types.WRONG)))
 def test_a_wrong_argument_is_refused_in_words(number):
     value, escaped = wrong_types.WRONG[number], []

@@ -148,6 +148,7 @@ def vector_variables(op, source):
             yield declared, other(op, source, each.name, "whole")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", sorted({op.family for op in OPS}))
 def test_what_is_read_assembles(family):
     work = {}
@@ -267,6 +268,7 @@ def refused(lines, target):
     return let_by(lines[-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", some(sorted({op.family for op in OPS}), 2))
 def test_near_misses_are_refused_by_both(family):
     ops = [op for op in representative(widths=(8,)) if op.family == family]

@@ -57,6 +57,7 @@ def asked(target):
             yield op
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_target_takes_what_the_catalogue_says_and_nothing_else(target):
     """The entries at the newest version: accepted, or denied."""
@@ -72,6 +73,7 @@ def test_a_target_takes_what_the_catalogue_says_and_nothing_else(target):
     assert not wrong
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", some(TARGETS, 2))
 def test_the_stated_version_is_the_first_that_works(target):
     """Accepted at the stated PTX version, refused one version lower."""

@@ -100,6 +100,7 @@ def test_what_has_no_instruction_of_its_own() -> None:
 # ── before the assembler ────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arch", some([a for a in ARCHITECTURES if a >= 75], 3))
 def test_the_record_is_what_the_tools_say(arch: int) -> None:
     """A run takes some of each architecture; a thorough one, all."""

@@ -82,6 +82,7 @@ def hostile(given, rows, columns, seed=3):
     return x
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("given, activation", SOME)
 def test_every_bit(given, activation):
     compare(hostile(given, 21, 304), given, activation)

@@ -69,6 +69,7 @@ def powers_of(made):
     return None if scales is None else widening.row_powers(scales)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(("integers", "to"), KINDS, ids=str)
 def test_the_kernel_leaves_the_bytes_of_the_rule(integers, to, schedule):

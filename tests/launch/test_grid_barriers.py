@@ -179,6 +179,7 @@ def test_who_computes_between_two_waits_is_no_deadlock() -> None:
     assert launched(WORKS, 0, watch=False)[:2].tolist() == [4, 1]
 
 
+@pytest.mark.long
 def test_a_clock_is_no_deadlock() -> None:
     timed = f"""{ARRIVE} mov.u32 %r8, %clock;
     {LOADS} mov.u32 %r9, %clock; sub.u32 %r9, %r9, %r8; setp.gt.u32 %p, %r9, 300000;

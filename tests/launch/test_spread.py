@@ -157,6 +157,7 @@ def triton(name: str, rows: Any, **options: Any) -> tuple[Any, list[bytes]]:
     return result, [each.tobytes() for each in arrays]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TRITON)
 def test_a_kernel_of_triton_is_spread(name: str) -> None:
     client, rows = Loopback(), TRITON[name]()
@@ -168,6 +169,7 @@ def test_a_kernel_of_triton_is_spread(name: str) -> None:
     assert [*map(str, here.hazards)] == [*map(str, there.hazards)]
 
 
+@pytest.mark.long
 def test_several_schedules_are_compared() -> None:
     gemm = GEMMS["alone"]
     kernel, client = compiled("alone"), Loopback()

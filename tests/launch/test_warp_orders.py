@@ -79,6 +79,7 @@ def outcome(wrong: Wrong, schedule: Any) -> tuple[bytes, set[str]]:
     return x.tobytes(), wrongs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WRONG)
 def test_an_adversary_finds_what_round_robin_does_not(name: str) -> None:
     wrong = WRONG[name]

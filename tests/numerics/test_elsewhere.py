@@ -120,6 +120,7 @@ def _places(tree: Any, where: tuple[Any, ...] = ()) -> Any:
             yield from _places(each, (*where, key))
 
 
+@pytest.mark.long
 def test_a_process_of_its_own_takes_it(tmp_path: Path) -> None:
     file = tmp_path / "k.ptx"
     file.write_text(HEAD + ONE.format(body=BORN))

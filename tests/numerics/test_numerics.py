@@ -336,6 +336,7 @@ def test_blame_is_split_without_a_rest() -> None:
     assert quantised["quantised inputs"].norm > 0
 
 
+@pytest.mark.long
 def test_targets_part_at_the_first_instruction_that_differs() -> None:
     launch = next(each for each in every_launch() if "mma" in each.identity)
     row, made = launch.row, launch.file.kernel(launch.row)

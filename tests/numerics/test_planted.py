@@ -98,6 +98,7 @@ def test_the_table_is_long_enough() -> None:
 # ── with it: the bug is found ───────────────────────────────────────────────
 
 
+@pytest.mark.long
 @EACH
 def test_the_bug_is_located(case: Case) -> None:
     result, _, after = running.launched(case, True, numerics=True)
@@ -107,6 +108,7 @@ def test_the_bug_is_located(case: Case) -> None:
         _compare_errors(case, result, after)
 
 
+@pytest.mark.long
 @EACH
 def test_nothing_is_found_in_the_twin(case: Case) -> None:
     result, _, after = running.launched(case, False, numerics=True)

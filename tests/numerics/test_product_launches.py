@@ -97,6 +97,7 @@ def in_rows(op: Any, numbers: Any) -> Any:
     return words.view(np.float64)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", some(["e4m3", "bf16"], 2))
 def test_steps_of_wgmma_are_those_of_explain(kind: str) -> None:
     op = kernels.OPS[kind]

@@ -208,6 +208,7 @@ def launched(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, NumericsAlgebra]
     return c, algebra
 
 
+@pytest.mark.long
 def test_a_kernel() -> None:
     """The exact product, the curve over k, and births."""
     numbers = np.random.default_rng(0)

@@ -34,6 +34,7 @@ def test_all_answers_are_equal(part: int, seen: Counter[str]) -> None:
     seen.update({name: found.get(name, 0) for name in SHOWN})
 
 
+@pytest.mark.long
 def test_the_programs_show_everything(seen: Counter[str]) -> None:
     """Else equal answers would say little."""
     for name in SHOWN:

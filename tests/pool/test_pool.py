@@ -85,6 +85,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_the_answer_is_that_of_a_launch(pool: Pool, case: str) -> None:
     name, options = CASES[case]

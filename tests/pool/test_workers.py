@@ -106,6 +106,7 @@ SAID = {
 KINDS = {"killed": "memory", "processor": "seconds", "no memory": "memory"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deed", some(SAID, 2))
 def test_a_worker_that_goes_wrong_is_an_error_in_words(
     wild: Wild, deed: str, monkeypatch: pytest.MonkeyPatch

@@ -117,6 +117,7 @@ def test_a_digest_changes_with_memory_alone(gibibyte):
     assert pages(made.memory) < 1 << 20
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("programs")
 def test_what_a_program_clears_costs_nothing(source):
     done = run(HERE / "untouched.cu")

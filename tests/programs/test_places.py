@@ -96,6 +96,7 @@ def test_uses_of_freed_memory_are_told_with_lines(source):
     run("--no-watch", HERE / "freed.cu", "wrong")
 
 
+@pytest.mark.long
 def test_a_kernel_that_uses_freed_memory_names_the_free(source, tmp_path):
     sarif = tmp_path / "found.sarif"
     text = run("--sarif", sarif, HERE / "freed.cu", "kernel", status=1).stderr

@@ -60,6 +60,7 @@ def left_behind(folder):
 
 @pytest.mark.xdist_group("programs")
 class TestDriver:
+    @pytest.mark.long
     def test_every_shape(self, driver):
         done = run(driver)
         named = "device memory kernels streams names threads fork reset"
@@ -108,6 +109,7 @@ class TestDriver:
             done.stderr.split()
         )
 
+    @pytest.mark.long
     @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
     def test_interrupted(self, driver, how, tmp_path):
         """A program that waits is ended with the command, and nothing is left."""
@@ -152,6 +154,7 @@ class TestDriver:
 
 @pytest.mark.xdist_group("programs")
 class TestRuntime:
+    @pytest.mark.long
     def test_every_shape(self, source):
         done = run("--json", "--flags=-w", HERE / "shapes.cu")
         named = (

@@ -68,6 +68,7 @@ class TestBeforeADriver:
         assert all(each.bytes == 260 for each in found.values())
         assert list(tmp_path.iterdir()) == [out]
 
+    @pytest.mark.long
     def test_a_fault(self, driver, tmp_path):
         """What a launch began with is kept if an error ends it."""
         out = tmp_path / "out"

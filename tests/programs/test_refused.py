@@ -7,6 +7,7 @@ import pytest
 from tests.programs.test_programs import HERE, run
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("programs")
 @pytest.mark.parametrize("word", ["asks", "goes on"])
 def test_a_launch_that_is_refused(source, word):

@@ -44,6 +44,7 @@ def is_watched(launch: recordings.Launch) -> bool:
     return chosen or launch.identity in RACES or "FRAGMENTA_HOPPER" in os.environ
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launch", REPLAYED, ids=[each.identity for each in REPLAYED])
 def test_a_launch_leaves_the_bytes_of_the_gpu(launch: recordings.Launch) -> None:
     found = launches.replay_one(launch.file, launch.row, watch=is_watched(launch))

@@ -83,6 +83,7 @@ def parameters(row: dict[str, Any], arrays: list[Any]) -> list[Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "version, name",
     [
@@ -135,6 +136,7 @@ PATH_ONLY = ("matmul_specialised", "attention_by_maps-causal-64-specialised")
 """Branches and operands of mbarriers depend on what is loaded from shared memory."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "version, name",
     [

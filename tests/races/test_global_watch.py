@@ -184,6 +184,7 @@ def test_unwritten_memory_costs_as_much_as_its_marks() -> None:
     assert most < 1.5 * array.nbytes
 
 
+@pytest.mark.long
 def test_an_array_that_is_gone_is_forgotten() -> None:
     array = empty(1000)
     address = array.ctypes.data

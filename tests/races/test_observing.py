@@ -120,6 +120,7 @@ def same(run: Callable[[], Any]) -> None:
             assert one[name] == other[name], name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", some(CASES, 2), ids=lambda case: case.name)
 def test_fast_paths_leave_the_same(case: Case) -> None:
     schedule = SCHEDULES[zlib.crc32(case.name.encode()) // 7 % len(SCHEDULES)]

@@ -41,6 +41,7 @@ ALONE = ("in order", "not waited for")
 """Multicasts that machine code observes alone."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MULTICASTS)
 def test_multicasts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, counts, said = events(monkeypatch), [], []
@@ -109,6 +110,7 @@ WIDE = {"whole rows": 144, "what is inside": 128, "less": 96}
 PLACES = {"inside": (0, 0), "the lower edge": (0, 80), "the right edge": (64, 90)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(PARTS, 2))
 @pytest.mark.parametrize("wide", WIDE)
 def test_boxes(name: str, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,7 @@ def _run(name: str, watch: str | bool, schedule: str | int) -> str:
     return reports(result)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(PROGRAMS, 2))
 def test_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, said = events(monkeypatch), []

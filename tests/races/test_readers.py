@@ -1,6 +1,7 @@
 """Sets of readers are kept as long as a word names them, and no longer."""
 
 import numpy as np
+import pytest
 
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.collection import FULL
@@ -11,6 +12,7 @@ def used(rig: Rig) -> int:
     return int(rig.shared._sets.view(np.int32)[layout.SETS_USED // 4])
 
 
+@pytest.mark.long
 def test_sets_are_collected() -> None:
     rig = Rig(4)
     rig.write(0, line())

@@ -622,6 +622,7 @@ def _hint(rule: str) -> str:
     return next(each.hint for each in result.problems if each.rule == rule)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ASKED)
 def test_the_repair_of_a_page_is_what_its_hint_asks_for(rule: str) -> None:
     words, code = ASKED[rule]

@@ -175,6 +175,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WRONG)
 def test_the_repair_of_a_hint_ends_the_report(name: str) -> None:
     case = WRONG[name]

@@ -276,6 +276,7 @@ def test_errors_of_large_arrays_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
     assert "errors of out (argument 1) are not kept" in replay.left_out
 
 
+@pytest.mark.long
 def test_files_keep_errors_and_damaged_ones_are_refused(
     both: tuple[ptx.Result, np.ndarray], tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def test_wrong_runs_are_refused(runs: ptx.Replay) -> None:
         many.beside(runs, "more")
 
 
+@pytest.mark.long
 def test_damaged_files_with_runs_are_refused(tmp_path: Path) -> None:
     made = turned(TURNED.replace("BARRIER", ""))
     made = made.beside(turned(TURNED.replace("BARRIER", "bar.sync 0;")), "repaired")

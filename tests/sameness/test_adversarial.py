@@ -30,6 +30,7 @@ def equal(one, two):
     return same.reshape(left.shape)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("other", [1, 2], ids=["shuffled", "shared"])
 def test_the_expressions_are_equal_exactly_where_the_oracle_says_so(followed, other):
     given, _, _, found = followed

@@ -118,6 +118,7 @@ def product(name, target):
     return ptx.Call(kernel, 1, 32, [A, B, d], target=target)
 
 
+@pytest.mark.long
 def test_targets_are_one_class_exactly_where_their_models_are_equal():
     names = ["sm_80", "sm_90", "sm_120a"]
     found = ptx.targets(product("whole", "sm_80"), names)
@@ -133,6 +134,7 @@ def test_targets_are_one_class_exactly_where_their_models_are_equal():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target, same", [("sm_80", True), ("sm_90", False)])
 def test_two_instructions_of_half_the_size(target, same):
     """sm_80 adds eight products at a time anyway; sm_90 sixteen."""

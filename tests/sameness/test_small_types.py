@@ -63,6 +63,7 @@ HALVES = f"{E4M3} {C}, {{%a2, %a3, %a0, %a1}}, {{%b1, %b0}}, {C};"
 FP8 = ml_dtypes.float8_e4m3fn
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", some(["sm_89", "sm_90a", "sm_120a"], 3))
 def test_halves_of_k_of_fp8_commute_exactly_within_a_step(target):
     a, b = floats(FP8), floats(FP8, 1)
@@ -130,6 +131,7 @@ def scales(seed):
     return found.view(np.uint32)
 
 
+@pytest.mark.long
 def test_block_scales_are_a_condition():
     made = [
         call(scaled("a", 0), "sm_120a", codes(1), codes(2), scales(3)) for _ in "ab"

@@ -85,6 +85,7 @@ def result() -> list[int]:
 WANT = [3 * n for n in range(32)]
 
 
+@pytest.mark.long
 def test_entries_that_are_damaged_are_ignored(cache: Path) -> None:
     assert result() == WANT
     files = sorted(cache.iterdir())

@@ -103,6 +103,7 @@ def run(op: str, setup: str, watch: Any) -> Any:
     return [d, "".join(str(out[32 + lane]) for lane in lanes)], result.problems
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op", RECORDED)
 def test_each_setup_is_as_on_an_h200(op: str) -> None:
     for setup, wanted in RECORDED[op].items():

@@ -147,3 +147,13 @@ def test_an_operator_without_a_rule_is_named() -> None:
     made = evaluated(torch.lgamma, torch.rand(16) + 1)
     assert {"lgamma"} == ESTIMATED
     assert (made.most > 0).all()
+
+
+def test_a_running_product_that_leaves_the_range_on_its_way_is_excused() -> None:
+    use_format("float32")
+    given = torch.tensor(
+        [[2.0, 1e30, 1e30, 1e-30, 1e-30], [2.0, 3.0, 1e30, 1e-30, 5.0]]
+    )
+    made = torch.cumprod(exact(given), 1)
+    assert isinstance(made, Bounded)
+    assert made.most.isinf().tolist() == [[False, False, True, True, True], [False] * 5]

@@ -101,6 +101,7 @@ def module(target: str) -> Any:
     return ptx.parse(compiler.to_ptx(text, target))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "target"),
     [

@@ -42,6 +42,7 @@ def test_results_are_those_of_the_instruction(op):
     assert (frags["d"].registers == op.execute(*registers, target="sm_90")).all()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::fragmenta.wmma.DeprecatedVariant")
 @pytest.mark.parametrize(
     "target", ["sm_70", "sm_72", "sm_75", "sm_80", "sm_89", "sm_120a"]

@@ -27,6 +27,7 @@ def some(family: str, count: int) -> tuple[forms.Form, ...]:
     return tuple(f for f, _ in zip(good, range(count), strict=False))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "setting"),
     [
@@ -90,6 +91,7 @@ def test_what_a_mutant_changes_is_there(mutant: mutants.Mutant) -> None:
         assert change.old in path.read_text("utf-8"), change
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     thinning.some(

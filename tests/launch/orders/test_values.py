@@ -238,6 +238,7 @@ TURN:
 """
 
 
+@pytest.mark.long
 @repeats(2)
 @pytest.mark.parametrize("kind", ["global", "volatile.global"])
 def test_what_is_stored_is_that_of_the_value_that_was_found(kind: str) -> None:

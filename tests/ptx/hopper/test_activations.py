@@ -35,6 +35,7 @@ def test_a_launch_leaves_these_bytes_and_nothing_is_reported(launch, schedule):
     assert not [x for x in found.result.problems if x.severity == "error"]
 
 
+@pytest.mark.long
 def test_a_missing_fence_and_a_missing_barrier_are_reported():
     """What the threads pack must be seen by the copy engine, and not too early."""
     launch = FUSED[4]

@@ -70,6 +70,7 @@ def test_the_emulation_has_the_bits_of_an_h200():
         assert found == (kept[each.name].inputs, kept[each.name].rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("launch", LAUNCHES, ids=names(LAUNCHES))
 def test_a_launch_leaves_the_bytes_of_the_emulation(launch, schedule):

@@ -174,6 +174,7 @@ def unexplained(subject, listed=None, schedules=("eager", "lazy")):
     ]
 
 
+@pytest.mark.long
 def test_mutants_of_a_small_kernel_are_seen():
     subject = subjects.of_kernel(subjects.KERNELS[0])
     subject = replace(subject, launches=subject.launches[:1])

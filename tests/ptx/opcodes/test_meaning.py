@@ -102,6 +102,7 @@ def test_a_warp_at_once():
         assert np.array_equal(one, other), str(form)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", MODULES + FLOATS)
 def test_the_h200_computes_the_same(module):
     """Recorded results: each 16th in full, checksums of the others."""

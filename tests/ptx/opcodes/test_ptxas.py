@@ -75,6 +75,7 @@ def some(line):
     return every[:: max(1, len(every) // 6)] + every[-1:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", MODULES)
 def test_every_form_assembles(module):
     every = [form for line in lines(module) for form in forms(line, few=True)]

@@ -341,6 +341,7 @@ def between(form, name, of, guard):
     return kernel(name, of, body, ["d"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("start", "guard"), [(0, ""), (1, "@%p1")])
 def test_what_computes_in_each_lane(start, guard):
     """The lines of the table, before ptxas and before us."""
@@ -450,6 +451,7 @@ COMPENSATED = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text", [ROTARY, SOFTMAX, COMPENSATED], ids=["rotary", "softmax", "compensated"]
 )

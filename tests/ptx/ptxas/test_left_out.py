@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from fragmenta.cuda.tools import assembler
 from fragmenta.ptx.opcodes.kinds import computes
 from fragmenta.ptx.opcodes.table import Syntax
@@ -42,6 +44,7 @@ def sizes(bodies: list[str]) -> list[int]:
     return [found[number] for number in range(len(bodies))]
 
 
+@pytest.mark.long
 def test_ptxas_leaves_out_what_only_computes():
     chosen = [next(forms(line, few=True)) for line in lines() if judged(line)]
     bodies = ["\n".join(statement(form)) for form in chosen]

@@ -39,6 +39,7 @@ def ran(test: Litmus, **options: Any) -> tuple[str, list[int]]:
     return " ".join(sorted(said)), [*memory.tolist(), *results.tolist()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "test", some(TESTS, 5, 1), ids=lambda each: f"{each.name}-{each.program.at}"
 )
