@@ -208,15 +208,24 @@ def of_bits(function: Function) -> Iterator[str]:
                 loaded |= registers(each.operands[0]) if whole else set()
     for each in function.instructions:
         inner = {n for o in each.operands[1:] for n in registers(o)}
-        given = [o.bits for o in each.operands[1:] if isinstance(o, Immediate)]
-        if each.opcode not in _BITS or not inner & loaded or {*given} & {*_SIGN}:
+        if each.opcode not in _BITS or not inner & loaded or _is_sign(each):
             continue
         if INSTALLED.search(each.source.file if each.source else "") is None:
             yield f"{where(function, each)}: `{each.mnemonic}` takes bits of a float"
 
 
+def _is_sign(each: Instruction) -> bool:
+    """Whether an instruction changes or asks for a sign: xor with it is a negation.
+
+    A constant may be written as a negative number, with more bits than the word has.
+    """
+    size = 64 if each.qualifiers[-1][1:] == "64" else 32
+    signs = {(1 << size - 1) - 1, 1 << size - 1}
+    given = [o.bits for o in each.operands[1:] if isinstance(o, Immediate)]
+    return any(bits % (1 << size) in signs for bits in given)
+
+
 _BITS = frozenset(["and", "or", "xor", "lop3", "shr", "bfe"])
-_SIGN = (0x7FFFFFFF, 0x80000000)
 
 
 def _is_loose(load: Instruction) -> bool:

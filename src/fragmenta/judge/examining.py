@@ -211,9 +211,10 @@ class Examination:
                 said.append(f"the kernel {name} was never launched")
         types = {str(each["type"]) for each in leaves(calls[0].case["inputs"])}
         floats = types <= {"float32", "float64"}
-        said += self._kernels.not_launched() + self._kernels.one_way(floats=floats)
+        said += self._kernels.not_launched()
+        said += self._kernels.one_way(floats=floats, text=self.text)
         # Compilers make conditions of their own: these are a remark.
-        remarks = self._kernels.one_way(minor=True)
+        remarks = self._kernels.one_way(minor=True, text=self.text)
         remarks += self._kernels.not_compiled(self.text, sizes=False)
         said += self._kernels.not_compiled(self.text, sizes=True)
         self._tell("not-understood", ran_unread(self.text, pairs))

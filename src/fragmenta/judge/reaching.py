@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import dis
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from types import CodeType
 
@@ -226,27 +226,45 @@ class Kernels:
             for value in VALUES:
                 row[found.number, value] += getattr(found, value)
 
-    def one_way(self, minor: bool = False, floats: bool = False) -> list[str]:
+    def one_way(
+        self, minor: bool = False, floats: bool = False, text: str = ""
+    ) -> list[str]:
         """What never ran, only went one way, or chooses unseen, in words.
 
         ``minor``: instead, what compilers and libraries make, and tests for zero and
         infinity.  ``floats``: all inputs are float32, so that bits say nothing.
+        ``text``: the candidate's; Triton may have made several versions of its kernels.
         """
         said: dict[str, None] = {}
+        chooses = can_choose(text)
+        for own, others in self._versions():
+            both = {
+                at
+                for at, each in enumerate(own.function.instructions)
+                if each.opcode == "setp"
+                and any(v.went_both(own, at, chooses) for v in others)
+            }
+            for each, small in _of_kernel(own.function, own.counts, own.roots, both):
+                if small == minor:
+                    said[each] = None
+            if minor:
+                continue
+            told = [*unseen(own.function, own.roots), *own.told(others, chooses)]
+            told += of_bits(own.function) if floats else ()
+            said |= dict.fromkeys(told)
+        return [*said]
+
+    def _versions(self) -> Iterator[tuple[Mattering, Sequence[Mattering]]]:
+        """What each function gave in all launches, with all versions of its kernel."""
+        rows: dict[_Key, list[Mattering]] = {}
         for (digest, name), counts in self._counts.items():
             function = self._modules[digest].functions[name]
             roots = Roots(function, self._given(function))
-            for each, small in _of_kernel(function, counts, roots):
-                if small == minor:
-                    said[each] = None
-            for each in unseen(function, roots) if not minor else ():
-                said[each] = None
-            mattering = Mattering(function, counts, roots)
-            for each in mattering.told() if not minor else ():
-                said[each] = None
-            for each in of_bits(function) if floats and not minor else ():
-                said[each] = None
-        return [*said]
+            made = Mattering(function, counts, roots)
+            rows.setdefault(_key(function), []).append(made)
+        for alike in rows.values():
+            for own in alike:
+                yield own, alike
 
     def _given(self, function: Function) -> Parameters:
         """What is known of the parameters of a kernel."""
@@ -304,6 +322,23 @@ class Kernels:
         return found
 
 
+def can_choose(text: str) -> bool:
+    r"""Whether kernels of Triton can choose when they are compiled; of others, always.
+
+    >>> head = "@triton.jit\ndef kernel(x, FLAG: tl.constexpr):\n    "
+    >>> can_choose(head + "tl.store(x, 1)"), can_choose(head + "if FLAG: pass")
+    (False, True)
+    """
+    tree = ast.parse(text)
+    kernels = [e for e in ast.walk(tree) if isinstance(e, ast.FunctionDef)]
+    made = [each for one in filter(is_kernel, kernels) for each in ast.walk(one)]
+    return not made or any(
+        isinstance(each, ast.If | ast.IfExp)
+        or getattr(each, "attr", getattr(each, "id", "")) == "static_range"
+        for each in made
+    )
+
+
 def _is_flag(test: ast.expr) -> bool:
     """Whether a condition of Triton asks for a flag, a type or a small number.
 
@@ -342,14 +377,18 @@ def _lines_of(node: ast.stmt) -> set[int]:
 
 
 def _of_kernel(
-    function: Function, counts: Counter[tuple[int, str]], roots: Roots
+    function: Function,
+    counts: Counter[tuple[int, str]],
+    roots: Roots,
+    both: Collection[int] = (),
 ) -> Iterator[tuple[str, bool]]:
     """The conditions of one function that only went one way, and which are minor.
 
-    What is behind a condition that never went there did not run.
+    What is behind a condition that never went there did not run.  Another version of
+    the kernel went both ways at comparisons of ``both``.
     """
     possible = _possible(function)
-    minor = _Minor(function, roots, counts, possible)
+    minor = _Minor(function, roots, counts, possible, both)
     told: dict[str, bool] = {}
     for index, each in enumerate(function.instructions):
         on, off = counts[index, "on"], counts[index, "off"]
@@ -392,8 +431,10 @@ class _Minor:
         roots: Roots,
         counts: Counter[tuple[int, str]],
         possible: set[int],
+        elsewhere: Collection[int],
     ) -> None:
         self._function, self._roots, self._counts = function, roots, counts
+        self._elsewhere = elsewhere
         self._refusing = self._only_refusing(possible)
         self._writes: dict[int, list[Instruction]] = {}
         for each in function.instructions:
@@ -421,6 +462,8 @@ class _Minor:
         """Whether an instruction is of a header or of a library of CUDA."""
         if self._function.name.startswith(("__internal_", "__nv_")):
             return True
+        if self._roots.is_inlined(instruction):
+            return True
         source = instruction.source
         return source is not None and INSTALLED.search(source.file) is not None
 
@@ -435,7 +478,8 @@ class _Minor:
                 return True
         elif self._of_loop(setp, given):
             return True
-        return self._form(at) in self._both or self._is_refusal(setp)
+        seen = at in self._elsewhere or self._form(at) in self._both
+        return seen or self._is_refusal(setp) or self._keeps_from_infinity(at)
 
     def is_guard(self, guarded: Instruction) -> bool:
         """Whether the guard of an instruction comes from such a comparison."""
@@ -484,6 +528,36 @@ class _Minor:
         moved = len(made) == 1 and made[0].opcode == "mov"
         given = made[0].operands[1] if moved else operand
         return [given] if isinstance(given, Immediate) else []
+
+    def _keeps_from_infinity(self, at: int) -> bool:
+        """Whether a comparison that was never true only skips infinity or NaN.
+
+        Functions of CUDA ask so whether an argument is outside of their range.  Had it
+        been true, the result would have been the ordinary one, which is looked at.
+        """
+        made = self._function.instructions
+        own = registers(made[at].operands[0])
+        users = [n for n, each in enumerate(made) if registers(each.guard) & own]
+        read = any(registers(o) & own for e in made for o in e.operands[1:])
+        if self._counts[at, "on"] or len(users) != 1 or read:
+            return False
+        goals = flow.destinations(self._function, made[users[0]])
+        if (
+            len(goals) != 1
+            or not users[0] < goals[0]
+            or isinstance(made[users[0]].guard, Not)
+        ):
+            return False
+        return all(map(self._is_infinite, made[users[0] + 1 : goals[0]]))
+
+    def _is_infinite(self, each: Instruction) -> bool:
+        """Whether an instruction can only give infinity or NaN."""
+        if each.opcode == "mov":
+            return [one.bits for one in self._fixed(each.operands[1])] == [ENDS[2]]
+        if each.opcode != "fma" or each.qualifiers[-1] != "f32":
+            return False
+        given = [self._fixed(operand) for operand in each.operands[2:]]
+        return all([one.bits for one in own] == [ENDS[2]] for own in given)
 
     def _is_refusal(self, setp: Instruction) -> bool:
         return bool(registers(setp.operands[0]) & self._refusing)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from fragmenta.judge.unrolling import of_compilers
+from fragmenta.judge.unrolling import of_compilers, of_functions
 from fragmenta.ptx.module import (
     Function,
     Immediate,
@@ -75,6 +75,8 @@ class Roots:
         self._named: dict[int, set[str]] = {}
         added = of_compilers(function)
         self._added = {id(function.instructions[each]) for each in added}
+        inlined = of_functions(function)
+        self._inlined = {id(function.instructions[each]) for each in inlined}
         self._atomics = {
             register
             for each in function.instructions
@@ -178,6 +180,10 @@ class Roots:
         """Whether a comparison asks what an atomic found, not for the last block."""
         read = {n for each in setp.operands[1:] for n in registers(each)}
         return bool(read & self._atomics) and id(setp) not in self._added
+
+    def is_inlined(self, instruction: Instruction) -> bool:
+        """Whether an instruction is one of a function of CUDA that was inlined."""
+        return id(instruction) in self._inlined
 
     def kinds_of(self, instruction: Instruction) -> set[str]:
         """What the operands of an instruction come from."""

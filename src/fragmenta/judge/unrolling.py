@@ -7,6 +7,7 @@ asks whether it is the last one.  Neither asks for a value or for a large size.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from fragmenta.ptx.module import Function, Immediate, Instruction, Register, Special
 
@@ -61,6 +62,64 @@ def is_unrolled(function: Function, number: int) -> bool:
     )
 
 
+def of_functions(function: Function) -> set[int]:
+    """The numbers of instructions of ``expm1f`` that a compiler put into a function.
+
+    It scales large results in two steps.  What only calls it with small numbers never
+    does so.  All of its instructions must be there, with their constants.
+    """
+    text = _Text(function)
+    found: set[int] = set()
+    for at, each in enumerate(function.instructions):
+        if each.mnemonic == "selp.f32":
+            found |= _Match(_template(), text).of(at)
+    return found
+
+
+@cache
+def _template() -> _Text:
+    from fragmenta.ptx.reading import parse
+
+    return _Text(parse(_EXPM1F).functions["expm1f"])
+
+
+class _Match:
+    """Whether instructions compute what those of another text do."""
+
+    def __init__(self, wanted: _Text, text: _Text) -> None:
+        self._wanted, self._text = wanted, text
+        self._same: dict[int, int] = {}
+        self._found: set[int] = set()
+
+    def of(self, at: int) -> set[int]:
+        """All instructions behind this one; none if any of them is another."""
+        last, own = self._wanted.instructions[-2], self._text.instructions[at]
+        self._found.add(at)
+        return self._found if self._alike(last, own) else set()
+
+    def _alike(self, wanted: Instruction, own: Instruction) -> bool:
+        pairs = zip(wanted.operands[1:], own.operands[1:], strict=False)
+        return wanted.mnemonic == own.mnemonic and all(
+            self._is(one, other) for one, other in pairs
+        )
+
+    def _is(self, wanted: object, own: object) -> bool:
+        first, second = self._wanted.fixed(wanted), self._text.fixed(own)
+        if first is not None or second is not None:
+            return first == second
+        number = _number(own)
+        if _number(wanted) in self._same:
+            return self._same[_number(wanted)] == number
+        self._same[_number(wanted)] = number
+        made, at = self._wanted.only(wanted), self._text.place(own)
+        if made is None or made.opcode == "ld":  # the argument
+            return number >= 0
+        if at is None:
+            return False
+        self._found.add(at)
+        return self._alike(made, self._text.instructions[at])
+
+
 class _Text:
     """The instructions of a function, by the registers that they write."""
 
@@ -71,6 +130,24 @@ class _Text:
             goal = each.operands[0] if each.operands else None
             if isinstance(goal, Register):
                 self._writes.setdefault(goal.number, []).append(each)
+
+    def only(self, register: object) -> Instruction | None:
+        """The one instruction that writes a register."""
+        found = self._writes.get(_number(register), [])
+        return found[0] if len(found) == 1 else None
+
+    def place(self, register: object) -> int | None:
+        """Where that is."""
+        made = self.only(register)
+        places = (at for at, each in enumerate(self.instructions) if each is made)
+        return next(places, None)
+
+    def fixed(self, operand: object) -> int | None:
+        """The bits of a constant, also if a register has it; None if it is none."""
+        made = self.only(operand)
+        if made is not None and made.opcode == "mov":
+            operand = made.operands[1]
+        return operand.bits & 0xFFFFFFFF if isinstance(operand, Immediate) else None
 
     def _made_by(self, register: object, opcode: str) -> Instruction | None:
         """The one instruction that writes a register, if it is such a one."""
@@ -161,3 +238,44 @@ def _constant(operand: object) -> int:
 def _is_grid(instruction: Instruction) -> bool:
     of = instruction.operands[1] if len(instruction.operands) == 2 else None
     return isinstance(of, Special) and of.name.startswith("%nctaid")
+
+
+_EXPM1F = """
+.version 8.0
+.target sm_80
+.entry expm1f(.param .f32 x) {
+    .reg .pred %p<4>; .reg .b32 %r<6>; .reg .f32 %f<36>;
+    ld.param.f32 %f1, [x];
+    abs.f32 %f2, %f1;
+    setp.gt.f32 %p1, %f2, 0f42B17218;
+    mov.f32 %f3, 0f42B17218;
+    copysign.f32 %f4, %f1, %f3;
+    selp.f32 %f5, %f4, %f1, %p1;
+    fma.rn.f32 %f8, %f5, 0f3FB8AA3B, 0f4B40007F;
+    add.f32 %f9, %f8, 0fCB40007F;
+    neg.f32 %f10, %f9;
+    fma.rn.f32 %f12, %f10, 0f3F317217, %f5;
+    fma.rn.f32 %f14, %f10, 0f3377D1CF, %f12;
+    mov.b32 %r2, %f8;
+    shl.b32 %r3, %r2, 23;
+    setp.ge.f32 %p2, %f9, 0f41C80000;
+    add.s32 %r4, %r3, -8388608;
+    selp.b32 %r5, %r4, %r3, %p2;
+    mov.b32 %f15, %r5;
+    setp.eq.f32 %p3, %f9, 0fC3000000;
+    selp.f32 %f16, 0f00000000, %f15, %p3;
+    fma.rn.f32 %f20, 0f3AB5B2C6, %f14, 0f3C091356;
+    fma.rn.f32 %f22, %f20, %f14, 0f3D2AA9AF;
+    fma.rn.f32 %f24, %f22, %f14, 0f3E2AAA59;
+    fma.rn.f32 %f26, %f24, %f14, 0f3F000003;
+    fma.rn.f32 %f27, %f26, %f14, 0f00000000;
+    fma.rn.f32 %f28, %f27, %f14, %f14;
+    sub.f32 %f30, 0f3F800000, %f16;
+    neg.f32 %f31, %f30;
+    fma.rn.f32 %f32, %f28, %f16, %f31;
+    add.f32 %f33, %f32, %f32;
+    selp.f32 %f34, %f33, %f32, %p2;
+    ret;
+}
+"""
+"""What NVRTC makes of it."""

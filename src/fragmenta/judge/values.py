@@ -127,11 +127,23 @@ def _close_rows(rows: Values, reach: float) -> None:
             row[-1] = row[-2] * next_ if row[-2] > 0 else row[-1]
         if number % 4 == 1:
             row[:] = row[::-1].copy()
+        elif number % 8 == 4:
+            _largest_first(row)
         elif number % 4 > 1 and fits:
             distance = fits[number // 4 * 2 % len(fits) - number % 2]
             at = (number * 7) % (row.size - distance)
             row[[at + distance, -2]] = row[[-2, at + distance]]
             row[[at, -1]] = row[[-1, at]]
+
+
+def _largest_first(row: Values) -> None:
+    """A sorted row, its largest elements first, as many as whole blocks have.
+
+    Threads that go through a row in steps of a block then have larger numbers one after
+    another, so that each of them has the largest one until there.
+    """
+    blocks = 1 << (row.size.bit_length() - 1)
+    row[:] = np.roll(row, blocks)
 
 
 def _ends_of_rows(rows: Values, reach: float) -> None:
