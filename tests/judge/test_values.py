@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from fragmenta.judge.comparing import Call, Case, compared, diagnose
-from fragmenta.judge.held import free, hold
-from fragmenta.judge.reference import cases
+from fragmenta.judge.comparing import Call, Case, Compared, compared, diagnose
+from fragmenta.judge.comparing import _same as same_results
+from fragmenta.judge.held import elements, free, hold, leaves
+from fragmenta.judge.proving import _made_different
+from fragmenta.judge.reference import _out_of_range, cases
 from fragmenta.judge.sources import suspicions
 from fragmenta.judge.values import ELEMENTWISE, ROWS, STATE, VALUES, changed
 
@@ -182,6 +185,46 @@ def test_sizes_just_above_blocks_and_small_ones_are_tried(tmp_path: Path) -> Non
     task = made("x.sum(1)", tmp_path, "rand(n, n + 1)", shapes=True, elements=1 << 17)
     sizes = {free(each["inputs"])[0].shape[0] for each in task}  # type: ignore[index]
     assert {257, 7} <= sizes
+
+
+@pytest.mark.parametrize(("size", "block"), [(443, 128), (443, 256), (512, 128)])
+def test_each_thread_has_a_larger_number_than_those_before_it(
+    size: int, block: int
+) -> None:
+    x = np.random.default_rng(0).normal(size=(8, size)).astype(np.float32)
+    [made] = cast("list[np.ndarray]", free(changed(hold([x]), "close rows", 0)))
+    most = [made[4, thread::block].max() for thread in range(block)]
+    assert (np.diff(most[:-2]) > 0).all()
+
+
+def test_what_the_reference_has_in_its_own_format_is_right() -> None:
+    [own] = leaves(hold([np.array([np.inf, 0, 1], np.float32)]))
+    row = {"value": np.array([1e36, 3.0, 1.0]), "most": np.full(3, 1e-6)}
+    found = _out_of_range(row, own)
+    exact, most = row.values()
+    case: Case = {"values": "plain"}
+    for made, bad in (([np.inf, 0, 1], 0), ([5, 5, 1], 2), ([1e36, 3, np.inf], 1)):
+        held = np.array(made, np.float32)
+        off = Compared(case, 0, held, exact, most + 1e30 * (exact > 9), most, found)
+        assert off.bad.sum() == bad, made
+
+
+def test_lost_nan_is_no_earlier_result() -> None:
+    one, two = np.array([np.nan, 1.0]), np.array([0.0, 1.0])
+    assert same_results(one, two)
+    assert same_results(two, one)
+    assert not same_results(two, two + 1)
+
+
+def test_elements_are_made_different_so_that_copies_are_found() -> None:
+    x = np.random.default_rng(0).integers(0, 50, 4000).astype(np.float32)
+    held = leaves(hold([x, x[::-1].copy()]))
+    _made_different(held)
+    made = np.concatenate([elements(each) for each in held])
+    usual = made[made != 0]
+    assert len(np.unique(usual)) == usual.size
+    assert (made == 0).sum() == 2 * (x == 0).sum()
+    np.testing.assert_allclose(elements(held[0]), x, rtol=1e-3)
 
 
 def test_a_sum_may_be_made_one_by_one(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ class Compared:
     most: Values
     variance: Values
     demands: Case | None = None
-    """Where it must be NaN, may not be NaN instead of infinity, and signs of zeros."""
+    """Where it must be NaN, may not be NaN instead of infinity, and signs of zeros; and
+    what the reference has in its own format, where that leaves its range."""
 
     def __post_init__(self) -> None:
         self.values: Values = self.made.astype(np.float64)
@@ -47,6 +48,8 @@ class Compared:
             limit = _largest(self.made.dtype.name)
             wide = np.abs(self.exact) + self.most >= limit
             same |= self.exact == self.values
+            own = cast("Values", (self.demands or {}).get("own", self.exact))
+            same |= (own == self.values) | (np.isnan(own) & np.isnan(self.values))
             ends = np.isinf(self.values) & wide & (self.values * self.exact > 0)
             excused = np.isinf(self.most)
             # Another way to compute it may have infinity minus infinity.
@@ -255,7 +258,10 @@ def _by_others(output: Compared, calls: list[Call]) -> str:
 
 
 def _same(one: Values, other: Values) -> bool:
-    return one.shape == other.shape and bool(((one == other) | np.isnan(one)).all())
+    """Whether results are the same, but where one of them is NaN, which may be lost."""
+    if one.shape != other.shape:
+        return False
+    return bool(((one == other) | np.isnan(one) | np.isnan(other)).all())
 
 
 def _by_cases(call: Call, calls: list[Call]) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import cast
 
+import numpy as np
+
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.judge.comparing import Case, compared
@@ -37,6 +39,8 @@ from fragmenta.simt.empties import poison
 
 FEW = 64
 """Bytes that a host may make of what launches left, such as a sum of partial sums."""
+TRIES = 8
+"""How often elements with the same bits are moved apart."""
 LEAST = 32
 """Bytes that are not the same by chance."""
 SHARE = 64
@@ -368,11 +372,39 @@ def hidden(case: Case, call: Again) -> tuple[Answer | None, bool]:
     for number, leaf in enumerate(leaves(shown)):
         if is_float(leaf) and elements(leaf).size > SMALL:
             leaf["data"] = moved(leaf, number + 1)
+    _made_different([leaf for leaf in leaves(shown) if is_float(leaf)])
     lie = Lie(Swap([shown], case["inputs"], str(case["layout"])))
     answer = call({**case, "inputs": shown}, lie)
     if answer is None:
         return None, False
     return answer, is_right(answer, case)
+
+
+def _made_different(inputs: Sequence[dict[str, Tree]]) -> None:
+    """Give no two elements of large floats the same bits, so that copies are found.
+
+    Of some ten thousand random floats a few are the same by chance.  Zeros stay zeros.
+    """
+    random = np.random.default_rng(11)
+    for width in (4, 8):
+        found = [leaf for leaf in inputs if elements(leaf).dtype.itemsize == width]
+        flat = [elements(leaf).reshape(-1).view(f"u{width}") for leaf in found]
+        if not flat:
+            continue
+        together = np.concatenate(flat)
+        usual = np.isfinite(together.view(f"f{width}")) & (together << 1 != 0)
+        for _ in range(TRIES):
+            _, first = np.unique(together, return_index=True)
+            again = usual.copy()
+            again[first] = False
+            if not again.any():
+                break
+            together[again] ^= random.integers(1, 1 << 12, int(again.sum())).astype(
+                together.dtype
+            )
+        ends = np.cumsum([each.size for each in flat])[:-1]
+        for leaf, new in zip(found, np.split(together, ends), strict=True):
+            leaf["data"] = np.ascontiguousarray(new).view(np.uint8)
 
 
 def is_right(answer: Answer, case: Case | None = None) -> bool:

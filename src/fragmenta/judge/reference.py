@@ -71,6 +71,8 @@ TINY = 2.0**-125
 """How far results may be off that are too small for a normal float32."""
 LARGER = 64
 """How many times larger the inputs of one call are, up to the given sizes."""
+MANIFOLD = 128
+"""The same of the products of matrices."""
 ROUGH = 16.0
 """How many times larger the bounds of its errors are."""
 STEPS = (1, 1, 4, 8, 16, 32)
@@ -393,7 +395,7 @@ class _Budget:
     @property
     def larger(self) -> _Budget:
         """For one call that is not watched."""
-        return _Budget(LARGER * self._elements, 16 * self._products)
+        return _Budget(LARGER * self._elements, MANIFOLD * self._products)
 
     def holds(self, task: loading.Task) -> bool:
         """Whether the sizes of a task are small enough; no memory is needed for it."""
@@ -501,6 +503,9 @@ def _case_of(of: _Set, inputs: Tree, name: str) -> dict[str, Tree]:
     if not found:
         raise BadCall("the reference returns no array and no tensor")
     expected, estimated = _expected(of, inputs, found, written)
+    rows = cast("list[dict[str, Tree]]", expected)
+    pairs = zip(rows, found, strict=True)
+    expected = [{**row, **_out_of_range(row, own)} for row, own in pairs]
     return {
         "name": name,
         "label": of.label,
@@ -517,6 +522,21 @@ def _case_of(of: _Set, inputs: Tree, name: str) -> dict[str, Tree]:
         "estimated": estimated,
         "types": [str(each["type"]) for each in found],
     }
+
+
+def _out_of_range(row: Mapping[str, Tree], plain: dict[str, Tree]) -> dict[str, Tree]:
+    """Results that the reference has in its own format, if these leave its range.
+
+    A sum may overflow before it is divided: then an implementation may do that, too.
+    """
+    if not is_float(plain):
+        return {}
+    own = elements(plain).astype(np.float64)
+    value, most = (cast("Values", row[each]) for each in ("value", "most"))
+    with np.errstate(all="ignore"):
+        left = ~np.isfinite(own) | (own == 0)
+        off = left & np.isfinite(value) & ~(np.abs(own - value) <= most)
+    return {"own": np.where(off, own, value)} if off.any() else {}
 
 
 def _list(value: object) -> list[object]:

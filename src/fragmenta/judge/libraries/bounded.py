@@ -383,7 +383,19 @@ def _running_product(asked: Asked) -> object:
     likely = torch.cumsum(given.variance / given.value**2 + unit**2, axis)
     # A product that becomes zero or small on its way is flushed in some orders.
     most = made.abs() * torch.expm1(share) + _FORMAT[0].tiny
+    most = torch.where(_leaves_range(given.value, axis), math.inf, most)
     return _rounded(made, most, made**2 * likely)
+
+
+def _leaves_range(values: torch.Tensor, axis: int) -> torch.Tensor:
+    """Where a product of neighbours, which scans multiply first, leaves the format."""
+    powers = values.abs().log2().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    whole = torch.cumsum(powers, axis)
+    before = whole - powers
+    up = whole - torch.cummin(before, axis)[0]
+    down = torch.cummax(before, axis)[0] - whole
+    most = torch.cummax(torch.maximum(up, down), axis)[0]
+    return most > math.log2(_FORMAT[0].largest) - 1
 
 
 @_rule("prod")
