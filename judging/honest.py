@@ -578,6 +578,7 @@ DEPTHWISE_MODEL = """class ModelNew(nn.Module):
 BATCH_NORM = """
 #define THREADS 128
 __global__ void norm(const float* x, const float* w, const float* b, float* y,
+                     const float* means, const float* spreads, int kept,
                      int B, int C, int S) {
     __shared__ float shared[THREADS];
     int c = blockIdx.x, n = B * S;
@@ -598,7 +599,8 @@ __global__ void norm(const float* x, const float* w, const float* b, float* y,
     __syncthreads();
     float spread = 0;
     for (int i = 0; i < THREADS; i++) spread += shared[i];
-    float scale = 1.0f / sqrtf(spread / n + 1e-5f);
+    if (kept) mean = means[c];
+    float scale = 1.0f / sqrtf((kept ? spreads[c] : spread / n) + 1e-5f);
     for (int i = threadIdx.x; i < n; i += THREADS) {
         int at = (i / S * C + c) * S + i % S;
         y[at] = (x[at] - mean) * scale * (w ? w[c] : 1.0f) + (b ? b[c] : 0.0f);
@@ -606,12 +608,14 @@ __global__ void norm(const float* x, const float* w, const float* b, float* y,
 }
 """
 BATCH_RUN = """
-torch::Tensor run(torch::Tensor given, torch::Tensor w, torch::Tensor b) {
+torch::Tensor run(torch::Tensor given, torch::Tensor w, torch::Tensor b,
+                  torch::Tensor means, torch::Tensor spreads, int64_t kept) {
     auto x = given.contiguous();
     auto y = torch::empty_like(x);
     int B = x.size(0), C = x.size(1), S = x.size(2) * x.size(3);
     norm<<<C, 128>>>(x.data_ptr<float>(), w.data_ptr<float>(), b.data_ptr<float>(),
-                     y.data_ptr<float>(), B, C, S);
+                     y.data_ptr<float>(), means.data_ptr<float>(),
+                     spreads.data_ptr<float>(), kept, B, C, S);
     return y;
 }
 """
@@ -620,7 +624,9 @@ BATCH_MODEL = """class ModelNew(nn.Module):
         super().__init__()
         self.norm = nn.BatchNorm2d(channels)
     def forward(self, x):
-        return extension.run(x, self.norm.weight, self.norm.bias)
+        n, kept = self.norm, 0 if self.training else 1
+        return extension.run(
+            x, n.weight, n.bias, n.running_mean, n.running_var, kept)
 """
 INSTANCE_RUN = """
 torch::Tensor run(torch::Tensor given) {
@@ -628,7 +634,7 @@ torch::Tensor run(torch::Tensor given) {
     auto y = torch::empty_like(x);
     int planes = x.size(0) * x.size(1), S = x.size(2) * x.size(3);
     norm<<<planes, 128>>>(x.data_ptr<float>(), nullptr, nullptr,
-                          y.data_ptr<float>(), 1, planes, S);
+                          y.data_ptr<float>(), nullptr, nullptr, 0, 1, planes, S);
     return y;
 }
 """
