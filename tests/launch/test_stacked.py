@@ -90,3 +90,41 @@ def test_machine_code_answers_for_all_or_for_none() -> None:
     assert Stacked(one, Some({}), ignored=quiet).functions == one.functions
     assert Stacked(one, Some(None)).functions is None
     assert Stacked(Some({}), Some({})).functions == {}
+
+
+def test_each_block_begins_anew() -> None:
+    # What a block before has left in shared memory was written by nobody.
+    text = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry turned(.param .u64 y, .param .u64 x)
+{
+    .shared .align 4 .b8 tile[256];
+    .reg .b32 %r<8>; .reg .b64 %rd<6>; .reg .f32 %f<4>; .reg .pred %p;
+    ld.param.u64 %rd0, [y];
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r0, %ctaid.x;
+    mov.u32 %r1, %tid.x;
+    mad.lo.u32 %r2, %r0, 64, %r1;
+    mad.wide.u32 %rd2, %r2, 4, %rd1;
+    mad.wide.u32 %rd3, %r2, 4, %rd0;
+    ld.global.f32 %f1, [%rd2];
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r4, %r1, 4, %r3;
+    BEFORE st.shared.f32 [%r4], %f1;
+    bar.sync 0;
+    xor.b32 %r1, %r1, 63;
+    mad.lo.u32 %r4, %r1, 4, %r3;
+    ld.shared.f32 %f1, [%r4];
+    st.global.f32 [%rd3], %f1;
+    ret;
+}"""
+    skips = "setp.eq.u32 %p, %r0, 0; @%p "
+    for before, rules in (("", set()), (skips, {"uninitialised"})):
+        kernel = ptx.parse(text.replace("BEFORE ", before)).kernels["turned"]
+        for options in ({}, {"numerics": True}):
+            x, y = np.ones(512, np.float32), np.zeros(512, np.float32)
+            made = kernel.launch(8, 64, [y, x], watch="report", **options)
+            errors = {e.rule for e in made.problems if e.severity != "info"}
+            assert errors == rules, options

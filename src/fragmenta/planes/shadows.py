@@ -279,7 +279,7 @@ class Follower(Port):
             before.point(at.NEXT, address_of(after.block))
         self.watch.attach(context, shadows[0])
         context.point(layout.BLOCK_SHADOW, address_of(shadows[0].block))
-        context.point(layout.BLOCK_RESET, _address(self.watch.renew))
+        context.point(layout.BLOCK_RESET_SHADOW, _address(self.watch.renew))
 
     def close(self) -> None:
         """Free everything: the launch has ended."""

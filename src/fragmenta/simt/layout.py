@@ -236,7 +236,8 @@ BLOCK_GRANULE = 304  #: i64: GRANULE if a launch goes on after accesses there; o
 BLOCK_COUNTERS = 312  #: pointer to the counters of the context; 0 if there are none
 BLOCK_CLUSTER = 320  #: 3 x i64: the blocks of a cluster along x, y and z
 BLOCK_TRACE = 344  #: pointer to the record of a block that is recorded; or 0
-BLOCK_BARRIERS = 352  #: 16 barriers
+BLOCK_RESET_SHADOW = 352  #: pointer to one more, for second values; or 0
+BLOCK_BARRIERS = 384  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
 exactly; the phase; the votes for it; the result of the last vote as a count, and

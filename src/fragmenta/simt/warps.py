@@ -460,10 +460,11 @@ def _reset(code: Code, block: Raw) -> None:
     alive[0] = field(code, block, layout.BLOCK_WARPS, I32)[0]
     live = field(code, block, layout.BLOCK_LIVE, I32)
     live[0] = field(code, block, layout.BLOCK_THREADS, I32)[0]
-    more = pointer_at(code, block, layout.BLOCK_RESET)
-    with b.if_then(b.icmp_unsigned("!=", more, more.type(None))):
-        kind = ir.FunctionType(ir.VoidType(), [POINTER])
-        b.call(b.bitcast(more, kind.as_pointer()), [block])
+    for offset in (layout.BLOCK_RESET, layout.BLOCK_RESET_SHADOW):
+        more = pointer_at(code, block, offset)
+        with b.if_then(b.icmp_unsigned("!=", more, more.type(None))):
+            kind = ir.FunctionType(ir.VoidType(), [POINTER])
+            b.call(b.bitcast(more, kind.as_pointer()), [block])
 
 
 def _place_block(code: Code, block: Raw, warp: Raw) -> None:
