@@ -41,6 +41,13 @@ WRONG = {
     "freed": Wrong(
         "freed.cu", "wrong", "freed", "Free it once, and after its last use.", FREED
     ),
+    "past the end": Wrong(
+        "past_end.cu",
+        "more",
+        "copied-past-end",
+        "Copy no more bytes than were allocated; sizes count bytes, not elements.",
+        (("count > 1 ? 40 : 32", "32"),),
+    ),
     "refused": Wrong(
         "refused.cu",
         "goes on",

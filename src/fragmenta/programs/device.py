@@ -187,8 +187,12 @@ class Device:
 
     def gone(self, request: Request) -> Answer:
         """The program names memory that is not there: tell if it was freed before."""
-        address, wish = request.words[:2]
+        address, wish, size = request.words[:3]
         was, call = self.memory.was(address), Call.of(request.data)
+        held = self.memory.held.get(address >> layout.SLOT_BITS)
+        if held is not None and size and self.options.watch:
+            self._called(_past_end(held, address, size, wish, call), call)
+            return Answer()
         offset = address & ((1 << layout.SLOT_BITS) - 1)
         if was is not None and offset < was.size and self.options.watch:
             does = ("frees", "reads", "writes")[wish]
@@ -594,6 +598,25 @@ def _refused(kernel: Kernel, shape: Shape) -> str:
     if shape.cooperative:
         return f"{math.prod(shape.grid):,} blocks, which cannot all run at once"
     return f"{shape.shared:,} bytes of dynamic shared memory are more than allowed"
+
+
+def _past_end(
+    held: Allocation, address: int, size: int, wish: int, call: Call
+) -> Problem:
+    """A copy that reaches past the end of an allocation, and is refused."""
+    first = address - held.address
+    where = f", from byte {first:,} on" if first else ""
+    does = "reads" if wish == 1 else "writes"
+    return Problem(
+        rules.COPIED_PAST_END.name,
+        rules.ERROR,
+        0,
+        0,
+        "",
+        f"{call.name} {does} {counted(size, 'byte')} of {held.name}{where}: "
+        f"{runtime_error(INVALID_VALUE)}, nothing is copied",
+        rules.COPIED_PAST_END.repair,
+    )
 
 
 def _not_run(

@@ -489,6 +489,14 @@ FREED = Rule(
     documented=False,
     repair="Free it once, and after its last use.",
 )
+COPIED_PAST_END = Rule(
+    "copied-past-end",
+    ERROR,
+    "A program copies more bytes than an allocation has.",
+    launch=True,
+    documented=False,
+    repair="Copy no more bytes than were allocated; sizes count bytes, not elements.",
+)
 REFUSED_LAUNCH = Rule(
     "refused-launch",
     ERROR,

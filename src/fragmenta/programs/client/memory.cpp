@@ -122,10 +122,10 @@ static int release_at(uint64_t base, Allocation &held) {
 }
 
 // What the program wants to do with memory that is not there: the server tells, if it was
-// freed before.
+// freed before, or if there are fewer bytes.
 enum Wish { FREES = 0, READS = 1, WRITES = 2 };
-static int missing(const void *pointer, Wish wish) {
-    if (pointer) ask(GONE, {(uint64_t)pointer, wish}, called());
+static int missing(const void *pointer, Wish wish, size_t bytes = 0) {
+    if (pointer) ask(GONE, {(uint64_t)pointer, wish, bytes}, called());
     return INVALID_VALUE;
 }
 
@@ -227,8 +227,8 @@ static int copy_lines(void *to, size_t to_pitch, const void *from, size_t from_p
     size_t to_bytes, from_bytes;
     if (!spans(&to_bytes, to_pitch, width, height) || !spans(&from_bytes, from_pitch, width, height)) return INVALID_VALUE;
     char *goal = reach(to, to_bytes), *source = reach(from, from_bytes);
-    if (!source || !from) return missing(from, READS);
-    if (!goal || !to) return missing(to, WRITES);
+    if (!source || !from) return missing(from, READS, from_bytes);
+    if (!goal || !to) return missing(to, WRITES, to_bytes);
     for (size_t line = 0; line < height; line++)
         memmove(goal + line * to_pitch, source + line * from_pitch, width);
     uint64_t base;
