@@ -81,3 +81,40 @@ def test_the_block_that_lacks_registers(odd: int, schedule: str) -> None:
         " ".join(said.split())
     )
     assert "1 with 40 and 1 with 104" in " ".join(said.split())
+
+
+#: Warps of one warpgroup, which begin with 128 registers; CHOOSE leads some past DOWN.
+GROUP = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry f() .maxntid 128, 1, 1 .maxnreg 128 {
+    .reg .b32 %r<3>; .reg .pred %p;
+    mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31;
+    CHOOSE
+DOWN:
+    setmaxnreg.dec.sync.aligned.u32 40;
+    bra NEXT;
+LESS:
+    setmaxnreg.dec.sync.aligned.u32 24;
+NEXT:
+    mov.u32 %r1, %r2;
+    ret;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("choose", "words"),
+    [
+        ("", ""),
+        ("setp.ne.u32 %p, %r2, 0; @%p bra NEXT;", "31 lanes have passed it by"),
+        ("setp.ge.u32 %p, %r1, 32; @%p bra NEXT;", "1 of 4 have 40 registers"),
+        ("setp.ge.u32 %p, %r1, 96; @%p bra LESS;", "1 of 4 have 24 registers"),
+    ],
+)
+def test_a_warpgroup_asks_as_one(choose: str, words: str) -> None:
+    kernel = ptx.parse(GROUP.replace("CHOOSE", choose)).kernels["f"]
+    found = kernel.launch(2, 128, (), watch="report").problems
+    said = [" ".join(str(each).split()) for each in found]
+    assert {each.rule for each in found} == ({"divergent-aligned"} if words else set())
+    assert all(words in each for each in said)
+    assert bool(said) == bool(words)

@@ -16,6 +16,8 @@ from fragmenta.units.blocks import Block
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.fast import layout
 
+WARPS = 4
+"""The warps of a warpgroup."""
 REGISTERS = 1 << 16
 """The registers of a multiprocessor."""
 
@@ -48,10 +50,44 @@ def count(cluster: Cluster) -> None:
 
 
 def check(cluster: Cluster) -> None:
-    """Report blocks whose warps ask for more than the block has; they have ended."""
+    """Report blocks whose warps ask for more than the block has; they have ended.
+
+    Also warpgroups whose warps do not ask for the same.
+    """
     for block in cluster.blocks:
         if block.lack_of_registers[1]:
             _report(block)
+        if block.words[layout.STATE_START >> 2]:
+            _compare(block)
+
+
+def _compare(block: Block) -> None:
+    """Report a warpgroup of which only some warps ask, or not for as many."""
+    given = block.registers.reshape(len(block.warps), -1)
+    asked = [
+        (
+            bool(each[layout.REGISTERS_EVENT >> 2]),
+            int(each[layout.REGISTERS_SURPLUS >> 2]),
+        )
+        for each in given
+    ]
+    for first in range(0, len(asked) - WARPS + 1, WARPS):
+        group = asked[first : first + WARPS]
+        if len({*group}) == 1:
+            continue
+        one = max(n for n, each in enumerate(group) if each[0])
+        warp = block.warps[first + one]
+        event = int(given[warp.number, layout.REGISTERS_EVENT >> 2]) - 1
+        count = int(block.words[layout.STATE_START >> 2]) + group[one][1]
+        same = group.count(group[one])
+        warp.report(
+            rules.DIVERGENT_ALIGNED,
+            block.cluster.machine.kernel.events[event],
+            0,
+            f"all warps of a warpgroup execute the same setmaxnreg; {same} of {WARPS} "
+            f"have {count} registers for each thread in the end, warp {warp.number} "
+            "among them",
+        )
 
 
 def _report(block: Block) -> None:

@@ -35,7 +35,7 @@ MOST_PARAMETERS = 32764
 """Bytes of the parameters of a kernel: ptxas refuses more."""
 JUMPS = flow.BRANCHES | flow.ENDS | {"call"}
 """Opcodes after which a lane may be elsewhere."""
-_ONE_FOR_ALL = frozenset({"setmaxnreg", "tensormap"})
+_ONE_FOR_ALL = frozenset({"tensormap"})
 """Opcodes with ``.sync`` at which no lane waits here: any lane acts for its warp."""
 
 
