@@ -65,6 +65,7 @@ def test_an_honest_candidate_is_clean(batch: Batch, name: str) -> None:
     assert row.finding in (*verdict.names, "", "host-work"), verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OWN_WORD)
 def test_launches_that_depend_on_data_have_their_own_word(
     batch: Batch, name: str
@@ -106,6 +107,7 @@ def test_a_verdict_says_which_sizes_it_covers() -> None:
     assert "given sizes" not in left.sizes
 
 
+@pytest.mark.long
 def test_a_bad_reference_does_not_end_a_batch(batch: Batch) -> None:
     text = HEAD + "def candidate(x, y):\n    return honest(*flat(x, y))\n"
     bad = FMA.replace("x * y + 1", "missing")
