@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
 _BYTES = frozenset({"s8", "u8", "prmt", "bfi"})
+_ROUNDED = frozenset({"rni", "rzi", "rmi", "rpi"})
 ALL_LANES = (1 << LANES) - 1
 _KINDS = ("kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
 
@@ -61,7 +62,7 @@ def planes_for(words: set[str]) -> tuple[int, int]:
     ((8, 8), (8, 8))
     """
     small = any(each.startswith(_SMALL) or each in _KINDS for each in words)
-    small |= bool(words & DOTS) or ("rni" in words and bool(words & _BYTES))
+    small |= bool(words & DOTS) or bool(words & _ROUNDED and words & _BYTES)
     tiny = any(each.startswith("e2m1") or "f4" in each for each in words)
     return 8 if small else 4, 4 if tiny else 8
 

@@ -49,7 +49,7 @@ The lower f64 makes up for them.  A number alone has 39 bits that are right."""
 MOST_SOURCES = (1 << SOURCE_BITS) - 1
 
 
-INTEGRAL = frozenset({"s32", "u32", "s16", "u16", "s8", "u8"})
+INTEGRAL = frozenset({"s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8"})
 """Formats of integers that stand for numbers: what was quantised.
 
 With eight planes, a byte of each is one of an f64, beside the lowest byte of the
@@ -168,10 +168,11 @@ def _unsigned(register: Value, low: int, bits: int, to: Type) -> Value:
 
 def _integer(register: Value, kind: Kind, low: int) -> Value:
     """An integer in a register, as one of 64 bits."""
-    part = _unsigned(register, low, kind.bits, I64)
-    if kind.format[0] == "u":
+    bits = min(kind.bits, int(kind.format[1:]))
+    part = _unsigned(register, low, bits, I64)
+    if kind.format[0] == "u" or bits == 64:
         return part
-    sign = 1 << kind.bits - 1
+    sign = 1 << bits - 1
     return (part ^ sign) - sign
 
 
@@ -276,7 +277,7 @@ def _counted(held: Value, planes: list[Value], kind: Kind, place: int) -> Elemen
     marked = above[0] == MARK
     source = select(marked & present, _of_bytes(above[1:], _SOURCE_BITS), 0)
     exact = select(present, near, held)
-    if kind.bits == 32:
+    if kind.bits >= 32:
         upper = _of_bytes([_unsigned(each, 16, 16, I64) for each in planes[:4]], 16)
         exact = select(marked & (upper != 0), float_of(upper), exact)
     return Element(held, whole(exact), None, present, source)
@@ -313,7 +314,7 @@ def _as_integer(
                 named = word.lift(0) if source is None else source
                 mark = shift_unsigned(named, _SOURCE_BITS * (plane - 1)) & 0x7F
             word = word | (mark << 8)
-        if kind.bits == 32:
+        if kind.bits >= 32:
             part = shift_unsigned(bits_of(number), 16 * plane) & 0xFFFF
             word = word | (part << 16)
         made.append(select(differs, word, 0))
@@ -395,7 +396,10 @@ def spread(
             low = kind.bits * place
         elif kind.whole:
             assert lower is not None
-            both = ((each, shift_unsigned(each, 32)) for each in (upper, lower))
+            low_half = (1 << 32) - 1
+            both = (
+                (each & low_half, shift_unsigned(each, 32)) for each in (upper, lower)
+            )
             words, low = [word for pair in both for word in pair], 0
         elif kind.bits >= 32:
             assert lower is not None

@@ -35,6 +35,7 @@ from fragmenta.numerics.code.double import (
     negated,
     over,
     plus,
+    plus_float,
     times,
     two_sum,
     whole,
@@ -72,6 +73,9 @@ QUANTISED = "quantised"
 operand is the number."""
 UNROUNDED = "unrounded"
 """The word of a conversion that cuts numbers which should be rounded: which of them."""
+HALF, AWAY = "half", "away"
+"""The word of a conversion that cuts a sum with a half, which rounds: the half, or that
+it has the sign of the number."""
 
 
 def _usual(x: Value) -> Value:
@@ -170,6 +174,17 @@ def _copysign(given: Given) -> Double:
     return chosen(a.negative, negated(size), size)
 
 
+def _converted(given: Given) -> Double:
+    """A number; where it was rounded, without the half that was added for that."""
+    half, (exact,) = given.words.get(HALF), given.exact[:1]
+    if not half:
+        return exact
+    (value,) = given.values[:1]
+    if half == AWAY:
+        return plus_float(exact, select(value < 0.0, 0.5, value.lift(-0.5)))
+    return plus_float(exact, value.lift(-float(half)))
+
+
 # ── the table ───────────────────────────────────────────────────────────────
 
 
@@ -204,7 +219,7 @@ MEANINGS: dict[str, Meaning] = {
     "copysign": _copysign,
     "min": lambda given: _extreme(given, largest=False),
     "max": lambda given: _extreme(given, largest=True),
-    "cvt": lambda given: given.exact[0],
+    "cvt": _converted,
     "dp4a": lambda given: _dot(given, [(i, i + 4) for i in range(4)]),
     "dp2a": _dot_of_halves,
     **{name: _function(name) for name in FUNCTIONS},

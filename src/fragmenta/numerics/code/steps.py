@@ -12,12 +12,13 @@ from typing import ClassVar, NamedTuple
 from fragmenta.numerics.code.atomics import AtomicForm, atomic, scratch_bytes
 from fragmenta.numerics.code.bits import beside_bits
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
+from fragmenta.numerics.code.counting import OPERATIONS
 from fragmenta.numerics.code.elements import KINDS, WHOLE_KINDS, Kind
-from fragmenta.numerics.code.exact import MEANINGS, QUANTISED, UNROUNDED
+from fragmenta.numerics.code.exact import HALF, MEANINGS, QUANTISED, UNROUNDED
 from fragmenta.numerics.code.notes import NOTE
 from fragmenta.numerics.code.product_steps import ProductStep
 from fragmenta.numerics.code.provisional import Kept, provisional
-from fragmenta.numerics.code.quantising import OPERATIONS, quantised
+from fragmenta.numerics.code.quantising import quantised
 from fragmenta.numerics.code.routines import (
     COMPARES,
     DECIDES,
@@ -81,6 +82,8 @@ class NumericsStep(ProductStep):
 
     stops: ClassVar[bool] = False
     """Whether a birth stops the launch."""
+    cuts = False
+    """Whether the result has the whole register, also if its type is a byte."""
     probes: NumericsProbes
 
     def write(self) -> None:
@@ -147,10 +150,13 @@ class NumericsStep(ProductStep):
         if cut is None or not (isinstance(goal, Register) and self.has(goal)):
             super()._moved()
             return
-        self.instruction = replace(given, qualifiers=cut)
-        if not self._beside(ROUNDS):
+        both = given.operands[:2]  # a mask is written as a conversion
+        self.instruction = replace(given, opcode="cvt", qualifiers=cut, operands=both)
+        self.cuts = True
+        done = self._beside(ROUNDS)
+        self.instruction, self.cuts = given, False
+        if not done:
             super()._moved()
-        self.instruction = given
 
     def _counts_whole(self) -> bool:
         """Whether it computes with integers that stand for numbers."""
@@ -166,8 +172,10 @@ class NumericsStep(ProductStep):
     def _kind(self, operand: Operand, kind: str) -> Kind | None:
         """The floats of an operand, or the integers that stand for numbers."""
         if kind in WHOLE_KINDS and isinstance(operand, Register):
-            known = quantised(self.writer.unit.function).integers
-            return WHOLE_KINDS[kind] if operand.number in known else None
+            known = quantised(self.writer.unit.function)
+            found = WHOLE_KINDS[kind] if operand.number in known.integers else None
+            short = known.short.get(operand.number)
+            return found if not (found and short) else found._replace(format=short)
         return KINDS.get(kind)
 
     def _packed(self, slot: Slot, match: Match) -> Kind | None:
@@ -213,6 +221,8 @@ class NumericsStep(ProductStep):
             extra.append((QUANTISED, str(known.bounds[number])))
         if number in known.unrounded:
             extra.append((UNROUNDED, known.unrounded[number]))
+        if number in known.halves:
+            extra.append((HALF, known.halves[number]))
         kinds = [each.place.kind for each in results]
         if way in (ROUNDS, MAGIC) and not all(kinds):
             return False
@@ -314,6 +324,8 @@ class NumericsStep(ProductStep):
         bits = type_bits(kind)
         twin = self._twin(operand)
         width = bits if twin is None else twin.bits
+        if self.cuts and floats is not None and floats.whole:
+            floats = floats._replace(bits=max(width, bits))
         planes = self.planes if twin is not None and floats is not None else 0
         place = Place(width, bits, floats, planes, kind.startswith("s"))
         return _Operand(place, None, twin if planes else None)
@@ -505,8 +517,8 @@ def _sources(
     way: str, results: Sequence[_Operand], operands: Sequence[_Operand | None]
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Where each float of the results comes from."""
-    kinds = {each.place.kind for each in results}
-    if kinds & set(WHOLE_KINDS.values()) and way == ROUNDS:
+    kinds = [each.place.kind for each in results]
+    if any(each is not None and each.whole for each in kinds) and way == ROUNDS:
         every = [(i, each.place.kind) for i, each in enumerate(operands) if each]
         return (
             tuple((i, j) for i, kind in every for j in range(kind.many if kind else 1)),
