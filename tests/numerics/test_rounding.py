@@ -213,3 +213,26 @@ COLOURS = {
 @pytest.mark.parametrize("way", COLOURS)
 def test_colours(way: str) -> None:
     assert not found(COLOURS[way] + "\ncodes[t] = c;\ny[t] = c;", BOTH, 1)
+
+
+# ── codes that are floats ───────────────────────────────────────────────────
+
+FOUR = """#include <cuda_fp4.h>
+extern "C" __global__ void k(float *y, const float *x, float s)
+{
+    int t = threadIdx.x;
+    __nv_fp4_e2m1 q(x[t] / s);
+    y[t] = float(q) * s;
+}"""
+
+
+def test_what_four_bits_explain() -> None:
+    """Codes have no room for a source: it is not the conversion back, which is exact."""
+    kernel = ptx.RawKernel(FOUR, "k", target="sm_100a")
+    y = np.zeros(64, np.float32)
+    right = kernel(1, 64, [y, ABOVE, np.float32(0.5)], numerics=True).numerics
+    assert not [each for each in right.problems if each.severity != "info"]
+    wrong = kernel(1, 64, [y, ABOVE, np.float32(0.1)], numerics=True).numerics
+    (problem,) = [each for each in wrong.problems if each.rule == "output-error"]
+    assert "e2m1 explains" in problem.message
+    assert "cvt.rn.satfinite.e2m1x2" in problem.text

@@ -27,12 +27,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.numerics.code.elements import KINDS
+from fragmenta.numerics.code.elements import KINDS, Kind
 from fragmenta.numerics.code.exact import SUMS
 from fragmenta.numerics.seconds import PART, kind_of
 from fragmenta.ptx import rules
 from fragmenta.ptx.opcodes.kinds import opcodes_of
-from fragmenta.ptx.opcodes.table import TYPES
 
 if TYPE_CHECKING:
     from fragmenta.numerics.report import Numerics, Output, Site
@@ -41,6 +40,7 @@ Floats = NDArray[np.float64]
 ADDS = frozenset({*SUMS, *opcodes_of("updates", "multiplies")})
 """Opcodes that add."""
 _EIGHT = frozenset({"e4m3", "e5m2"})
+_CODES = frozenset({*_EIGHT, "e2m1", "e2m3", "e3m2"})
 ARITHMETIC = 10
 """Bits that arithmetic in the type of the output, or in f32, may lose."""
 
@@ -132,10 +132,27 @@ class _Explains:
         site, (allowed, _) = self.sites.get(number), self._of_source(number)
         if site is None or allowed <= 2.0 ** (2 - self.precision):
             return self.format
-        words = site.instruction.qualifiers
-        kind = KINDS.get(next((each for each in words if each in TYPES), ""))
+        kind = _smallest(site)
         small = kind is not None and kind.precision < self.precision
         return kind.format if kind is not None and small else self.format
+
+    def _rounder(self, number: int) -> int:
+        """The site that made the codes which a site reads: those have no source.
+
+        The site itself if that is another, or if there are several.
+        """
+        site = self.sites.get(number)
+        kind = None if site is None else _smallest(site)
+        if site is None or kind is None or not _reads_codes(site):
+            return number
+        makers = [
+            each.number
+            for each in self.sites.values()
+            if each.instruction.opcode == "cvt"
+            and not _reads_codes(each)
+            and _smallest(each) == kind
+        ]
+        return makers[0] if len(makers) == 1 else number
 
     def _of_source(self, number: int) -> tuple[float, float]:
         """What one unit of a type on the way explains, and the part of the row."""
@@ -144,12 +161,11 @@ class _Explains:
         if site is None or site.instruction.opcode in ADDS:
             return 0.0, rows
         words = site.instruction.qualifiers
-        kinds = [each for each in words if each in TYPES]
         if {"rni", "rzi", "rmi", "rpi"} & set(words):
             return 2.0**-4, 1.0
         if "approx" in words:
             return 2.0**-10, 1.0
-        kind = KINDS.get(kinds[0]) if kinds else None
+        kind = _smallest(site)
         if kind is not None and kind.format == "ue8m0":
             return (1.0 if self.precision <= 4 else 2.0**-3), rows
         if kind is None or kind.precision >= self.precision:
@@ -181,10 +197,29 @@ class _Explains:
             float(relative[place]),
             float(explained[place]),
             place,
-            int(numbers[place]),
+            self._rounder(int(numbers[place])),
             ulp,
             self._type_of(int(numbers[place])),
         )
+
+
+def _formats(site: Site) -> list[Kind]:
+    """The types of floats of an instruction, that of its result first."""
+    words = site.instruction.qualifiers
+    return [KINDS[each] for each in words if each in KINDS]
+
+
+def _reads_codes(site: Site) -> bool:
+    """Whether it makes wider floats of codes, which is exact."""
+    kinds = _formats(site)
+    wide = len(kinds) == 2 and kinds[0].precision > kinds[1].precision
+    return site.instruction.opcode == "cvt" and wide and kinds[1].format in _CODES
+
+
+def _smallest(site: Site) -> Kind | None:
+    """The type that a result has, or the codes that it is made of."""
+    kinds = _formats(site)
+    return kinds[1] if _reads_codes(site) else kinds[0] if kinds else None
 
 
 def _row_sizes(large: Floats, row: int) -> Floats:
