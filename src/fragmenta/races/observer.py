@@ -375,6 +375,8 @@ class Observer(TensorObserver, Unattended):
         mbarrier.observed = mbarrier.copied = -1
         self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
         alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
+        if not alive:
+            self._ended(warp, event, lanes, mbarrier)
         # Nothing happens after this write: ordinary accesses collide with it.
         who = (mbarrier.agent, LAST_EPOCH) if alive else (agent, epoch)
         self.shared.touch(
@@ -388,6 +390,24 @@ class Observer(TensorObserver, Unattended):
             proxy="generic",
             lane=lane,
         )
+
+    def _ended(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
+        """An mbarrier was made invalid: all waits for it must have come before."""
+        clock, rank = self.row(warp, lanes)[0], warp.block.rank
+        for number, epoch in mbarrier.waited.items():
+            agent = self.order.agent("warp", rank, number)
+            if number == warp.number or epoch < max(clock[0, agent], clock[1, agent]):
+                continue
+            warp.report(
+                rules.MBARRIER,
+                event,
+                lanes,
+                f"{mbarrier} is made invalid, and nothing orders that after the wait "
+                f"of warp {number}, which may still have to come",
+                repair=f"Let {PTX.block_barrier} come before it, which all threads "
+                "reach when they are done with the mbarrier.",
+            )
+            return
 
     def _everything(self, warp: Warp, lanes: int) -> Clock:
         """What lanes know, and that an mbarrier was here before."""
@@ -470,6 +490,8 @@ class Observer(TensorObserver, Unattended):
         self._used(warp, event, lanes, mbarrier)
         mbarrier.observed = max(mbarrier.observed, phase)
         self.missed.saw(self.order, step, mbarrier, phase)
+        epoch = self.order.epoch(warp.block.rank, warp.number)
+        mbarrier.seen_in(warp.number, epoch)
         if phase >= 0:
             clock = self.mbarrier_clocks.at_end(mbarrier, phase)
             if "relaxed" in event.words:

@@ -148,6 +148,16 @@ class Mbarrier(Record):
         """The last phase that a warp takes for over, since it waited; -1: none."""
         return (int(self.words[(layout.MBARRIER_SEEN >> 2) + warp]) & 0xFFFFFFFF) - 1
 
+    def seen_in(self, warp: int, epoch: int) -> None:
+        """Note when a warp has seen the end of a phase: the observer's epoch."""
+        self.words[(layout.MBARRIER_WAITED >> 2) + warp] = epoch + 1
+
+    @property
+    def waited(self) -> dict[int, int]:
+        """The epoch in which each warp last saw the end of a phase."""
+        epochs = self.words[layout.MBARRIER_WAITED >> 2 :][: layout.MBARRIER_WARPS]
+        return {int(n): int(epochs[n]) - 1 for n in np.flatnonzero(epochs)}
+
     def driven_by(self, warp: Warp) -> bool:
         """Whether an instruction of this warp has ended the last phase."""
         return self._driver == _name(warp)

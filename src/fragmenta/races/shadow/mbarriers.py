@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from fragmenta.jit.trace import I32, I64, Memory, Value, convert, select
+from fragmenta.jit.trace import I32, I64, Memory, Value, convert, larger, select
 from fragmenta.races.shadow import layout, shared_memory
 from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS
 from fragmenta.races.shadow.observing import Seen, observing
@@ -19,6 +19,36 @@ _KIND = layout.HEAD_KINDS + 4 * layout.AGENT_KINDS.index("mbarrier")
 
 
 def _make(seen: Seen) -> Value:
+    """Whether there are clocks for an mbarrier; the number is its place.
+
+    Of one that is ended, whether all that waited for it are known to have done so.
+    """
+    code = seen.code
+    answer = code.variable(code.constant(0, I32))
+    ends = seen.number == units.ENDS
+    with code.when(ends):
+        answer.value = _may_end(seen)
+    with code.when(~ends):
+        answer.value = _has_clocks(seen)
+    return answer.value
+
+
+def _may_end(seen: Seen) -> Value:
+    """Whether lanes know of the last wait of every other warp for an mbarrier."""
+    code, clocks = seen.code, seen.clocks
+    own = convert(field(code, seen.warp, engine.WARP_NUMBER, I32)[0], I64)
+    row, first = clocks.row_of(seen.lanes), convert(clocks.agent, I64) - own
+    unknown = code.variable(code.constant(0, I32))
+    with code.loop(units.MBARRIER_WARPS) as number:
+        waited = seen.word(units.MBARRIER_WAITED)[number]
+        base, extra = (row[first + number + seen.head.row * part] for part in (0, 1))
+        late = (waited > larger(base, extra)) & (number != own)
+        with code.when(late):
+            unknown.value = code.constant(1, I32)
+    return convert(unknown.value == 0, I32, signed=False)
+
+
+def _has_clocks(seen: Seen) -> Value:
     """Whether there are clocks for an mbarrier; the number is its place."""
     code, made = seen.code, seen.head.pointer(layout.HEAD_MADE)
     clocks = seen.long(units.MBARRIER_CLOCKS)

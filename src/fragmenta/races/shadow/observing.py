@@ -231,6 +231,8 @@ def _acquire(seen: Seen) -> None:
     mark_used(code, head, seen.about)
     observed = seen.long(units.MBARRIER_OBSERVED)
     observed[0] = larger(observed[0], phase)
+    own = convert(field(code, seen.warp, engine.WARP_NUMBER, I32)[0], I64)
+    seen.word(units.MBARRIER_WAITED)[own] = seen.clocks.epoch[0] + 1
     with code.when(phase >= 0):
         row, known = seen.row(units.MBARRIER_CLOCK_LAST), units.MBARRIER_KNOWN_LAST
         with code.when(seen.word(known)[0] == 0):

@@ -149,7 +149,11 @@ MBARRIER_SEEN: Final = 256  #: 32 x i32: the last phase that each takes for over
 MBARRIER_DRIVER: Final = 384  #: i32: the warp that ended the last phase, as COPIER
 MBARRIER_HELD: Final = 388  #: i32: the phase after which that warp gave way, plus 1
 MBARRIER_HELD_COUNT: Final = 392  #: i32: how often it did
-MBARRIER_BYTES: Final = 512
+MBARRIER_WAITED: Final = (
+    512  #: 32 x i32: when each warp last saw the end of a phase: the
+)
+#: observer's epoch, plus 1
+MBARRIER_BYTES: Final = 640
 MBARRIER_WARPS: Final = 32
 """The most warps of a block."""
 PATIENCE: Final = 64
@@ -254,6 +258,7 @@ PORT_GROUP: Final = 96  #: lanes waited; their groups, and the first not waited 
 PORT_ARRIVE: Final = 104  #: lanes arrive at the barrier of the cluster, and its phase
 PORT_PASS: Final = 112  #: lanes pass the barrier of the cluster, and the phase
 PORT_LANES: Final = 120  #: lanes waited for ``cp.async``; their groups, and the epoch
+ENDS: Final = -1  #: instead of a place: the mbarrier is ended
 NEW_EPOCH: Final = -1  #: instead of the epoch: a new one begins
 MADE_AT_ONCE: Final = -2  #: a group closes: add what was copied without an event
 PORT_PROXY: Final = 128  #: lanes execute ``fence.proxy.async``
@@ -264,7 +269,9 @@ PORT_TENSOR_ISSUED: Final = 160  #: it is in flight
 PORT_COMMIT_ROOM: Final = 168  #: a commit is about to be issued: is nothing wrong?
 PORT_COMMIT: Final = 176  #: it is in flight; the task, and whether it covers work
 PORT_TENSOR_FENCE: Final = 184  #: ``tcgen05.fence``
-PORT_MAKE: Final = 192  #: an mbarrier is about to be made, at a place: may it be?
+PORT_MAKE: Final = (
+    192  #: an mbarrier is about to be made, at a place, or ended (ENDS): may it?
+)
 PORT_CHANGE_MAP: Final = 200  #: a tensor map at an address is changed: may it be?
 PORT_ACQUIRE_MAP: Final = 208  #: lanes acquire the tensor map at an address
 PORT_MADE: Final = 216  #: an mbarrier was made, or is none any more

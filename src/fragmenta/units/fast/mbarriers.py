@@ -112,6 +112,8 @@ def _inval(step: Step) -> Value:
     code, (address, mbarrier) = step.code, _own(step)
     step.require(mbarrier.alive & mbarrier.intact)
     step.require(_idle(mbarrier))
+    ends = step.observe(layout.PORT_MAKE, mbarrier.record, layout.ENDS)
+    step.require(ends != 0)
     offset = address & (1 << RANK_BITS) - 1
     list_ = field(code, pointer_at(code, step.state, layout.STATE_MADE), 0, I32)
     made = step.word(step.state, layout.STATE_MADE_COUNT)
