@@ -65,30 +65,31 @@ def stored_and_loaded(logs: list[Log], stores: set[int], loads: set[int]) -> set
 
     Stores to global memory and loads of other clusters count, too.
     """
-    stored: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for site, byte in _bytes(logs, stores, True):
-        stored[byte].add(site)
-    met = (byte for _, byte in _bytes(logs, loads, False)) if stored else ()
-    return {site for byte in met for site in stored.get(byte, ())}
+    loaded: dict[int, set[int]] = defaultdict(set)
+    for _, own, action in _plainly(logs, loads, False):
+        for start in np.unique(action.addresses).tolist():
+            loaded[own].update(range(start, start + action.size))
+    read = {own: np.array(sorted(bytes), np.int64) for own, bytes in loaded.items()}
+    return {
+        site
+        for site, own, action in _plainly(logs, stores, True)
+        if own in read and _within(read[own], action).size
+    }
 
 
-def _bytes(
+def _plainly(
     logs: list[Log], sites: set[int], write: bool
-) -> Iterator[tuple[int, tuple[int, int]]]:
-    """The bytes that plain accesses at some sites are of, each with the site.
+) -> Iterator[tuple[int, int, Touched]]:
+    """The plain accesses at some sites, with the site and whose memory it is.
 
-    Those of shared memory are named by their cluster, too.
+    Shared memory is that of a cluster; global memory is -1.
     """
     for log in logs:
         for entry in (each for entries in log.entries.values() for each in entries):
             action = entry.action
-            if entry.site not in sites or not isinstance(action, Touched):
-                continue
-            own = log.cluster if action.shared else -1
-            if action.write == write:
-                for start in np.unique(action.addresses).tolist():
-                    for byte in range(start, start + action.size):
-                        yield entry.site, (own, byte)
+            plain = isinstance(action, Touched) and action.write == write
+            if plain and entry.site in sites and isinstance(action, Touched):
+                yield entry.site, log.cluster if action.shared else -1, action
 
 
 def _writes(action: Action, words: NDArray[np.int64]) -> bool:

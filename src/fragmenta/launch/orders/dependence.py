@@ -35,7 +35,7 @@ class Dependent(NamedTuple):
     memory: bool = False
     """Whether it decides about accesses of memory only: whether, or where, one is."""
     stored: bool = False
-    """Whether it is only what an access writes."""
+    """Whether it is only what an access writes, or that it writes."""
     handed: bool = False
     """Whether lanes hand it on to others of the warp, for whom it decides."""
 
@@ -59,6 +59,15 @@ def asks(instruction: Instruction) -> bool:
     """Whether its result is the state of what synchronises, not data."""
     asked = ("mbarrier", "elect", "activemask", "clusterlaunchcontrol")
     return instruction.opcode in asked
+
+
+def hands(instruction: Instruction) -> bool:
+    """Whether threads get what it makes of the operands of other threads."""
+    if asks(instruction):
+        return False
+    reduces = instruction.opcode in ("bar", "barrier")
+    combines = reduces and "red" in instruction.qualifiers
+    return combines or kind_of(instruction.mnemonic).word == "exchanges"
 
 
 def _begins(instruction: Instruction, function: Function) -> bool:
@@ -85,7 +94,7 @@ class Flow:
                 self._mark(index, frozenset((index,)), self.behind)
         self._spread(self.behind)
         for index, each in enumerate(self.code):
-            if kind_of(each.mnemonic).word == "exchanges":
+            if hands(each):
                 self._mark(index, self.sources(index), self._handed)
         self._spread(self._handed)
 
@@ -158,17 +167,24 @@ class Flow:
         for branch, inside in self._regions.items():
             for source in self.sources(branch) - waits.get(branch, set()):
                 made = self._made(branch, source, False)
-                handed = source in self._sources(branch, self._handed)
                 if any(synchronises(self.code[i]) for i in inside):
                     yield made
                 elif any(_accesses(self.code[i]) for i in inside):
-                    yield made._replace(memory=True, handed=handed)
+                    yield made._replace(memory=True)
+                if made.word:
+                    yield from self._told(inside, source)
         for index, each in enumerate(self.code):
             if synchronises(each) and role(each) is None and not _only_moves(each):
                 for source in self.sources(index):
                     yield self._made(index, source, True)
             if _accesses(each) or each.opcode in ("atom", "cp"):
                 yield from self._accessing(index)
+
+    def _told(self, inside: list[int], source: int) -> Iterable[Dependent]:
+        """Stores that are done or not as a strong load says: they tell it, too."""
+        for index in inside:
+            if _accesses(self.code[index]) and self.code[index].opcode != "ld":
+                yield self._made(index, source, False)._replace(stored=True)
 
     def _accessing(self, index: int) -> Iterable[Dependent]:
         """Loads that decide where an access is, and strong ones of what it writes.
@@ -225,7 +241,9 @@ class Flow:
     def _made(self, index: int, source: int, operand: bool) -> Dependent:
         found = role(self.code[source])
         word = found is not None and found.reads
-        return Dependent(self.function.name, index, source, operand, word)
+        handed = hands(self.code[index]) or source in self._sources(index, self._handed)
+        how = operand, word, False, False, handed
+        return Dependent(self.function.name, index, source, *how)
 
 
 def _accesses(instruction: Instruction) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 
 from fragmenta.errors import KernelFault
 from fragmenta.launch.launch import Launch
@@ -40,6 +41,8 @@ HUNG = (rules.DEADLOCK.name,)
 """What the fault of a launch that hung is the same as."""
 MORE = 20_000
 """Instructions of a run after a recorded one that hangs, besides four times those."""
+FORCED = 100_000
+"""The same of a run with other values, if the recorded one does not hang."""
 MOST_GRANTS = 8
 """Clusters that one cluster is granted by clusterlaunchcontrol.try_cancel."""
 MOST_CONTESTED = 64
@@ -69,6 +72,8 @@ class Explored:
         """What all runs before this round have shown."""
         self._enough: int | None = None
         """Instructions of further runs, if the recorded one hangs."""
+        self._longest = 0
+        """Instructions of a run with other values."""
 
     @property
     def hangs(self) -> bool:
@@ -108,6 +113,7 @@ class Explored:
         recording = record(launch, self._run, self._loops.ends)
         if recording.hung and not recording.guessed:
             self._enough = 4 * recording.instructions + MORE
+        self._longest = 4 * recording.instructions + FORCED
         decisions = Decisions(recording.launched)
         self._contested = contested(recording.logs)
         if len(self._contested) > MOST_CONTESTED:
@@ -182,28 +188,46 @@ class Explored:
     ) -> Steps | None:
         """What an agent does after it has read these values: run it so."""
         who, sites = part.agents[agent], decisions.sites
-        if _site(part.program.agents[agent].steps, observed) in decisions.told:
+        recorded = part.program.agents[agent].steps
+        site = _site(recorded, observed)
+        if site in decisions.told:
+            decisions.keep(site)
             return None
         key = part.clusters[0], who[:3], observed
         if key not in self._followed:
             if len(self._followed) == MOST_RUNS:
                 return None
             force = Force(who.block, who.warp, who.lanes, sites, list(observed))
-            made = record(self._prepare(), self._run, self._loops.ends, force)
-            self._followed[key] = made
+            self._followed[key] = self._forced(force)
         recording = self._followed[key]
         run = list(self._followed).index(key) + 1
         for each in self._parts(recording, sites, run):
             number = each.number(who)
             if number is None or not each.words <= part.words:
                 continue
-            steps: Steps | None = each.program.agents[number].steps
+            whole = each.program.agents[number].steps
+            steps: Steps | None = whole
             for value in observed:
                 steps = steps.after.get(value) if steps is not None else None
             if steps is not None:
+                other = _other_told(recorded, whole, decisions.told)
+                if other is not None:
+                    decisions.keep(other)
+                    return None
                 part.units.update(each.units)
                 return steps
         return None
+
+    def _forced(self, force: Force) -> Recording:
+        """Record the launch with other values, for a time that has an end.
+
+        A value that nobody writes any more may keep lanes in a loop for ever.
+        """
+        before, self._enough = self._enough, min(self._enough or 1 << 62, self._longest)
+        try:
+            return record(self._prepare(), self._run, self._loops.ends, force)
+        finally:
+            self._enough = before
 
     def added_to(
         self, found: list[tuple[Launched, Finding]]
@@ -236,6 +260,25 @@ def _site(steps: Steps | None, observed: tuple[int, ...]) -> int | None:
     return site if isinstance(site, int) else None
 
 
+def _other_told(recorded: Steps, other: Steps, told: set[int]) -> int | None:
+    """Where an agent first finds a value that others are told, and not the recorded one.
+
+    The others do what followed the recorded one.
+    """
+    before = [each for each in _observed(recorded) if each[0] in told]
+    now = [each for each in _observed(other) if each[0] in told]
+    pairs = zip_longest(now, before)
+    return next((one[0] for one, two in pairs if one and one != two), None)
+
+
+def _observed(steps: Steps) -> Iterator[tuple[object, int]]:
+    """The places where a recorded agent observed values, with the values."""
+    while steps.after:
+        ((value, then),) = steps.after.items()
+        yield getattr(steps.events[-1], "place", None), value
+        steps = then
+
+
 def _lines(launched: Launched, found: Finding) -> tuple[object, ...]:
     """What two findings of one pair of instructions have in common."""
     stopped = rules.DEADLOCK, rules.of_fault("limit")
@@ -259,9 +302,10 @@ class Decisions:
         self.sites = self._sites(e for e in words if not (e.memory or e.stored))
         """Strong accesses whose values decide something.  They are followed."""
         self._others = self._sites(e for e in words if not e.stored)
-        self._stored = [each for each in words if each.stored]
-        self._handed = self._sites(e for e in words if e.handed)
-        self._plain = self._sites(e for e in found if e.memory and not e.word)
+        self._telling = [each for each in words if each.stored]
+        self._stored = [each for each in self._telling if each.operand]
+        self._handed = self._sites(e for e in words if e.handed and not e.stored)
+        self._plain = self._sites(e for e in found if not e.word)
         self._launched = launched
         self.untried: list[str] = []
         """Values that were not followed, as there are too many."""
@@ -294,13 +338,16 @@ class Decisions:
             all_words = awaited(logs, self.sites | loops.sources) | words
             written = writing(logs, all_words)
             places = {tuple(self._places[site]) for site in written}
-            self.sites |= self._sites(e for e in self._stored if e[:2] in places)
+            stored = [each for each in self._stored if each[:2] in places]
+            self.sites |= self._sites(stored)
+            self.told |= self._sites(each for each in stored if each.handed)
             if len(self.sites) == known:
                 return known > before
 
     def _about_memory(self, logs: list[Log], words: set[int]) -> None:
         told = self._told(logs)
         handed = self._handed | told
+        self.told |= handed & self.sites
         for (address, _), (who, sites) in users(logs).items():
             some = sites & (self._others | handed) - self.sites
             if address in words:
@@ -317,17 +364,21 @@ class Decisions:
 
     def _told(self, logs: list[Log]) -> set[int]:
         """Strong accesses whose value is stored where others load what decides."""
-        stores = self._at({each[:2] for each in self._stored})
+        stores = self._at({each[:2] for each in self._telling})
         found = stored_and_loaded(logs, stores, self._plain)
         places = {tuple(self._places[site]) for site in found}
-        return self._sites(each for each in self._stored if each[:2] in places)
+        return self._sites(each for each in self._telling if each[:2] in places)
 
-    def _left_out(self, site: int, why: str) -> str:
+    def keep(self, site: int) -> None:
+        """An order has another value where others are told it: that is left out."""
+        self.untried.append(self._left_out(site, TOLD, "what follows"))
+
+    def _left_out(self, site: int, why: str, about: str = "what is accessed") -> str:
         names = Names(self._launched.module(), self._launched.compiled)
         what, where = names.mnemonic(site), names.place(site)
         return (
-            f"which warp finds which value with {what} at {where} decides what is "
-            f"accessed: that was taken as in the recorded run, as {why}"
+            f"which warp finds which value with {what} at {where} decides {about}: "
+            f"that was taken as in the recorded run, as {why}"
         )
 
 

@@ -113,12 +113,24 @@ def parts(
     found: dict[object, Part] = {}
     for some in components(logs, words):
         made = _Builder(some, words, deciding, loops, values, run, seen).part()
-        key = repr((made.program.agents, sorted(map(repr, made.program.words.items()))))
+        agents = [_spelled(each) for each in made.program.agents]
+        key = repr((agents, sorted(map(repr, made.program.words.items()))))
         if len(some) == 1 and key in found:
             found[key].clusters += made.clusters
         else:
             found[key] = made
     return list(found.values())
+
+
+def _spelled(agent: said.Agent) -> list[str]:
+    """What tells agents apart.  A loop that observes values makes deep steps."""
+    found = [repr((agent.name, agent.block, agent.threads, agent.cluster))]
+    left = [(0, agent.steps)]
+    while left:
+        value, steps = left.pop()
+        found.append(repr((value, steps.events, len(steps.after), steps.cut)))
+        left += steps.after.items()
+    return found
 
 
 def asks_for_clusters(logs: list[Log]) -> bool:
