@@ -108,8 +108,7 @@ class _Bits(Work):
                 kept = kept | same
         assert there is not None
         gone = there if kept is None else there & ~kept
-        if lanes is not None:
-            gone = gone & lanes
+        gone = gone & lanes
         with self.code.when(any_lane(gone)):
             counted = total(convert(gone, I64, signed=False))
             self.lost.value = self.lost.value + counted

@@ -33,7 +33,11 @@ OPERANDS = 3
 
 
 class Lanes:
-    """The lanes that take part."""
+    """The lanes that take part.
+
+    If they are all that the warp still has, results of others are written, too: nobody
+    reads them.  They count for nothing, as of threads that a block does not have.
+    """
 
     def __init__(self, code: Code, mask: Value, masked: bool) -> None:
         self.code, self.mask, self.masked = code, mask, masked
@@ -50,9 +54,9 @@ class Lanes:
         found: Value = (every & Value(b, own)) != 0
         return found
 
-    def part(self, index: Value) -> Value | None:
-        """The lanes of a part; None if all take part."""
-        return self.bits_at(self._slot, index) if self.masked else None
+    def part(self, index: Value) -> Value:
+        """The lanes of a part."""
+        return self.bits_at(self._slot, index)
 
 
 class Record:

@@ -63,8 +63,9 @@ from fragmenta.numerics.code.exact import (
 from fragmenta.numerics.code.notes import Notes
 from fragmenta.numerics.code.records import CHUNK, Lanes, Record, facts
 from fragmenta.ptx.opcodes.table import Match
+from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.library import POINTER, Routine, define
+from fragmenta.simt.library import POINTER, Routine, define, field
 
 MASKED = "|masked"
 EXTREMES = ("min", "max")
@@ -158,7 +159,8 @@ def _define(module: ir.Module, form: Form, masked: bool, write: Write) -> None:
 
     def trace(code: Code, warp: Raw, block: Raw, table: Raw, *rest: Value) -> Value:
         number, *places = rest
-        mask = places.pop() if masked else code.constant(-1, I32)
+        active = field(code, warp, layout.ACTIVE, I32)
+        mask = places.pop() if masked else active[0]
         pointers = [code.builder.gep(warp, [each.raw]) for each in places]
         record = Record(code, warp, block, table, number)
         return write(code, form, record, pointers, Lanes(code, mask, masked))
@@ -302,7 +304,7 @@ class Work:
         pointer: Raw | None,
         place: Place,
         words: list[Value],
-        lanes: Value | None,
+        lanes: Value,
         index: Value,
     ) -> None:
         """Put planes beside a register."""
@@ -312,7 +314,7 @@ class Work:
             start = b.gep(pointer, [ir.Constant(I32, step * number)])
             where = self._place(start, place.register, index)
             raw = word.raw
-            if lanes is not None:
+            if self.lanes.masked:
                 before = b.load(where)
                 before.align = 8
                 raw = b.select(lanes.raw, raw, before)
@@ -341,7 +343,7 @@ class Work:
         number: int,
         elements: list[Element],
         held: Value,
-        lanes: Value | None,
+        lanes: Value,
         index: Value,
     ) -> tuple[Double, Value | None, Value | None]:
         """The exact value, its node, and where most of its error comes from."""
@@ -462,7 +464,7 @@ class Work:
         given: Given,
         local: Double,
         exact: Double,
-        lanes: Value | None,
+        lanes: Value,
         index: Value,
     ) -> Value:
         """Count what was lost; the nodes of results that are NaN or infinite."""
@@ -471,15 +473,13 @@ class Work:
         error = (held - local.upper) - local.lower
         total = (held - exact.upper) - exact.lower
         good = usual & ((exact.upper - exact.upper) == 0.0)
-        if lanes is not None:
-            good = good & lanes
+        good = good & lanes
         error = select(good & ((error - error) == 0.0), error, 0.0)
         total = select(good, total, 0.0)
         size, whole_size = abs(error), abs(total)
         self.added.value = self.added.value + size
         bits = bits_of(held)
-        if lanes is not None:
-            bits = select(lanes, bits, 0)
+        bits = select(lanes, bits, 0)
         self.counts["digest"].value = self.counts["digest"].value + bits
         self._add("inexact", size != 0.0)
         ulp = _ulp(held, kind)
@@ -497,11 +497,10 @@ class Work:
         if opcode in SUMS:
             ratio, rarely = self._sums(opcode, given, usual, lanes)
             trigger = trigger | rarely
-        if lanes is not None:
-            rare = rare & lanes
+        rare = rare & lanes
         return self.notes.write(
             any_lane(trigger | rare),
-            trigger | rare if lanes is None else (trigger | rare) & lanes,
+            (trigger | rare) & lanes,
             facts(
                 given,
                 opcode,
@@ -516,9 +515,7 @@ class Work:
             index,
         )
 
-    def _contraction(
-        self, kind: Kind, given: Given, ulp: Value, lanes: Value | None
-    ) -> None:
+    def _contraction(self, kind: Kind, given: Given, ulp: Value, lanes: Value) -> None:
         """Compare with a product that is rounded before it is added."""
         other = separate(kind, given.words, given.values)
         if other is None:
@@ -526,14 +523,13 @@ class Work:
         assert self.contracted is not None
         apart = abs(given.held - other)
         differ = (apart > 0.0) & ((apart - apart) == 0.0)
-        if lanes is not None:
-            differ = differ & lanes
+        differ = differ & lanes
         self._add("contracted", differ)
         most, size = self.contracted, select(differ, apart / ulp, 0.0)
         most.value = select(size > most.value, size, most.value)
 
     def _sums(
-        self, opcode: str, given: Given, usual: Value, lanes: Value | None
+        self, opcode: str, given: Given, usual: Value, lanes: Value
     ) -> tuple[Value, Value]:
         """Addends that vanish whole, and bits that cancel."""
         held, values = given.held, given.values
@@ -545,8 +541,7 @@ class Work:
         )
         if opcode == "sub":
             vanishes = vanishes & (abs(first) != abs(second))
-        if lanes is not None:
-            vanishes = vanishes & lanes
+        vanishes = vanishes & lanes
         self._add("absorbed", vanishes & usual)
         larger = select(abs(first) > abs(second), abs(first), abs(second))
         doubtful = None
@@ -556,8 +551,7 @@ class Work:
         if doubtful is None:
             return held.lift(0.0), usual ^ usual
         gone = doubtful & usual & (larger > abs(held) * 1024.0)
-        if lanes is not None:
-            gone = gone & lanes
+        gone = gone & lanes
         self._add("cancelled", gone)
         more = gone & (larger > abs(held) * self.record.in_lanes("worst_cancelled"))
         return select(gone, larger, 0.0), more
@@ -574,7 +568,7 @@ class Work:
         exact: Double,
         held: Value,
         kind: Kind,
-        lanes: Value | None,
+        lanes: Value,
         index: Value,
     ) -> None:
         """A rounding that is meant: does the exact value round to the same number?"""
@@ -587,9 +581,7 @@ class Work:
         other = (away < step * low) | (away > step * high)
         self._other_way(other & ((held - held) == 0.0), given.elements, lanes, index)
 
-    def _chosen(
-        self, given: Given, exact: Double, lanes: Value | None, index: Value
-    ) -> None:
+    def _chosen(self, given: Given, exact: Double, lanes: Value, index: Value) -> None:
         """The least or the largest operand: would exact values choose the same?"""
         if all(each.present is None for each in given.elements):
             return
@@ -610,7 +602,7 @@ class Work:
         found: Value,
         registers: Sequence[Value | None],
         planes: Sequence[list[Value] | None],
-        lanes: Value | None,
+        lanes: Value,
         index: Value,
     ) -> None:
         """A float becomes an integer: would the exact value become the same?"""
@@ -645,7 +637,7 @@ class Work:
         given: Value,
         made: Value,
         range_: tuple[float, float],
-        lanes: Value | None,
+        lanes: Value,
     ) -> None:
         """Count numbers that are cut, where the nearest integer is another."""
         which = self.form.words.get(UNROUNDED)
@@ -655,13 +647,13 @@ class Work:
         off = (abs(given - made) > 0.5) & (made > low) & (made < high)
         if which == "negative":
             off = off & (made < 0.0)
-        self._add("unrounded", off if lanes is None else off & lanes)
+        self._add("unrounded", off & lanes)
 
     def _compare(
         self,
         registers: Sequence[Value | None],
         planes: Sequence[list[Value] | None],
-        lanes: Value | None,
+        lanes: Value,
         index: Value,
     ) -> None:
         """A comparison: would it hold for the exact values?"""
@@ -690,11 +682,10 @@ class Work:
         self,
         other: Value,
         elements: Sequence[Element],
-        lanes: Value | None,
+        lanes: Value,
         index: Value,
     ) -> None:
-        if lanes is not None:
-            other = other & lanes
+        other = other & lanes
         self.notes.other(any_lane(other), other, elements, index)
 
     def end(self) -> Value:
