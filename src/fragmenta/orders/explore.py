@@ -153,7 +153,8 @@ class Search:
                 later.append((number, state, share))
                 continue
             self.here = number
-            made = list(self._successors(state))
+            ends = any(each.node.ends for each in state.actors.values())
+            made = [] if ends else list(self._successors(state))
             before = len(stack)
             for each in made:
                 self.here = number
@@ -343,6 +344,8 @@ class Search:
         if steps is None:
             why = f"what {name} does if its {what} observes {value} cannot be told"
             found = self.tree.cut(node, value, why)
+        elif steps.ends:
+            found = self.tree.cut(node, value, steps.cut, ends=True)
         else:
             found = self.tree.extend(node, value, steps)
         self.tree.refresh()

@@ -585,6 +585,8 @@ class Steps:
     events: list[Event] = field(default_factory=list)
     after: dict[int, Steps] = field(default_factory=dict)
     cut: str = ""
+    ends: bool = False
+    """Whether nobody goes on in an order that is cut off here: it is not looked at."""
 
 
 @dataclass(slots=True)

@@ -64,6 +64,7 @@ class Node:
         "agent",
         "branches",
         "cut",
+        "ends",
         "event",
         "future",
         "key",
@@ -90,6 +91,8 @@ class Node:
         self.observed: tuple[int, ...] = ()
         """The values at the branches before."""
         self.cut = ""
+        self.ends = False
+        """Whether an order that comes here is not looked at any further."""
         """Why the events end here, if they are cut off."""
         self.after: tuple[int, ...] = ()
         """Actors that a unit waits for before this, its first event."""
@@ -193,11 +196,12 @@ class Tree:
         node.cut = why
         return node
 
-    def cut(self, node: Node, value: int, why: str) -> Node:
+    def cut(self, node: Node, value: int, why: str, ends: bool = False) -> Node:
         """Mark a branch as one whose events cannot be told."""
         assert node.branches is not None
-        node.branches[value] = self._cut(node.agent, why)
-        return node.branches[value]
+        found = node.branches[value] = self._cut(node.agent, why)
+        found.ends = ends
+        return found
 
     def extend(self, node: Node, value: int, steps: Steps) -> Node:
         """Add the steps that follow a value."""

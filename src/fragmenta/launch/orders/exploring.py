@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -12,6 +12,7 @@ from fragmenta.launch.launch import Launch
 from fragmenta.launch.orders.answer import Orders, worst
 from fragmenta.launch.orders.contested import (
     awaited,
+    components,
     contested,
     stored_and_loaded,
     users,
@@ -127,7 +128,8 @@ class Explored:
         while known < len(self._followed):  # what a run shows may be new to all others
             known = len(self._followed)
             explored = self._round([recording, *granted], decisions, progress)
-        self.orders = _Answer(recording, explored, decisions).made()
+        faults = [each.fault for each in (recording, *granted) if each.fault]
+        self.orders = _Answer(recording, explored, decisions, faults).made()
 
     def _round(
         self, given: list[Recording], decisions: Decisions, progress: Progress
@@ -191,8 +193,7 @@ class Explored:
         recorded = part.program.agents[agent].steps
         site = _site(recorded, observed)
         if site in decisions.told:
-            decisions.keep(site)
-            return None
+            return Steps(cut=decisions.told[site], ends=True)
         key = part.clusters[0], who[:3], observed
         if key not in self._followed:
             if len(self._followed) == MOST_RUNS:
@@ -212,8 +213,7 @@ class Explored:
             if steps is not None:
                 other = _other_told(recorded, whole, decisions.told)
                 if other is not None:
-                    decisions.keep(other)
-                    return None
+                    return Steps(cut=decisions.told[other])
                 part.units.update(each.units)
                 return steps
         return None
@@ -260,8 +260,8 @@ def _site(steps: Steps | None, observed: tuple[int, ...]) -> int | None:
     return site if isinstance(site, int) else None
 
 
-def _other_told(recorded: Steps, other: Steps, told: set[int]) -> int | None:
-    """Where an agent first finds a value that others are told, and not the recorded one.
+def _other_told(recorded: Steps, other: Steps, told: Collection[int]) -> int | None:
+    """Where an agent finds a value that others are told, and not the recorded one.
 
     The others do what followed the recorded one.
     """
@@ -271,11 +271,11 @@ def _other_told(recorded: Steps, other: Steps, told: set[int]) -> int | None:
     return next((one[0] for one, two in pairs if one and one != two), None)
 
 
-def _observed(steps: Steps) -> Iterator[tuple[object, int]]:
+def _observed(steps: Steps) -> Iterator[tuple[int, int]]:
     """The places where a recorded agent observed values, with the values."""
     while steps.after:
         ((value, then),) = steps.after.items()
-        yield getattr(steps.events[-1], "place", None), value
+        yield site_of(steps.events[-1]), value
         steps = then
 
 
@@ -309,9 +309,9 @@ class Decisions:
         self._launched = launched
         self.untried: list[str] = []
         """Values that were not followed, as there are too many."""
-        self.told: set[int] = set()
+        self.told: dict[int, str] = {}
         """Strong accesses whose values other threads are told: only what follows the
-        value of the recorded run is known."""
+        value of the recorded run is known.  Each with words for that."""
         self.reasons = [
             _depends(launched, e) for e in found if not (e.word or e.memory)
         ]
@@ -332,7 +332,7 @@ class Decisions:
         for the word that they are written to.  The answer is whether there are more.
         """
         before = len(self.sites)
-        self._about_memory(logs, words)
+        self._about_memory(logs, words, loops)
         while True:
             known = len(self.sites)
             all_words = awaited(logs, self.sites | loops.sources) | words
@@ -340,19 +340,20 @@ class Decisions:
             places = {tuple(self._places[site]) for site in written}
             stored = [each for each in self._stored if each[:2] in places]
             self.sites |= self._sites(stored)
-            self.told |= self._sites(each for each in stored if each.handed)
+            self._keep(self._sites(each for each in stored if each.handed), TOLD)
             if len(self.sites) == known:
                 return known > before
 
-    def _about_memory(self, logs: list[Log], words: set[int]) -> None:
+    def _about_memory(self, logs: list[Log], words: set[int], loops: Loops) -> None:
         told = self._told(logs)
         handed = self._handed | told
-        self.told |= handed & self.sites
+        self._keep(handed & self.sites, TOLD)
+        waited = awaited(logs, self.sites | loops.sources)
         for (address, _), (who, sites) in users(logs).items():
             some = sites & (self._others | handed) - self.sites
             if address in words:
                 self.sites |= some & (self._others | told)
-                self.told |= some & told
+                self._keep(some & told, TOLD)
                 self.untried += [self._left_out(e, TOLD) for e in some & told]
             elif len(who) > 1:
                 few = len(who) <= MOST_DECIDING
@@ -361,6 +362,25 @@ class Decisions:
                 many = f"{len(who)} warps use it, more than {MOST_DECIDING}"
                 why = TOLD if few else many
                 self.untried += [self._left_out(each, why) for each in some - tried]
+                if some - tried and self._explored_together(who, logs, words | waited):
+                    self.sites |= some - tried
+                    self._keep(some - tried, why)
+
+    @staticmethod
+    def _explored_together(
+        who: set[tuple[int, ...]], logs: list[Log], words: set[int]
+    ) -> bool:
+        """Whether some warps that use a word are in one program.
+
+        Then each has to find there what it found in the recorded run, as it does what
+        it did there.  Warps of different programs are not compared.
+        """
+        number = {
+            log.cluster: number
+            for number, several in enumerate(components(logs, words))
+            for log in several
+        }
+        return len({number[cluster] for cluster, *_ in who}) < len(who)
 
     def _told(self, logs: list[Log]) -> set[int]:
         """Strong accesses whose value is stored where others load what decides."""
@@ -369,9 +389,9 @@ class Decisions:
         places = {tuple(self._places[site]) for site in found}
         return self._sites(each for each in self._telling if each[:2] in places)
 
-    def keep(self, site: int) -> None:
-        """An order has another value where others are told it: that is left out."""
-        self.untried.append(self._left_out(site, TOLD, "what follows"))
+    def _keep(self, sites: set[int], why: str) -> None:
+        for site in sites - self.told.keys():
+            self.told[site] = self._left_out(site, why, "what follows")
 
     def _left_out(self, site: int, why: str, about: str = "what is accessed") -> str:
         names = Names(self._launched.module(), self._launched.compiled)
@@ -390,7 +410,9 @@ class _Answer:
         recording: Recording,
         explored: list[tuple[Part, Verdict]],
         decisions: Decisions,
+        faults: list[KernelFault],
     ) -> None:
+        self.faults = faults
         self.recording, self.explored = recording, explored
         self.launched = recording.launched
         self.names = Names(self.launched.module(), self.launched.compiled)
@@ -424,6 +446,7 @@ class _Answer:
         findings = [self._hang(*each) for each in stories[:1]]
         for part, verdict in self.explored:
             findings += self._others(part, verdict)
+        findings += [self._failed(each) for each in self.faults]
         return Orders(
             coverage.value,
             tuple(dict.fromkeys(reasons)),
@@ -478,6 +501,20 @@ class _Answer:
             part.agents[story.first].warp,
             part.agents[story.first].lanes,
             repair=story.repair,
+        )
+
+    def _failed(self, fault: KernelFault) -> Finding:
+        """What a recorded run did that a kernel must not do: that run is an order."""
+        x, y, z = fault.block or (0, 0, 0)
+        wide, high, _ = self.launched.shape.grid
+        return Finding(
+            rules.of_fault(fault.kind),
+            -1,
+            f"in some order, the kernel fails:\n{fault}",
+            x + wide * (y + high * z),
+            severity=ERROR,
+            line=fault.line,
+            repair=fault.hint or None,
         )
 
     def _others(self, part: Part, verdict: Verdict) -> Iterator[Finding]:

@@ -29,6 +29,8 @@ class Recording:
     """Whether the recorded run hung."""
     instructions: int = 0
     """How many warp instructions it executed."""
+    fault: KernelFault | None = None
+    """What ended it, if it was something that a kernel must not do."""
     guessed: bool = False
     """Whether it is not known what some loop waits for."""
 
@@ -51,7 +53,7 @@ def record(
     watch = launch.machine.watching
     assert isinstance(watch, OrdersWatch)
     watch.force, launch.machine.grants, watch.ends = force, grants, ends
-    before, cut, hung = copies(launch), "", False
+    before, cut, hung, wrong = copies(launch), "", False, None
     try:
         run(launch)
     except LimitReached as fault:
@@ -62,12 +64,12 @@ def record(
             hung = True
         else:
             cut = f"the recorded run failed: {str(fault).splitlines()[0]}"
+            wrong = fault if fault.kind != "limit" and fault.line else None
     finally:
         restore(launch, before)
         executed = total(launch.compiled, launch.counts)
-        made = Recording(
-            launch.kept, watch.logs, watch.values, cut, hung, executed, watch.guessed
-        )
+        how = cut, hung, executed, wrong, watch.guessed
+        made = Recording(launch.kept, watch.logs, watch.values, *how)
         launch.close()
     made.logs.sort(key=lambda log: log.cluster)
     return made
