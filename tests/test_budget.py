@@ -30,11 +30,11 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 226_500,
-    "lines of tests": 124_500,
+    "lines of src": 227_400,
+    "lines of tests": 125_700,
     "rooms": 43,
     "floors": 23,
-    "places that name an opcode": 570,
+    "places that name an opcode": 588,
     "names of three classes or more": 117,
     "options of a launch": 16,
 }
@@ -44,10 +44,10 @@ MOST_LINES = {
     "ptx": 14_600,
     "engine": 28_700,
     "watch": 27_800,
-    "values": 23_700,
+    "values": 24_100,
     "record": 11_000,
-    "launch": 10_600,
-    "hosts": 23_000,
+    "launch": 10_700,
+    "hosts": 23_600,
     "gpu": 14_500,
     "hopper": 12_500,
     "faces": 20_000,

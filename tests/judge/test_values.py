@@ -209,6 +209,15 @@ def test_what_the_reference_has_in_its_own_format_is_right() -> None:
         assert off.bad.sum() == bad, made
 
 
+def test_nan_of_ordinary_values_is_demanded() -> None:
+    exact, none = np.array([np.nan, 1.0]), np.array([np.inf, 1e-6])
+    made = np.array([0.9, 1.0], np.float32)
+    plain: Case = {"values": "plain"}
+    assert Compared(plain, 0, made, exact, none, none).bad.tolist() == [True, False]
+    other: Case = {"values": "infinity"}
+    assert not Compared(other, 0, made, exact, none, none).bad.any()
+
+
 def test_lost_nan_is_no_earlier_result() -> None:
     one, two = np.array([np.nan, 1.0]), np.array([0.0, 1.0])
     assert same_results(one, two)

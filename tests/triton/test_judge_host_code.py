@@ -37,6 +37,32 @@ def test_what_rounds_a_size_is_a_step() -> None:
         assert host.not_run(), body
 
 
+HELPER = "static inline int ceil_div(int a, int b) { return (a + b - 1) / b; }"
+
+
+def test_a_helper_without_words_of_cuda_is_of_the_host() -> None:
+    before = "template <int N> __global__ void k(int *x) { x[0] = N; }\n" + HELPER
+    assert run("return ceil_div(x.size(0), 2);", X, before=before) == 2
+    code, _ = split(before)  # behind a template, NVRTC would make an empty kernel
+    assert "ceil_div" not in code
+    assert "x[0] = N" in code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__device__ int g(int a) { return a; }",
+        "constexpr int g(int a) { return a; }",
+        "static constexpr int g(int a) { return a; }",
+        "template <typename T> T g(T a) { return a; }",
+        "struct alignas(16) G { float x[4]; };",
+        "static const int g[2] = {1, 2};",
+    ],
+)
+def test_what_kernels_may_need_is_theirs(text: str) -> None:
+    assert split(text) == (text, {})
+
+
 X = torch.arange(12.0).view(3, 4)
 VALUES: dict[str, Any] = {
     "return x.size(0) * x.size(1);": 12,

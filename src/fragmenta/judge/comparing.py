@@ -56,6 +56,8 @@ class Compared:
             lost = np.isinf(self.exact) & np.isnan(self.values) & self.is_estimated
             excused |= lost & (self._where("infinity") == 0)
             excused |= np.isnan(self.most) & (self.case.get("values") == EXTREME)
+            if self.is_plain:  # as the root of a negative number: no other way has it
+                excused &= ~(np.isnan(self.exact) & np.isnan(own))
             close = finite & (self.off <= self.most)
             signs = (self._where("signs") != 0) & (self.values == 0)
             signs &= np.signbit(self.values) != (self._where("signs") < 0)

@@ -32,6 +32,15 @@ _INCLUDE = re.compile(
     r"limits\.h|limits|cstdint|stdint\.h|device_launch|utility|functional|stdexcept)"
 )
 _HOST = re.compile(r"\bTensor\b|^\s*PYBIND11_MODULE\b|<<<|\bTORCH_LIBRARY\b")
+_PLAIN = re.compile(
+    r"\s*(?!struct|class|union|enum|namespace|extern|using|typedef|template)"
+    r"(?![^({]*\bconstexpr\b)[\w:&*\s]+?\b\w+\s*\([^{]*\)\s*\{"
+)
+"""A function without a word of CUDA, which no kernel can call.
+
+NVRTC takes it for one of the host.  If it follows a template of a kernel, the instances
+of that kernel have no body.
+"""
 _CODE = re.compile(r"__global__|__device__|__constant__|__host__")
 _LIMITS = """
 #ifndef FLT_MAX
@@ -167,17 +176,23 @@ def split(text: str) -> tuple[str, dict[str, Function]]:
         lead = chunk[: len(chunk) - len(chunk.lstrip())]
         start = line + lead.count("\n")
         line += chunk.count("\n")
-        signature = chunk.partition("{")[0]
-        is_host = bool(_HOST.search(chunk)) and not _CODE.search(signature)
+        signature, brace, _ = chunk.partition("{")
+        named = bool(_HOST.search(chunk))
+        plain = bool(_PLAIN.match(signature + brace))
+        is_host = (named or plain) and not _CODE.search(signature)
         if chunk.lstrip().startswith("#"):
             dropped = bool(_INCLUDE.match(chunk.lstrip()))
         else:
             dropped = is_host or chunk.lstrip().startswith(
                 ("using namespace", "namespace py")
             )
-        if is_host and "{" in chunk and not chunk.lstrip().startswith(("PYBIND", "#")):
-            function = _function(chunk.strip(), start)
-            host[function.name] = function
+        if is_host and brace and not chunk.lstrip().startswith(("PYBIND", "#")):
+            try:
+                function = _function(chunk.strip(), start)
+                host[function.name] = function
+            except NotRun:  # who calls it is told
+                if named:
+                    raise
         kept.append("\n" * chunk.count("\n") if dropped else chunk)
     return "".join(kept), host
 
