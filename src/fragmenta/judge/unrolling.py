@@ -7,8 +7,8 @@ asks whether it is the last one.  Neither asks for a value or for a large size.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
+from fragmenta.arrays.once import once
 from fragmenta.ptx.module import Function, Immediate, Instruction, Register, Special
 
 UNROLLED = (2, 4, 8, 16)
@@ -76,7 +76,7 @@ def of_functions(function: Function) -> set[int]:
     return found
 
 
-@cache
+@once
 def _template() -> _Text:
     from fragmenta.ptx.reading import parse
 
