@@ -14,6 +14,6 @@ RECORDED = Path(__file__).parents[1] / "golden/answers/h200.txt"
 def test_answers_are_those_of_a_gpu(source):
     head, *lines = RECORDED.read_text().splitlines()
     assert head.startswith("# NVIDIA H200")
-    done = run("--card", "h200", HERE / "answers.cu", status=1)
+    done = run("--card", "h200", HERE / "answers.cu")
     assert done.stdout.splitlines() == lines
     assert "copied-past-end" in done.stderr

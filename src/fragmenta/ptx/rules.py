@@ -491,7 +491,7 @@ FREED = Rule(
 )
 COPIED_PAST_END = Rule(
     "copied-past-end",
-    ERROR,
+    WARNING,
     "A program copies more bytes than an allocation has.",
     launch=True,
     documented=False,
