@@ -206,6 +206,7 @@ const TESTS = {
   async "a line shows its executions, and a breakpoint stops there"(browser) {
     const page = await show(browser);
     await page.locator('#source-code [data-line="15"] .text').click();
+    await page.locator("#line-said", { hasText: "was run" }).waitFor(); // drawn in a frame
     assert.match(await text(page, "#line-said"), /scale\.cu:15 was run 5 times/);
     const runs = stepsOf(1).filter((step) => site(step).line === 15);
     await page.locator("#line-after").click();
