@@ -55,7 +55,7 @@ from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.machine import Machine
-from fragmenta.units.mbarrier_state import Mbarrier
+from fragmenta.units.mbarrier_state import WHEN_DONE, Mbarrier
 from fragmenta.units.mbarriers import reaches
 from fragmenta.units.port import ChangedMap, Columns, Step, Unattended, Waited
 from fragmenta.units.renewal import Renewal
@@ -404,8 +404,7 @@ class Observer(TensorObserver, Unattended):
                 lanes,
                 f"{mbarrier} is made invalid, and nothing orders that after the wait "
                 f"of warp {number}, which may still have to come",
-                repair=f"Let {PTX.block_barrier} come before it, which all threads "
-                "reach when they are done with the mbarrier.",
+                repair=WHEN_DONE,
             )
             return
 

@@ -12,8 +12,9 @@ from math import prod
 from fragmenta.errors import one_of
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import LANES
-from fragmenta.units.blocks import Block
+from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.clusters import Cluster
+from fragmenta.units.events import Event
 from fragmenta.units.fast import layout
 
 WARPS = 4
@@ -77,17 +78,23 @@ def _compare(block: Block) -> None:
             continue
         one = max(n for n, each in enumerate(group) if each[0])
         warp = block.warps[first + one]
-        event = int(given[warp.number, layout.REGISTERS_EVENT >> 2]) - 1
         count = int(block.words[layout.STATE_START >> 2]) + group[one][1]
         same = group.count(group[one])
         warp.report(
             rules.DIVERGENT_ALIGNED,
-            block.cluster.machine.kernel.events[event],
+            _asked_by(warp),
             0,
             f"all warps of a warpgroup execute the same setmaxnreg; {same} of {WARPS} "
             f"have {count} registers for each thread in the end, warp {warp.number} "
             "among them",
         )
+
+
+def _asked_by(warp: Warp) -> Event:
+    """The last ``setmaxnreg`` of a warp."""
+    given = warp.block.registers.reshape(len(warp.block.warps), -1)
+    number = int(given[warp.number, layout.REGISTERS_EVENT >> 2]) - 1
+    return warp.block.cluster.machine.kernel.events[number]
 
 
 def _report(block: Block) -> None:
@@ -97,11 +104,10 @@ def _report(block: Block) -> None:
     pool, asked = start * len(counts) * LANES, sum(counts) * LANES
     parts = [f"{counts.count(each)} with {each}" for each in sorted({*counts})]
     warp = block.warps[max(n for n, each in enumerate(counts) if each > start)]
-    event = int(given[warp.number, layout.REGISTERS_EVENT >> 2]) - 1
     threads = machine.launch.shape.threads
     warp.report(
         rules.DEADLOCK,
-        machine.kernel.events[event],
+        _asked_by(warp),
         0,
         f"the {threads:,} threads of the block begin with {start} registers each, "
         f"{pool:,} in all; its warps want {one_of(parts, 'and')} in the end, "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fragmenta.ptx.languages import PTX
 from fragmenta.simt.compiled import address_of, zeros
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.fast import layout
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 _STEP = layout.MBARRIER_BYTES >> 2
 """The words of a record."""
+WHEN_DONE = (
+    f"Let {PTX.block_barrier} come before it, which all threads reach when they are "
+    "done with the mbarrier."
+)
+"""What repairs an ``mbarrier.inval`` that comes too early."""
 
 
 class Mbarrier(Record):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fragmenta.ptx import rules
-from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.ordering import Scope, scope, written_scope
 from fragmenta.simt.layout import RANK_BITS, SHARED_START
 from fragmenta.simt.naming import counted
@@ -12,7 +11,7 @@ from fragmenta.units.events import Event, carries_out, together
 from fragmenta.units.fairness import gives_way
 from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop
-from fragmenta.units.mbarrier_state import Mbarrier
+from fragmenta.units.mbarrier_state import WHEN_DONE, Mbarrier
 from fragmenta.units.past_the_end import ended
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.shared_addresses import low_word, names_shared
@@ -143,8 +142,7 @@ def inval(warp: Warp, event: Event, lanes: int) -> int:
                 event,
                 members,
                 f"{found} is made invalid while {busy}",
-                repair=f"Let {PTX.block_barrier} come before it, which all threads "
-                "reach when they are done with the mbarrier.",
+                repair=WHEN_DONE,
             )
         found.again = True
         warp.block.mbarriers.retire(found)
