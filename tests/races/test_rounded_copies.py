@@ -74,6 +74,92 @@ CASES: dict[str, tuple[str, str]] = {
 }
 
 
+def welford(lanes: tuple[int, ...], mean: str = "%m1") -> str:
+    """Steps of Welford's reduction, as a compiler fuses them: of mean, count, squares.
+
+    The mean of both is ``(mean * count + other mean * other count) / (all or 1)``;
+    ``mean`` is what stands there for the other mean.
+    """
+    text = ""
+    for each in lanes:
+        text += f"shfl.sync.bfly.b32 %m1, %m0, {each}, 31, -1;"
+        text += f"shfl.sync.bfly.b32 %c1, %c0, {each}, 31, -1;"
+        text += f"shfl.sync.bfly.b32 %q1, %q0, {each}, 31, -1;"
+        text += "add.f32 %c2, %c0, %c1; max.f32 %d, %c2, 0f3F800000;"
+        text += f"mul.f32 %u1, {mean}, %c1; mul.f32 %u0, %m0, %c0;"
+        text += "fma.rn.f32 %m2, %m0, %c0, %u1; div.full.f32 %m2, %m2, %d;"
+        text += "fma.rn.f32 %q2, %m0, %u0, %q0; add.f32 %q2, %q2, %q1;"
+        text += "fma.rn.f32 %q2, %u1, %m1, %q2; mul.f32 %w, %c2, %m2;"
+        text += "neg.f32 %v, %m2; fma.rn.f32 %q2, %v, %w, %q2;"
+        text += "mov.f32 %m0, %m2; mov.f32 %c0, %c2; mov.f32 %q0, %q2;"
+    return text
+
+
+def single(text: str) -> str:
+    """The same text with a register of its own for each result of a ``.f32``."""
+    now: dict[str, str] = {}
+    lines: list[str] = []
+    registers: list[str] = []
+    for line in text.split(";"):
+        opcode, _, operands = line.strip().partition(" ")
+        if not opcode:
+            continue
+        result, *given = [each.strip() for each in operands.split(",")]
+        given = [now.get(each, each) for each in given]
+        if not opcode.startswith("st"):
+            now[result] = f"%x{len(registers)}"
+            result = now[result]
+            registers.append(result)
+        lines.append(f"{opcode} {', '.join([result, *given])};")
+    return f".reg .f32 {', '.join(registers)};" + " ".join(lines)
+
+
+OWN = "add.f32 %m0, %f0, 0f00000000; add.f32 %c0, %f0, 0f40A00000;"
+OWN += "add.f32 %q0, %f0, 0f3F000000;"
+FIVE = (16, 8, 4, 2, 1)
+LAST = "st.shared.v2.f32 [%s], {{{}, {}}};"
+
+
+def reduced(text: str) -> str:
+    """The same with a store of the last mean and of the last squares."""
+    made = single(text)
+    squares = made.rsplit("fma.rn.f32 ", 1)[1].split(",")[0]
+    mean = made.rsplit("div.full.f32 ", 1)[1].split(",")[0]
+    return made + LAST.format(mean, squares)
+
+
+AGAIN = """
+    st.shared.f32 [%mine_too], %f0; bar.sync 0;
+    and.b32 %low, %t, 15; shl.b32 %four, %low, 2; add.s32 %there, %s, %four;
+    ld.shared.f32 %again, [%there]; bar.sync 0;
+"""
+"""Sixteen numbers that all threads load, each two lanes of a warp the same."""
+PLACES = ".reg .b32 %low, %four, %there, %mine_too; .reg .f32 %again;"
+PLACES += "mad.lo.u32 %mine_too, %t, 4, %s;"
+SIXTEEN = PLACES + AGAIN + reduced(OWN.replace("%f0", "%again") + welford(FIVE[1:]))
+CASES |= {
+    "Welford's": (reduced(OWN + welford(FIVE)), "warning"),
+    "Welford's without a step": (reduced(OWN + welford(FIVE[1:])), "error"),
+    "Welford's with a mistake": (reduced(OWN + welford(FIVE, "%m0")), "error"),
+    "lanes that load the same": (SIXTEEN, "warning"),
+    "lanes that load others": (SIXTEEN.replace("%t, 15", "%t, 31"), "error"),
+    "what is added to it": (
+        WHOLE + "add.f32 %f12, %f11, %f15;" + STORE.format("%f12"),
+        "error",
+    ),
+    "a power of it": (
+        WHOLE + "ex2.approx.f32 %f12, %f11;" + STORE.format("%f12"),
+        "warning",
+    ),
+    "a choice by it": (
+        WHOLE
+        + "setp.lt.f32 %p1, %f11, %f0; selp.f32 %f12, %f11, %f0, %p1;"
+        + STORE.format("%f12"),
+        "error",
+    ),
+}
+
+
 def races(found: Result) -> list[Any]:
     return [each for each in found.problems if each.rule == "shared-race"]
 
@@ -91,6 +177,29 @@ def test_severities(name: str) -> None:
         (one,) = [each for each in races(made) if each.severity == "warning"]
         assert "hold one reduction, rounded in different ways" in one.message
         assert one.hint.startswith("Let one lane store it")
+
+
+BLOCKS = {
+    "all warps": (SIXTEEN, "warning"),
+    "a warp with others": (SIXTEEN.replace("%t, 15", "%t, 47"), "error"),
+    "in a loop": (
+        "mov.u32 %r1, 0; again: "
+        + SIXTEEN
+        + "add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 2; @%p1 bra again;",
+        "error",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_warps(name: str) -> None:
+    """Two warps store what both have reduced."""
+    text, severity = BLOCKS[name]
+    x = np.random.default_rng(4).standard_normal(64).astype(np.float32)
+    given_ = GIVEN.replace("sums[32]", "sums[64]")
+    made = kernel(given_ + text + "ret;").launch(1, 64, [x], watch="report")
+    assert severity in {each.severity for each in races(made)}
+    assert severity == "error" or not {"error"} & {e.severity for e in races(made)}
 
 
 def test_two_executions_are_not_one() -> None:

@@ -23,7 +23,7 @@ from fragmenta.races.racy_reads import ReadLog
 from fragmenta.races.register_watch import kins_of
 from fragmenta.races.report.history import Note, Notes, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
-from fragmenta.races.rounded_copies import butterfly
+from fragmenta.races.rounded_copies import ALL, Copies, once
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
@@ -154,6 +154,8 @@ class LaunchWatch:
         self.used = np.zeros(len(compiled.places) + 1, np.uint8)
         """Whether the mbarrier of an ``mbarrier.init`` is used, by its site."""
         self.kins = kins_of(compiled)
+        self._copies: dict[str, Copies] = {}
+        """What threads hold up to rounding, by functions that have races."""
         self.lock = Lock()
         self._first: dict[int, Notes] = {}
         """The notes of the first cluster, if a copy of an observer has them."""
@@ -346,17 +348,41 @@ class LaunchWatch:
         return replace(found, case=race) if atomic or now != before else found
 
     def _rounded(self, found: Noted) -> bool:
-        """Whether lanes that store by one instruction differ by their rounding only."""
+        """Whether threads that store by one instruction differ by their rounding only.
+
+        They are lanes that execute it together, or all threads of a block if each of
+        them executes it once.
+        """
         function, index = self.places[found.now.site]
-        text = self.machine.launch.module().functions[function]
-        return not found.lanes & ~butterfly(text, index)
+        if found.case is not Detected.ONE_STORE and not self._one_store(found):
+            return False
+        if function not in self._copies:
+            text = self.machine.launch.module().functions[function]
+            self._copies[function] = Copies(text, self.machine.launch.shape.block)
+        same = self._copies[function].bits(index)
+        if found.case is Detected.ONE_STORE:
+            return not found.lanes & ~(same & 31)
+        return same == ALL
+
+    def _one_store(self, found: Noted) -> bool:
+        """Whether threads of a block stored by one instruction, each of them once."""
+        place = self.places[found.now.site]
+        if found.before is None or not found.was_write or not found.now_write:
+            return False
+        function, index = place
+        return (
+            found.case is Detected.SHARED_RACE
+            and self.places[found.before.site] == place
+            and not found.apart & ~int(Apart.WARP)
+            and once(self.machine.launch.module().functions[function], index)
+        )
 
     # ── shared memory ───────────────────────────────────────────────────────
 
     def _shared(self, observer: Observer, found: Noted) -> Collision:
         story = observer.stories.of(found)
         found = self._by_value(found, Detected.SHARED_RACE)
-        if found.case is Detected.ONE_STORE and self._rounded(found):
+        if self._rounded(found):
             found = replace(found, case=Detected.ROUNDED)
         if found.case is Detected.SHARED_RACE:
             story = story._replace(narrow=self._narrow(story.cluster, story.cluster))
