@@ -122,6 +122,42 @@ def test_steps_of_wgmma_are_those_of_explain(kind: str) -> None:
     assert row.mean_relative == pytest.approx(relative.mean(), rel=1e-6)
 
 
+IN_FLIGHT = """wgmma.commit_group.sync.aligned; setp.eq.u32 q, r2, r2;
+MNEMONIC {f0, f1, f2, f3}, x5, x6, q, 1, 1REST;
+wgmma.commit_group.sync.aligned;"""
+"""The product of a step once more, while the first one is in flight."""
+
+
+def test_schedules_and_recordings_do_not_change_second_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D of the second product is there when the first one is done."""
+    commit = "wgmma.commit_group.sync.aligned;"
+    monkeypatch.setattr(kernels, "WGMMA", kernels.WGMMA.replace(commit, IN_FLIGHT))
+    monkeypatch.setattr(kernels, "_kernel", kernels._kernel.__wrapped__)
+    a, b = kernels.matrices("bf16", 3)
+
+    def found(**options: Any) -> tuple[bytes, Any, list[Any]]:
+        left, result = kernels.multiplied("bf16", a, b, numerics=True, **options)
+        products = [
+            {name: x for name, x in each.items() if name != "number"}
+            for each in result.numerics.to_dict()["products"]
+        ]
+        return left.tobytes(), result.numerics["goal"].error, products
+
+    left, errors, products = found()
+    assert len(products) == 2
+    twice = 2 * exact.products(a, b.T)
+    in_order = np.frombuffer(left, np.float32).reshape(64, 8)
+    check_errors(in_rows(kernels.OPS["bf16"], errors), in_order, twice)
+    for schedule in ("lazy", 3, "lazy+oldest-waits", ["eager", "lazy"]):
+        for replay in (False, True):
+            other = found(schedule=schedule, replay=replay)
+            assert other[0] == left
+            assert other[1].tobytes() == errors.tobytes()
+            assert str(other[2]) == str(products)
+
+
 def test_promotions_are_seen() -> None:
     """With promotions every 128 products, each chain is short, and sums are f32."""
     op, every = kernels.OPS["e4m3"], 4

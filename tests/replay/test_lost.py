@@ -48,7 +48,16 @@ def test_errors_are_those_of_numerics(both: tuple[ptx.Result, np.ndarray]) -> No
     # What was recorded is what numerics are about.
     last = replay.memory_at(len(replay) - 1, OUT)[0].view(np.float32)
     assert last.tobytes() == out.tobytes() == wanted.values.astype("f4").tobytes()
-    assert not result.differs
+
+
+def test_a_recording_is_of_the_run_with_numerics(
+    both: tuple[ptx.Result, np.ndarray],
+) -> None:
+    (each,) = both[0].followed
+    assert each is both[0].numerics
+    alone, out = launched(replay=False)
+    assert out.tobytes() == both[1].tobytes()
+    assert str(alone.numerics["out"].error) == str(each["out"].error)
 
 
 def test_findings_have_their_steps(both: tuple[ptx.Result, np.ndarray]) -> None:
@@ -97,14 +106,6 @@ def test_what_is_refused_changes_nothing() -> None:
     assert not out.any()
     with pytest.raises(BadCall, match="numerics must be True or False"):
         run(1, 64, [given, out], numerics="yes", replay=True)
-
-
-def test_bits_that_differ_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = iter([("argument 1 (out)",)])
-    monkeypatch.setattr("fragmenta.launch.joining._different", lambda *_: next(found))
-    replay = launched()[0].replay()
-    assert "numerics" not in replay.head
-    assert "left other bits in argument 1 (out)" in replay.left_out
 
 
 # ── over time ───────────────────────────────────────────────────────────────

@@ -21,9 +21,10 @@ def judge(text: str | None, numerics: bool) -> Callable[[Result], Result]:
     limits = tolerances(text, numerics)
 
     def judged(result: Result) -> Result:
-        if limits is None or result.numerics is None:
+        if limits is None:
             return result
-        return replace(result, numerics=result.numerics.within(*limits))
+        within = [each.within(*limits) for each in result.followed]
+        return replace(result, followed=within)
 
     return judged
 

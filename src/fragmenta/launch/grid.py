@@ -123,6 +123,13 @@ def _parts(launch: Launch, first: int, last: int) -> Iterator[tuple[int, int, bo
         yield following, last, False
 
 
+def threads_of(launch: Launch) -> int:
+    """How many threads of the host may run its blocks at once."""
+    if may_wait(launch) or launch.compiled.prints:
+        return 1
+    return min(launch.threads or cores(), launch.cluster_count)
+
+
 def may_wait(launch: Launch) -> bool:
     """Whether blocks may wait for one another."""
     grants = launch.machine is not None and launch.machine.grants
@@ -295,7 +302,8 @@ class _Workers:
         self.lock = threading.Lock()
         self._whole = whole
         self.last = part[1]
-        self.most = 1 if recorded else min(cores(), part[1] - part[0])
+        most = threads_of(launch)
+        self.most = 1 if recorded else min(most, part[1] - part[0])
         self.queue = Queue(*part)
         self._clones = Clones(launch, self.queue)
         self.contexts: list[Runner] = []

@@ -22,7 +22,6 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.target import check_target, check_target_name
-from fragmenta.launch.joining import with_both
 from fragmenta.launch.limits import (
     Limits,
     Meter,
@@ -34,14 +33,13 @@ from fragmenta.launch.options import (
     Options,
     Watch,
     check_algebra,
-    check_cluster,
+    check_clusters,
     check_cooperative,
     check_dynamic,
     check_nan,
     check_orders,
     check_replay,
     check_schedules,
-    check_shape,
     check_watch,
 )
 from fragmenta.launch.result import Result, counted, hazard
@@ -50,7 +48,7 @@ from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.languages import PTX, Words
-from fragmenta.ptx.module import Function, Instruction, demangled
+from fragmenta.ptx.module import Function, demangled
 from fragmenta.simt.arguments import Received, as_list
 from fragmenta.units.schedule import EAGER, LAZY, Given
 
@@ -62,7 +60,6 @@ if TYPE_CHECKING:
     from fragmenta.launch.repeating import Repeats
     from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
     from fragmenta.launch.targets import Comparison
-    from fragmenta.numerics.report import Numerics
     from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.tracing.told import Window
@@ -108,7 +105,6 @@ class Kernel:
         return (*named, "")[0] or self.parameters[index].name
 
     @told
-    @with_both
     def launch(
         self,
         grid: Any,
@@ -174,8 +170,8 @@ class Kernel:
         every float goes the value that exact arithmetic would have, and each
         instruction counts what it loses.  NaN and infinities are followed from where
         they are born to the arrays that they reach; with ``nan="raise"``, a birth stops
-        the launch.  The results keep their bits.  A launch that is recorded, too, is
-        run twice, and both runs must leave the same bits.
+        the launch.  The results keep their bits.  Of a launch that is recorded, too,
+        ``result.followed`` has the numerics of each schedule.
 
         With ``replay=True``, the steps of the first cluster are recorded, or those of
         the first one with a problem: ``result.replay()`` has them.  A :class:`Window`
@@ -208,14 +204,13 @@ class Kernel:
         >>> data, result.instructions
         (array([0, 2, 4, 6], dtype=int32), 8)
         """
-        shape = check_shape(self.function, grid, block)
-        shape = shape._replace(cluster=check_cluster(self.function, shape, cluster))
+        shape = check_clusters(self.function, grid, block, cluster)
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract, counters=counters)
         how, several = check_watch(watch), check_schedules(schedule)
-        algebra = self._algebra(numerics, nan, algebra, client, several)
-        window = check_replay(replay, shape, client, algebra)
+        window = check_replay(replay, shape, client)
+        algebras = self._algebras(numerics, nan, algebra, client, window is not None)
         states = check_orders(orders, how, client)
         limits = check_limits(limits)
         meter = Meter(limits)
@@ -235,7 +230,7 @@ class Kernel:
         progress(0)
         start, watched = time.perf_counter(), how is not None
         reports = how is not None and how.problems == "report"
-        if how is not None and not reports:
+        if watched and not reports:
             self._refuse_errors(where)
 
         def prepared(
@@ -246,9 +241,11 @@ class Kernel:
             traced: bool = False,
             quiet: bool = False,
             strict: bool = False,
+            again: bool = False,
             other: Algebra | None = None,
         ) -> Launch:
             plain = defined is None and not recorded
+            follows = plain and not (raced or quiet or strict)
             launch = self.loaded.launch(
                 self.name,
                 shape,
@@ -262,8 +259,7 @@ class Kernel:
                 goes_on=reports,
                 counted=counters and plain,
                 window=window if traced else None,
-                algebra=other
-                or (algebra if plain and not (raced or quiet or strict) else None),
+                algebra=other or (algebras(again) if follows else None),
                 names=self.names,
                 language=self.language,
                 meter=meter,
@@ -272,9 +268,9 @@ class Kernel:
             launch.progress = progress
             return launch
 
-        spread = _spread(self, options, limits, client)
         explored = None if states is None else _explored(states, prepared, where)
-        repeats = _repeats(numerics, self.loaded, partial(prepared, several[0]))
+        repeats = _repeats(numerics, self.loaded, prepared)
+        spread = _spread(self, options, limits, client)
 
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
             if explored is not None:
@@ -297,14 +293,11 @@ class Kernel:
             if explored is None or not explored.hangs:
                 raise
             raise hazard(explored.with_earlier(fault)) from fault
+        followed = [] if repeats is None else repeats.reports(runs, self.function.shown)
         made = replace(
-            result(printed),
-            counters=_counted(runs.launch),
-            numerics=_lost(repeats, algebra, runs.launch, self.function.shown),
+            result(printed), counters=_counted(runs.launch), followed=followed
         )
-        if not reports:
-            made.raise_errors()
-        return made
+        return made if reports else made.raise_errors()
 
     def _result(
         self,
@@ -334,33 +327,38 @@ class Kernel:
             steps=runs.steps,
         )
 
-    def _algebra(
+    def _algebras(
         self,
         numerics: bool,
         nan: str,
         algebra: Algebra | None,
         client: object,
-        schedules: Sequence[Given],
-    ) -> Algebra | None:
-        """The algebra of a launch, checked."""
+        keeps: bool,
+    ) -> Callable[[bool], Algebra | None]:
+        """What makes the algebra of each run, checked; of one that is made again, too.
+
+        ``keeps``: what is stored is kept with its second values.  A run that is made
+        again, to record it, has second values only if they may stop it.
+        """
         check_flags(numerics=numerics)
         check_nan(nan, numerics)
         if numerics or algebra is not None:
-            every = self.loaded.module.functions.values()
-            used = (i for each in every for i in each.instructions)
-            late = any(map(_multiplies_later, used))
-            check_algebra(client, schedules, late)
+            check_algebra(client)
         if not numerics:
-            return algebra
-        from fragmenta.numerics.engine import NumericsAlgebra, StoppingAlgebra
-
-        if isinstance(algebra, NumericsAlgebra):  # it is recorded, too
-            return algebra
+            return lambda again: None if again else algebra
         if algebra is not None:
             raise BadCall("a launch has one algebra; numerics is one")
+        from fragmenta.numerics.engine import (
+            KeepingAlgebra,
+            NumericsAlgebra,
+            StoppingAlgebra,
+        )
 
-        of = StoppingAlgebra if nan == "raise" else NumericsAlgebra
-        return of.of(self.loaded.module)
+        stops = nan == "raise"
+        of = KeepingAlgebra if keeps else NumericsAlgebra
+        of = StoppingAlgebra if stops else of
+        module = self.loaded.module
+        return lambda again: of.of(module) if stops or not again else None
 
     def compare(
         self,
@@ -424,20 +422,6 @@ def _counted(launch: Launch) -> Counters | None:
     )
 
 
-def _multiplies_later(instruction: Instruction) -> bool:
-    """Whether it is a product that runs beside the threads."""
-    if instruction.opcode == "wgmma":
-        return "mma_async" in instruction.qualifiers
-    return instruction.opcode == "tcgen05" and instruction.qualifiers[:1] == ("mma",)
-
-
-def _lost(
-    repeats: Repeats | None, algebra: Algebra | None, launch: Launch, kernel: str
-) -> Numerics | None:
-    """What a launch lost, if it was asked."""
-    return None if repeats is None else repeats.report(algebra, launch, kernel)
-
-
 def _spread(
     kernel: Kernel, options: Options, limits: Limits, client: Any
 ) -> Spread | None:
@@ -457,7 +441,7 @@ def _repeats(
         return None
     from fragmenta.launch.repeating import Repeats
 
-    return Repeats(lambda algebra: prepare(other=algebra), loaded.module)
+    return Repeats(prepare, loaded.module)
 
 
 def _runs(

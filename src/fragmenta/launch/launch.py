@@ -100,8 +100,12 @@ class Launch:
         """What counts, if the code was made for it."""
         self.recorder: Recorder | None = None
         """What records its steps, if the code was made for it."""
+        self.algebra: Algebra | None = None
+        """What second values are, if some are followed."""
         self.part: tuple[int, int] | None = None
         """The clusters that run, as a range; None if all do."""
+        self.threads: int | None = None
+        """How many threads of the host run its blocks; None: as many as are useful."""
 
     def count(self) -> None:
         """Let all contexts count memory traffic and lanes."""
@@ -161,7 +165,7 @@ class Launch:
         self.saved *= 1 + algebra.planes  # planes of registers are saved, too
         self.machine.following = PlaneWatch(self.machine, algebra)
         self.machine.quiet = {quiet()}
-        self.part = algebra.part
+        self.algebra, self.part = algebra, algebra.part
 
     @property
     def kept(self) -> Launched:

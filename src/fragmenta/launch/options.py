@@ -20,7 +20,7 @@ from fragmenta.errors import (
 )
 from fragmenta.ptx.module import Function
 from fragmenta.simt.context import Shape
-from fragmenta.units.schedule import ADVERSARIAL, EAGER, Given, read
+from fragmenta.units.schedule import ADVERSARIAL, Given, read
 
 if TYPE_CHECKING:
     from fragmenta.tracing.told import Window
@@ -201,6 +201,14 @@ def check_cluster(
     return found
 
 
+def check_clusters(
+    kernel: Function, grid: object, block: object, cluster: object
+) -> Shape:
+    """The grid and the block as three numbers each, and the clusters."""
+    shape = check_shape(kernel, grid, block)
+    return shape._replace(cluster=check_cluster(kernel, shape, cluster))
+
+
 def check_schedules(schedule: Given | Sequence[Given]) -> list[Given]:
     """The schedules of a launch, at least one.
 
@@ -235,30 +243,15 @@ def check_nan(nan: object, numerics: object) -> None:
         raise BadCall('nan="raise" needs numerics=True')
 
 
-def check_algebra(
-    client: object, schedules: Sequence[Given], asynchronous: bool
-) -> None:
+def check_algebra(client: object) -> None:
     """Refuse second values where they cannot be followed.
 
-    ``asynchronous`` says whether the kernel has products that run beside its threads.
-    Their second values are made when they are issued.  Later, D is not what it was.
-
-    >>> check_algebra(None, ["lazy"], False)
-    >>> check_algebra(None, ["lazy"], True)
-    Traceback (most recent call last):
-    fragmenta.errors.BadCall: second values of wgmma and tcgen05 are followed with \
-schedule='eager'; given 'lazy'
+    >>> check_algebra(None)
     """
     if client is not None:
         raise BadCall(
             "second values are followed on one machine; the workers of a Dask cluster "
             "cannot; launch without client="
-        )
-    if asynchronous and list(schedules) != [EAGER]:
-        given = shortened(", ".join(map(str, schedules)))
-        raise BadCall(
-            "second values of wgmma and tcgen05 are followed with schedule='eager'; "
-            f"given {given}"
         )
 
 
@@ -293,15 +286,13 @@ number from 1; given 'every'
     )
 
 
-def check_replay(
-    replay: object, shape: Shape, client: object, algebra: object
-) -> Window | None:
+def check_replay(replay: object, shape: Shape, client: object) -> Window | None:
     """What is recorded; None if nothing is.
 
     >>> shape = Shape((2, 1, 1), (32, 1, 1))
-    >>> check_replay(True, shape, None, None).most
+    >>> check_replay(True, shape, None).most
     200000
-    >>> check_replay("all", shape, None, None)
+    >>> check_replay("all", shape, None)
     Traceback (most recent call last):
     fragmenta.errors.BadCall: replay is True, False or a Window; given 'all'
     """
@@ -315,8 +306,6 @@ def check_replay(
         raise BadCall(f"replay is True, False or a Window; given {replay!r}")
     if client is not None:
         raise BadCall("a launch on a Dask cluster is not recorded; leave client= out")
-    if algebra is not None:
-        raise BadCall("a launch with second values is not recorded: no algebra=")
     if not isinstance(window.blocks, list | tuple | range):
         raise BadCall(f"blocks are several numbers; given {window.blocks!r}")
     wrong = [each for each in window.blocks if not _is_block(each, shape)]

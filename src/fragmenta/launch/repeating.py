@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,22 @@ from fragmenta.simt.mode import Mode
 
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
+    from fragmenta.launch.scheduled_runs import ScheduledRuns
+    from fragmenta.planes.algebra import Algebra
+    from fragmenta.units.schedule import Given
+
+
+class Prepare(Protocol):
+    """Makes a launch that is ready to run."""
+
+    def __call__(self, schedule: Given, *, other: Algebra) -> Launch:
+        """``other``: the algebra that it follows."""
 
 
 class Repeats:
-    """A launch with numerics: what memory was before it, and its report."""
+    """A launch with numerics: what memory was before it, and its reports."""
 
-    def __init__(
-        self, prepare: Callable[[NumericsAlgebra], Launch], module: Module
-    ) -> None:
+    def __init__(self, prepare: Prepare, module: Module) -> None:
         self._prepare, self._module = prepare, module
         self._before: Images | None = None
 
@@ -35,16 +44,24 @@ class Repeats:
         if self._before is None:
             self._before = copies(launch)
 
-    def report(self, algebra: object, launch: Launch, kernel: str) -> Numerics:
-        """What the launch lost."""
+    def reports(self, runs: ScheduledRuns, kernel: str) -> list[Numerics]:
+        """What the run with each schedule lost."""
+        pairs = zip(runs.launches, runs.schedules, strict=True)
+        return [self._report(launch, each, kernel) for launch, each in pairs]
+
+    def _report(self, launch: Launch, schedule: Given, kernel: str) -> Numerics:
+        algebra = launch.algebra
         assert isinstance(algebra, NumericsAlgebra)
         shape, module = launch.shape, launch.module()
-        again, language = self.again, launch.language
+        again, language = partial(self.again, schedule), launch.language
         made = numerics(algebra.found, module, shape, kernel, again, language)
         return replace(made, watched=Mode.of(launch.compiled.mode).watch)
 
     def again(
-        self, sites: frozenset[int] | None, inputs: Mapping[str, NDArray[np.float64]]
+        self,
+        schedule: Given,
+        sites: frozenset[int] | None,
+        inputs: Mapping[str, NDArray[np.float64]],
     ) -> Found:
         """Run it once more; memory stays as it is now.
 
@@ -53,7 +70,7 @@ class Repeats:
         """
         algebra = NumericsAlgebra.of(self._module)
         algebra.exact_sites, algebra.exact_inputs = sites, dict(inputs)
-        launch = self._prepare(algebra)
+        launch = self._prepare(schedule, other=algebra)
         now = copies(launch)
         try:
             restore(launch, self._before or now)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fragmenta.numerics.report import Numerics
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
-    from fragmenta.simt.arguments import Segment
     from fragmenta.simt.compiled import Compiled
     from fragmenta.tracing.told import Stepped
     from fragmenta.units.findings import Finding, Launched
@@ -80,17 +79,15 @@ class Result:
     """The kind of the fault that stopped it; empty if it is complete."""
     counters: Counters | None = field(default=None, repr=False, compare=False)
     """Exact counts by the names of Nsight Compute, if the launch was asked for them."""
-    numerics: Numerics | None = field(default=None, repr=False, compare=False)
-    """Where bits were lost, if the launch was asked."""
     steps: list[Stepped] = field(default_factory=list, repr=False, compare=False)
     """What each instruction wrote, run by run, if the launch was asked."""
-    followed: list[Followed] = field(default_factory=list, repr=False, compare=False)
-    """What numerics found in each of the recorded runs, if the launch has both."""
+    followed: list[Numerics] = field(default_factory=list, repr=False, compare=False)
+    """Where bits were lost in the run with each schedule, if the launch was asked."""
 
     @property
-    def differs(self) -> tuple[str, ...]:
-        """Arrays that the run with numerics left otherwise than the recorded one."""
-        return self.followed[0].differs if self.followed else ()
+    def numerics(self) -> Numerics | None:
+        """Where bits were lost in the first run, if the launch was asked."""
+        return self.followed[0] if self.followed else None
 
     @once_property
     def schedule(self) -> dict[str, Any]:
@@ -122,10 +119,11 @@ class Result:
         every = [*self.find(), *self.hazards]
         return sorted(every, key=lambda each: SEVERITIES.index(each.severity))
 
-    def raise_errors(self) -> None:
-        """Raise a :class:`KernelHazard` if the launch has errors."""
+    def raise_errors(self) -> Self:
+        """The result; if the launch has errors, a :class:`KernelHazard` is raised."""
         if any(each.severity == "error" for _, each in self.found):
             raise hazard(self.hazards, self)
+        return self
 
     def __repr__(self) -> str:
         return f"<Result: {self}>"
@@ -146,23 +144,6 @@ class Result:
     def instructions(self) -> int:
         """All executed warp instructions."""
         return sum(self.counts.values())
-
-
-class Followed(NamedTuple):
-    """What numerics found in one recorded run."""
-
-    numerics: Numerics | None
-    differs: tuple[str, ...] = ()
-    """Arrays that the run with numerics left otherwise than the recorded one."""
-    why: str = ""
-    """Why there are no numerics."""
-
-
-def sums(segments: Iterable[Segment]) -> dict[tuple[int, str], int]:
-    """A number for each array that may be written; other bits have another one."""
-    from zlib import crc32
-
-    return {(e.slot, e.name): crc32(e.data.data) for e in segments if e.writable}
 
 
 def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazard:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import KernelFault, LimitReached
-from fragmenta.launch.grid import may_wait
+from fragmenta.launch.grid import may_wait, threads_of
 from fragmenta.launch.launch import Launch
-from fragmenta.launch.result import first_errors, sums, total
+from fragmenta.launch.result import first_errors, total
 from fragmenta.progress import ignore_progress
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR, SEVERITIES
@@ -61,12 +61,13 @@ class Prepare(Protocol):
         traced: bool = False,
         quiet: bool = False,
         strict: bool = False,
+        again: bool = False,
     ) -> Launch:
         """``defined`` is the seed of undefined bits, if they are followed.
 
         ``recorded``: what synchronises is recorded.  With ``raced``, what racy loads
         read is undefined.  ``traced``: its steps are recorded.  ``quiet``: it is not
-        watched.  ``strict``: with all rules.
+        watched.  ``strict``: with all rules.  ``again``: the run is known already.
         """
 
 
@@ -88,7 +89,7 @@ class ScheduledRuns:
         reports: bool,
         replays: bool = False,
     ) -> None:
-        self._prepare, self._run, self._schedules = prepare, run, schedules
+        self._prepare, self._run, self.schedules = prepare, run, schedules
         self._reports, self._replays = reports, replays
         self.found: list[tuple[Launched, Finding]] = []
         """What was found, with the first run in which it was."""
@@ -105,14 +106,16 @@ class ScheduledRuns:
         self._remember: Callable[[], None] | None = None
         """Lets later launches know of the first run."""
         self.launch: Launch
+        self.launches: list[Launch] = []
+        """The run with each schedule, so far."""
 
     def all(self) -> str:
         """Run with every schedule; what the first run printed.
 
         Afterwards the memory is as the first run left it.
         """
-        self.launch = self._prepared(self._schedules[0])
-        several = len(self._schedules) > 1
+        self.launch = self._prepared(self.schedules[0])
+        several = len(self.schedules) > 1
         before: Images = []
         if several:
             before = copies(self.launch)
@@ -120,14 +123,12 @@ class ScheduledRuns:
             before = copies(self.launch, changed(self.launch))
         elif _may_doubt(self.launch):
             before = copies(self.launch, reread(self.launch))
-        output = self._one(self.launch, self._schedules[0], before)
+        output = self._one(self.launch, self.schedules[0], before)
         after = copies(self.launch) if several else []
-        for each in self._schedules[1:]:
+        for each in self.schedules[1:]:
             restore(self.launch, before)
             other = self._prepared(each)
             self._one(other, each, before)
-            if self._replays:
-                self.steps[-1].left.update(sums(other.places))
             self._compare(other, each, after)
         if several:
             restore(self.launch, after)
@@ -136,6 +137,7 @@ class ScheduledRuns:
         return output
 
     def _one(self, launch: Launch, schedule: Given, before: Images) -> str:
+        self.launches.append(launch)
         try:
             return self._watched(launch, schedule, before)
         finally:
@@ -183,7 +185,7 @@ class ScheduledRuns:
 
         told.wrong |= wrong
         name = str(read_schedule(schedule).name)
-        self.steps.append(Stepped(name, launch.target, told, launch.kept, found, {}))
+        self.steps.append(Stepped(name, launch.target, told, launch.kept, found))
 
     def _record_again(
         self, launch: Launch, schedule: Given, before: Images, cluster: int | None
@@ -201,7 +203,7 @@ class ScheduledRuns:
         }
         after = copies(launch, slots)
         restore(launch, before)
-        again = self._prepare(schedule, traced=True, quiet=cluster is None)
+        again = self._prepare(schedule, traced=True, quiet=cluster is None, again=True)
         assert again.recorder is not None
         assert again.machine is not None
         again.progress = ignore_progress
@@ -232,6 +234,7 @@ class ScheduledRuns:
                     self._gather(launch, [])
                 raise
             stopped = fault
+        self._compare_stores(launch, schedule, before)
         hidden = self._follow_races(launch, schedule, before)
         more = hidden + self._follow(launch, schedule, before)
         if stopped is None:
@@ -317,6 +320,33 @@ class ScheduledRuns:
                 for each in again.machine.problems
                 if each.rule is rules.MISSING_TENSOR_FENCE
             ]
+        finally:
+            restore(launch, after)
+            again.close()
+
+    def _compare_stores(self, launch: Launch, schedule: Given, before: Images) -> None:
+        """Run a launch again in one thread, if blocks may have stored the same.
+
+        A store of another thread may have been on its way when they were compared.
+        """
+        if not before or launch.machine is None or threads_of(launch) == 1:
+            return
+        from fragmenta.races.equal_writes import doubtful, settle
+
+        count = total(launch.compiled, launch.counts)
+        found = doubtful(launch, count)
+        if not found:
+            return
+        if launch.recording.plan.chooser is not None:  # it is asked once
+            schedule = launch.recording.to_json()
+        after = copies(launch)
+        restore(launch, before)
+        again = self._prepare(schedule)
+        again.progress, again.threads = ignore_progress, 1
+        try:
+            with suppress(KernelFault):  # the first run came to its end
+                self._run(again, 2 * count + LEAST)
+                settle(launch, found, again)
         finally:
             restore(launch, after)
             again.close()
@@ -430,7 +460,7 @@ class ScheduledRuns:
     def _compare(self, launch: Launch, schedule: Given, after: Images) -> None:
         """Report the arrays that differ from those of the first run."""
         first, other = (
-            read_schedule(each).name for each in (self._schedules[0], schedule)
+            read_schedule(each).name for each in (self.schedules[0], schedule)
         )
         for segment, wanted in zip(launch.places, after, strict=True):
             if wanted is None:

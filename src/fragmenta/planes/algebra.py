@@ -59,7 +59,10 @@ class Algebra:
     # ── while a launch runs ─────────────────────────────────────────────────
 
     def begin(self, watch: PlaneWatch) -> None:
-        """A launch is ready to run; planes of arrays may be given now."""
+        """A launch is ready to run; planes of arrays may be given now.
+
+        A launch that is recorded may be made ready twice: the second one runs.
+        """
 
     def context_table(
         self, watch: PlaneWatch, context: Context

@@ -27,10 +27,11 @@ from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.findings import Problems
 from fragmenta.units.machine import Machine
+from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import Step
 from fragmenta.units.tcgen05 import Product
 from fragmenta.units.warpgroups import Wgmma
-from fragmenta.units.work import Transfer
+from fragmenta.units.work import Transfer, Work
 
 __all__ = ["PlaneObserver", "PlaneWatch", "Shadow", "Summed"]
 
@@ -125,6 +126,27 @@ class PlaneObserver(Follower):
         copies = copy_functions(watch.launch.module())
         self.functions = {**unseen(), **copies, **watch.algebra.port_functions()}
         self._records = attach(self.planes)
+        self._late: dict[Work, Step] = {}
+        """Work of Tensor Cores in flight, with the step that has issued it."""
+        if not cluster.schedule.eager and cluster.machine.kernel.on_tensor_cores:
+            self.functions = None
+
+    def issue(self, step: Step, work: Work) -> None:
+        """Work was issued: it is done to planes, that of Tensor Cores when it is done.
+
+        They add to a D that is there only when earlier products are done.
+        """
+        if self.functions is None and work.effect.on_tensor_cores:
+            self._late[work] = step
+        else:
+            super().issue(step, work)
+
+    def done(self, what: Work | Mbarrier) -> None:
+        """Work is done, and has not written: that of Tensor Cores is done to planes."""
+        step = None if isinstance(what, Mbarrier) else self._late.pop(what, None)
+        if step is not None and not isinstance(what, Mbarrier):
+            with what.shown():
+                super().issue(step, what)
 
     def multiply(self, step: Step, work: Product | Wgmma) -> None:
         """A product was issued: the algebra does it to planes."""

@@ -75,12 +75,12 @@ def _numerics_json(result: records.Result) -> Json | None:
     return numerics_json(result.numerics)
 
 
-def _numerics_of(given: Json | None, text: str) -> Numerics | None:
+def _numerics_of(given: Json | None, text: str) -> list[Numerics]:
     if given is None:
-        return None
+        return []
     from fragmenta.numerics.wire import numerics_of
 
-    return numerics_of(given, text)
+    return [numerics_of(given, text)]
 
 
 def result_of(given: Json, text: str = "") -> Result:
@@ -95,7 +95,7 @@ def result_of(given: Json, text: str = "") -> Result:
         bool(given["watched"]),
         complete=bool(given["complete"]),
         counters=_counters_of(given["counters"]),
-        numerics=_numerics_of(given["numerics"], text),
+        followed=_numerics_of(given["numerics"], text),
     )
     made.__dict__["schedule"] = given["schedule"]
     for name in ("hazards", "problems"):

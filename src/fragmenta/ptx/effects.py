@@ -110,6 +110,15 @@ class Effect(NamedTuple):
     after: tuple[str, ...]
 
     @property
+    def on_tensor_cores(self) -> bool:
+        """Whether Tensor Cores do it, in the order of its issue.
+
+        >>> effect("tcgen05.cp").on_tensor_cores, effect("tcgen05.ld").on_tensor_cores
+        (True, False)
+        """
+        return self.done_by in ("commit", "wgmma_group")
+
+    @property
     def combines(self) -> bool:
         """Whether it combines with what memory holds, one element at a time."""
         return any(each.startswith("+") for each in self.writes)

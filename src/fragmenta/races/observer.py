@@ -123,7 +123,7 @@ class Observer(TensorObserver, Unattended):
             asynchronous=machine.asynchronous,
             tensor=machine.tensor,
         )
-        self.problems = ProblemTable()
+        self.problems: ProblemTable = ProblemTable()
         self.shared = SharedShadow(self.order, self.problems, strict=machine.strict)
         self.numbers = zeros(machine.launch.cluster_count + 1, np.int64)
         """The clusters that were watched, by how many there were before."""

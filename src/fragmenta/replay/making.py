@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fragmenta.errors import BadCall, one_of
-from fragmenta.launch.result import Followed, Result
+from fragmenta.launch.result import Result
 from fragmenta.replay.left_out import joined
 from fragmenta.replay.parts import MOST_RUNS, Head, Row
 from fragmenta.replay.problems import problems_of
@@ -12,6 +14,9 @@ from fragmenta.replay.recorded import Replay
 from fragmenta.replay.trimming import trimmed
 from fragmenta.tracing.gathering import gather
 from fragmenta.tracing.told import Stepped, Told, Window
+
+if TYPE_CHECKING:
+    from fragmenta.numerics.report import Numerics
 
 BEHIND = 20
 """One of so many steps is one after a problem, if not all steps are kept."""
@@ -52,19 +57,13 @@ def _made(result: Result, chosen: Stepped) -> Replay:
     return _in_window(found, chosen.told.window)
 
 
-def _with_errors(found: Replay, of: Followed, first: int, told: Told) -> Replay:
+def _with_errors(found: Replay, of: Numerics, first: int, told: Told) -> Replay:
     """A record with what numerics found in the run; ``first`` numbers its problems."""
     # A launch without numerics does not load it.
     from fragmenta.replay.lost import errors_of, lost_problems
 
-    said = of.why
-    if of.differs:
-        said = f"the run with numerics left other bits in {one_of(of.differs, 'and')}"
-    if said or of.numerics is None:
-        said = f"errors are not shown: {said}"
-        return Replay({**found.head, **_left_out(found.head, said)}, found.columns)
-    head, columns, left_out = errors_of(found, of.numerics, alone=not told.others)
-    found.problems.extend(lost_problems(found, of.numerics, first))
+    head, columns, left_out = errors_of(found, of, alone=not told.others)
+    found.problems.extend(lost_problems(found, of, first))
     more = {"numerics": head, **_left_out(found.head, left_out)}
     return Replay({**found.head, **more}, {**found.columns, **columns})
 

@@ -148,12 +148,12 @@ class Recorder:
     def _found(self) -> int:
         """How many problems are known by now."""
         assert self._cluster is not None
-        own = getattr(self._cluster.port, "problems", None)
-        return len(self.machine.problems) + int(getattr(own, "used", 0))
+        own = self._cluster.port.problems
+        return len(self.machine.problems) + (0 if own is None else own.used)
 
     def _number_problems(self, cluster: Cluster, log: int) -> None:
         """Let a race detector, if there is one, note the steps of its problems."""
-        own = getattr(cluster.port, "problems", None)
+        own = cluster.port.problems
         if own is not None:
             own.steps_from(log)
 

@@ -247,5 +247,3 @@ class Stepped(NamedTuple):
     of: Launched
     found: list[tuple[Launched, Finding]]
     """The problems of this run."""
-    left: dict[tuple[int, str], int]
-    """What it left in memory, if there are several runs: a sum of each array."""

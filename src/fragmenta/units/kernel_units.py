@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
+from fragmenta.ptx import effects
 from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Described, Event, Plain, events, once_per_kernel
 from fragmenta.units.known_maps import KnownMaps
@@ -143,6 +144,12 @@ class KernelUnits:
         if any(each.words[0] not in WATCHED for each in self.events):
             return True
         return any(each.startswith("cp.") for names in self._counted for each in names)
+
+    @cached_property
+    def on_tensor_cores(self) -> bool:
+        """Whether some of it is done by Tensor Cores."""
+        found = (effects.find(each.mnemonic) for each in self.events)
+        return any(each is not None and each.on_tensor_cores for each in found)
 
     @cached_property
     def tensor(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from inspect import isfunction
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,17 @@ class Unattended:
         return True
 
 
+class Found(Protocol):
+    """What machine code found, as far as a recorder needs it."""
+
+    @property
+    def used(self) -> int:
+        """How many problems it has found."""
+
+    def steps_from(self, log: int) -> None:
+        """Note with each problem how far the log at an address was."""
+
+
 _IGNORED = Unattended()
 
 
@@ -102,6 +113,9 @@ class Port:
     Nobody observes if there are none.  None: fast paths must not be used, because it
     has to see every event.
     """
+
+    problems: Found | None = None
+    """What machine code has found for it, if it finds anything."""
 
     # ── from the beginning of a cluster to its end ──────────────────────────
 
@@ -192,6 +206,8 @@ class Stacked(Port):
         """``ignored`` are addresses of functions that do nothing."""
         self.every, self.ignored = every, ignored
         self.functions = self._functions()
+        found = (each.problems for each in every)
+        self.problems = next((each for each in found if each is not None), None)
 
     def _functions(self) -> Mapping[int, int] | None:
         """What machine code answers for all of them."""

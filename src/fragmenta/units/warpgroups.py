@@ -17,7 +17,8 @@ paths read and change, too.  A :class:`Wgmma` is made of a record when Python ne
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -42,6 +43,7 @@ from fragmenta.units.wgmma_forms import (
     Form,
     Forms,
     Plan,
+    Registers,
     signed,
 )
 from fragmenta.units.wgmma_sources import owners, units
@@ -162,6 +164,16 @@ class Wgmma(Work):
     def write(self) -> None:
         """Run it."""
         self._of.run_next(self)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """D as it is now; in flight, its registers hold poison."""
+        hidden = self._of.hidden(self)
+        for register, part in hidden:
+            register.put(part)
+        yield
+        for register, _ in hidden:
+            register.fill(POISON)
 
     @property
     def fills(self) -> Sequence[BlockWarp]:  # type: ignore[override]
@@ -530,6 +542,13 @@ class Warpgroup(Record):
             bound.bundle.pending[own] -= 1
             if not bound.bundle.pending[own]:  # no further product that hides it
                 bound.bundle.registers[own].put(part)
+
+    def hidden(self, work: Wgmma) -> list[tuple[Registers, NDArray[np.uint32]]]:
+        """The registers that hide D of a product in flight, and what D is."""
+        product = self.product(work.index)
+        bundle = self._bound(self.forms.by_address[product.form], work.site).bundle
+        pairs = list(zip(bundle.registers, bundle.parts, strict=True))
+        return pairs if self.late else []
 
     def _add(self, bound: Bound, product: Product) -> int:
         """Add a product to D; 0 if that could be done."""

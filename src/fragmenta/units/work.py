@@ -9,6 +9,7 @@ written, and mbarriers are signalled.  All of this may happen much later than th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -415,6 +416,10 @@ class Work:
 
     def signal(self) -> None:
         """Signal the mbarriers."""
+
+    def shown(self) -> AbstractContextManager[None]:
+        """Let who looks on see the registers that it has hidden, as they are now."""
+        return nullcontext()
 
     # ── what is the same ────────────────────────────────────────────────────
 
