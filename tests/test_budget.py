@@ -30,11 +30,11 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 227_400,
-    "lines of tests": 125_700,
+    "lines of src": 227_500,
+    "lines of tests": 126_000,
     "rooms": 43,
     "floors": 23,
-    "places that name an opcode": 588,
+    "places that name an opcode": 590,
     "names of three classes or more": 117,
     "options of a launch": 16,
 }
@@ -43,7 +43,7 @@ MOST_LINES = {
     "reference": 37_500,
     "ptx": 14_600,
     "engine": 28_700,
-    "watch": 27_800,
+    "watch": 27_900,
     "values": 24_100,
     "record": 11_000,
     "launch": 10_700,
