@@ -44,8 +44,16 @@ KINDS = {
     "s32": ("s32", "%r", np.int32),
     "u32": ("u32", "%r", np.uint32),
 }
-ONE, TWO, HALF, ZERO, MINUS = (
-    f"0f{bits}" for bits in ("3f800000", "40000000", "3f000000", "00000000", "80000000")
+ONE, TWO, HALF, ZERO, MINUS, LESS = (
+    f"0f{bits}"
+    for bits in (
+        "3f800000",
+        "40000000",
+        "3f000000",
+        "00000000",
+        "80000000",
+        "bf800000",
+    )
 )
 
 
@@ -76,6 +84,14 @@ def _wide(operation: str) -> str:
     return (
         "cvt.f32.f16 %f1, %h1; cvt.f32.f16 %f2, %h2; "
         f"{operation} cvt.rn.f16.f32 %h0, %f0;"
+    )
+
+
+def _mean(halved: str, sign: str = "u") -> str:
+    """Half of a sum of 64 bits."""
+    return (
+        f"cvt.{sign}64.{sign}32 %rd5, %r1; cvt.{sign}64.{sign}32 %rd6, %r2; "
+        f"add.u64 %rd5, %rd5, %rd6; {halved} %rd5, %rd5, 1; cvt.u32.u64 %r0, %rd5;"
     )
 
 
@@ -122,6 +138,13 @@ PAIRS = [
     Pair("fma(x, y, -0) and x * y", "f32", f"fma.rn.f32 %f0, %f1, %f2, {MINUS};", "mul.rn.f32 %f0, %f1, %f2;", True),
     Pair("x + -0 and x * 1", "f32", f"add.f32 %f0, %f1, {MINUS};", f"mul.f32 %f0, %f1, {ONE};", True),
     Pair("1 / x and rcp.rn", "f32", f"div.rn.f32 %f0, {ONE}, %f1;", "rcp.rn.f32 %f0, %f1;", True),
+    Pair("fma(a, -1, c) and c - a", "f32", f"fma.rn.f32 %f0, %f1, {LESS}, %f2;", "sub.f32 %f0, %f2, %f1;", True),
+    Pair("fma(-1, a, c) and c - a", "f32", f"fma.rp.ftz.f32 %f0, {LESS}, %f1, %f2;", "sub.rp.ftz.f32 %f0, %f2, %f1;", True),
+    Pair("fma(1, a, c) and a + c", "f32", f"fma.rm.f32 %f0, {ONE}, %f1, %f2;", "add.rm.f32 %f0, %f2, %f1;", True),
+    Pair("fma(a, -1, c) and a - c", "f32", f"fma.rn.f32 %f0, %f1, {LESS}, %f2;", "sub.f32 %f0, %f1, %f2;", False),
+    Pair("fma.rm(a, -1, c) and -(a - c)", "f32", f"fma.rm.f32 %f0, %f1, {LESS}, %f2;", "sub.rm.f32 %f3, %f1, %f2; neg.f32 %f0, %f3;", False),
+    Pair("fma(a, -1, c), saturated", "f32", f"fma.rn.sat.f32 %f0, %f1, {LESS}, %f2;", "sub.f32 %f0, %f2, %f1;", False),
+    Pair("fma(a, -1, c), flushed", "f32", f"fma.rn.ftz.f32 %f0, %f1, {LESS}, %f2;", "sub.f32 %f0, %f2, %f1;", False),
     Pair("floor and ceil", "f32", "cvt.rmi.f32.f32 %f0, %f1;", "neg.f32 %f3, %f1; cvt.rpi.f32.f32 %f3, %f3; neg.f32 %f0, %f3;", True),
     Pair("(-a) b and -(a b)", "f32", "neg.f32 %f3, %f1; mul.f32 %f0, %f3, %f2;", "mul.f32 %f3, %f1, %f2; neg.f32 %f0, %f3;", True),
     Pair("add.rm and -add.rp(-a, -b)", "f32", "add.rm.f32 %f0, %f1, %f2;", "neg.f32 %f3, %f1; neg.f32 %f4, %f2; add.rp.f32 %f3, %f3, %f4; neg.f32 %f0, %f3;", True),
@@ -156,6 +179,12 @@ PAIRS = [
     Pair("x << 1 and x + x", "s32", "shl.b32 %r0, %r1, 1;", "add.s32 %r0, %r1, %r1;", True),
     Pair("u >> 3 and u / 8", "u32", "shr.u32 %r0, %r1, 3;", "div.u32 %r0, %r1, 8;", True),
     Pair("a + b of bits", "s32", "xor.b32 %r3, %r1, %r2; and.b32 %r4, %r1, %r2; shl.b32 %r4, %r4, 1; add.s32 %r0, %r3, %r4;", "add.s32 %r0, %r1, %r2;", True),
+    Pair("the mean of two", "u32", "and.b32 %r3, %r1, %r2; xor.b32 %r4, %r1, %r2; shr.u32 %r4, %r4, 1; add.u32 %r0, %r3, %r4;", _mean("shr.u64"), True),
+    Pair("the mean of two, above", "u32", "or.b32 %r3, %r1, %r2; xor.b32 %r4, %r1, %r2; shr.u32 %r4, %r4, 1; sub.u32 %r0, %r3, %r4;", _mean("add.u64 %rd5, %rd5, 1; shr.u64"), True),
+    Pair("the mean of two that wrap", "u32", "add.u32 %r3, %r1, %r2; shr.u32 %r0, %r3, 1;", _mean("shr.u64"), False),
+    Pair("the mean of two, signed", "s32", "and.b32 %r3, %r1, %r2; xor.b32 %r4, %r1, %r2; shr.s32 %r4, %r4, 1; add.s32 %r0, %r3, %r4;", _mean("shr.s64", "s"), True),
+    Pair("|a - b| of bits", "u32", "sub.u32 %r3, %r1, %r2; setp.lt.u32 %p1, %r1, %r2; selp.b32 %r4, -1, 0, %p1; xor.b32 %r3, %r3, %r4; sub.u32 %r0, %r3, %r4;", "max.u32 %r3, %r1, %r2; min.u32 %r4, %r1, %r2; sub.u32 %r0, %r3, %r4;", True),
+    Pair("one rare pair", "u32", "xor.b32 %r3, %r1, 0x1234567; xor.b32 %r4, %r2, 0x89abcdef; or.b32 %r3, %r3, %r4; setp.eq.u32 %p1, %r3, 0; selp.b32 %r0, 7, %r1, %p1;", "mov.b32 %r0, %r1;", False),
     Pair("(a - b) + b and a", "s32", "sub.s32 %r3, %r1, %r2; add.s32 %r0, %r3, %r2;", "mov.b32 %r0, %r1;", True),
     Pair("(a + b)^2", "s32", "add.s32 %r3, %r1, %r2; mul.lo.s32 %r0, %r3, %r3;", "mul.lo.s32 %r3, %r1, %r1; mul.lo.s32 %r4, %r2, %r2; mul.lo.s32 %r5, %r1, %r2; add.s32 %r0, %r3, %r4; mad.lo.s32 %r0, %r5, 2, %r0;", True),
 ]

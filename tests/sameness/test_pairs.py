@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.ptx.opcodes.table import TABLE
+from fragmenta.sameness.bits import Undecided, parting
 from fragmenta.sameness.calls import Call
-from fragmenta.sameness.cones import Nodes, counting
+from fragmenta.sameness.cones import Computed, Nodes, counting, runner
 from fragmenta.sameness.numbers import specials
 from tests.sameness.pairs import KINDS, PAIRS, Pair
 from tests.thinning import THOROUGH, some
 
-UNKNOWN = {"a + b of bits"}
-"""Pairs of which it is known that they are not decided."""
 CHOSEN = some(PAIRS, 3)
 EACH = pytest.mark.parametrize("pair", CHOSEN, ids=[each.what for each in CHOSEN])
 
@@ -32,7 +32,7 @@ def run(call: Call, x: np.ndarray, z: np.ndarray) -> np.ndarray:
 def test_the_verdict_is_the_truth(pair: Pair) -> None:
     long = pair.what == "halves: a sum in f32" and not THOROUGH
     found = ptx.same(*pair.calls(), most=2**20 if long else 2**32, watch=False)
-    if pair.what in UNKNOWN or long:
+    if long:
         assert found.verdict == "same here"
     else:
         assert found.verdict == ("same" if pair.same else "different"), str(found)
@@ -52,6 +52,46 @@ def test_the_truth_is_that_of_the_kernels(pair: Pair) -> None:
         found = ptx.same(*pair.calls(), watch=False)
         assert found.witness is not None
         assert found.witness.first.tobytes() != found.witness.second.tobytes()
+
+
+OPERATIONS = (
+    *("add.s32", "sub.s32", "and.b32", "or.b32", "xor.b32", "shl.b32", "shr.u32"),
+    *("shr.s32", "min.s32", "max.u32", "min.u32", "max.s32", "setp.lt.s32"),
+    *("setp.ge.u32", "setp.ls.u32", "setp.eq.s32", "setp.gt.s32"),
+)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_bits_are_those_of_the_launches(name: str) -> None:
+    """A rare number in place of a result: the inputs that are found have that result."""
+    rare = 1 if name.startswith("setp") else 0x12345679
+    nodes = Nodes()
+    x, y = nodes.input(32, 0), nodes.input(32, 1)
+    match = TABLE.find(name, 3)
+    assert match is not None
+    bits = 1 if rare == 1 else 32
+    made = nodes.computed(Computed(name, match, (), (32, 32)), [x, y], 0, bits)
+    wanted = nodes.constant(bits, rare)
+    equal = TABLE.find("setp.eq.u32", 3)
+    assert equal is not None
+    how = Computed("setp.eq.u32", equal, (), (32, 32))
+    wide = [nodes.resized(each, 32, False) for each in (made, wanted)]
+    found = parting(nodes.computed(how, wide, 0, 1), nodes.constant(1, 0), [x, y])
+    assert found is not None
+    words = [np.array([each], np.uint64) for each in found]
+    assert runner([made], [x, y])(*words)[0].tolist() == [rare]
+
+
+def test_products_and_floats_are_given_up() -> None:
+    nodes = Nodes()
+    x, y = nodes.input(32, 0), nodes.input(32, 1)
+    for name in ("mul.lo.s32", "add.f32"):
+        match = TABLE.find(name, 3)
+        assert match is not None
+        how = Computed(name, match, (), (32, 32))
+        one, two = (nodes.computed(how, each, 0, 32) for each in ([x, y], [y, x]))
+        with pytest.raises(Undecided):
+            parting(one, two, [x, y])
 
 
 def test_all_inputs_are_run() -> None:

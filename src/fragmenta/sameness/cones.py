@@ -18,7 +18,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from fragmenta.jit.compiler import Traced, pointer
-from fragmenta.jit.llvm import Type
+from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
     I1,
     I8,
@@ -285,6 +285,22 @@ def runner(roots: Sequence[Node], inputs: Sequence[Node]) -> Callable[..., list[
         return [each[:size] for each in outs]
 
     return run
+
+
+def written(
+    roots: Sequence[Node], inputs: Sequence[Node]
+) -> tuple[list[Raw], list[Raw]]:
+    """The code of some nodes, which is read and not compiled; and its arguments."""
+    kinds = [ir.VectorType(_TYPES[each.bits], LANES) for each in inputs]
+    made = ir.FunctionType(ir.VoidType(), kinds)
+    function = ir.Function(ir.Module("cone"), made, "cone")
+    code, arguments = Code(function), list(function.args)
+    given = {
+        int(each.about): Value(code.builder, argument)
+        for each, argument in zip(inputs, arguments, strict=True)
+    }
+    writing = _Writing(code, given)
+    return [writing.of(each).raw for each in roots], arguments
 
 
 def are_one(one: Node, two: Node, inputs: Sequence[Node]) -> bool:

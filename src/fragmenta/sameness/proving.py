@@ -6,6 +6,8 @@ the same bits, as ``x + x`` and ``2 * x`` do.  If threads work for themselves
 
 - if they are one graph, that is a proof, also if the rules for signs
   (:mod:`fragmenta.sameness.signs`) and LLVM make one of them;
+- if they have whole numbers only, they may be compared bit by bit
+  (:mod:`fragmenta.sameness.bits`);
 - they are run on inputs at which kernels part: NaN, infinities, -0, subnormals, ties;
 - if they have at most 32 bits of input, they are run on all of them: a proof.
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -24,6 +27,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
 from fragmenta.progress import Progress, ignore_progress
+from fragmenta.sameness.bits import Undecided, parting
 from fragmenta.sameness.calls import Program
 from fragmenta.sameness.cones import Node, Nodes, Words, are_one, counting, runner
 from fragmenta.sameness.following import Followed, Output
@@ -172,6 +176,12 @@ def prove(
         if plain[0] is plain[1] or are_one(plain[0], plain[1], each.inputs):
             how.append("arithmetic makes one expression of both")
             continue
+        with suppress(Undecided):
+            vector = parting(each.one, each.two, each.inputs)
+            if vector is not None:
+                return _at(vector, each, one, two, pairs, tried)
+            how.append("every bit is one function of the bits of the inputs")
+            continue
         bits = sum(node.bits for node in each.inputs)
         if bits > 62 or 1 << bits > most:
             return Proof(False, tried=tried)
@@ -179,9 +189,7 @@ def prove(
         vector = _exhausted(each, bits, progress)
         tried += 1 << bits
         if vector is not None:
-            place = np.zeros(1, np.int64)
-            found = _confirmed(each, vector, place, one, two, pairs)
-            return Proof(False, witness=found, tried=tried)
+            return _at(vector, each, one, two, pairs, tried)
         how.append(f"all {1 << bits:,} inputs of an element were run")
     said = "; ".join(dict.fromkeys(how)) or "threads compute the same"
     return Proof(True, said, tried=tried)
@@ -337,6 +345,19 @@ def _vector(of: _Class, start: int) -> list[int]:
     first, second = run(*every)
     number = int(np.flatnonzero(first != second)[0])
     return [int(each[number]) for each in every]
+
+
+def _at(
+    vector: Sequence[int],
+    of: _Class,
+    one: Followed,
+    two: Followed,
+    pairs: Pairs,
+    tried: int,
+) -> Proof:
+    """What is known if both graphs part at an input."""
+    found = _confirmed(of, vector, np.zeros(1, np.int64), one, two, pairs)
+    return Proof(False, witness=found, tried=tried)
 
 
 def _confirmed(

@@ -8,6 +8,8 @@ a quotient.  An operation of f32 has one NaN, which ``neg`` and ``abs`` leave as
 - ``min(-a, -b)`` is ``-max(a, b)``, and the other way round
 - ``-(-a)`` is ``a``, if ``a`` is the result of an operation; ``|-a|`` is ``|a|``
 - ``a - b`` is ``a + (-b)``
+- ``fma(a, 1, c)`` is ``a + c``, and ``fma(a, -1, c)`` is ``c - a``: such a product is
+  exact
 - operands of sums, products, ``min`` and ``max`` commute; those of several ``min`` or
   several ``max`` need no brackets, and count once
 
@@ -31,6 +33,9 @@ _DIRECTED = frozenset({"rm", "rp", "ftz", "f32"})
 _TURNED = {"min": "max", "max": "min"}
 _TURNED_BY = {"add": (0, 1), "mul": (0,), "fma": (0, 2), "div": (0,)}
 """The operands whose new signs give the result a new sign."""
+
+_ONE, _MINUS_ONE = 0x3F800000, 0xBF800000
+"""The bits of 1 and -1."""
 
 
 def outside(root: Node, nodes: Nodes) -> Node:
@@ -82,6 +87,10 @@ class _Rules:
             opcode, given = "add", [given[0], self._turned(given[1])]
             name = node.name.replace("sub", "add", 1)
             return self._sum_or_product(name, opcode, words, given)
+        if opcode == "fma" and words <= _SYMMETRIC | _DIRECTED:
+            opcode, given = self._added(given)
+            name = node.name.replace("fma", opcode, 1)
+            return self._sum_or_product(name, opcode, words, given)
         if opcode in _TURNED_BY and words <= _SYMMETRIC | _DIRECTED:
             return self._sum_or_product(node.name, opcode, words, given)
         if opcode in _TURNED and words <= {"f32", "ftz", "NaN"} and len(given) == 2:
@@ -92,6 +101,14 @@ class _Rules:
             return self._extreme(node.name, given)
         of = (*node.about[0].key, node.about[1]) if node.kind == "computed" else None
         return self.nodes.made(node.kind, node.bits, given, node.about, node.name, of)
+
+    def _added(self, given: list[Node]) -> tuple[str, list[Node]]:
+        """A fused operation as an addition, if a factor is 1 or -1."""
+        for factor, other in (given[:2], given[1::-1]):
+            if factor.kind == "constant" and factor.about in (_ONE, _MINUS_ONE):
+                added = other if factor.about == _ONE else self._turned(other)
+                return "add", [added, given[2]]
+        return "fma", given
 
     def _sum_or_product(
         self, name: str, opcode: str, words: frozenset[str], given: list[Node]
