@@ -278,15 +278,20 @@ def _operands(raw: Any) -> list[Any]:
     return operands
 
 
+def _number(raw: Any) -> Any:
+    """The number of a constant, or the one in all lanes of a vector; else None."""
+    if isinstance(number := raw.constant, list | tuple):
+        every = {getattr(each, "constant", each) for each in number}
+        return every.pop() if len(every) == 1 else None
+    return number
+
+
 def _undefined(raw: Any) -> bool:
-    return isinstance(raw, ir.Constant) and raw.constant is ir.Undefined
+    return isinstance(raw, ir.Constant) and _number(raw) is ir.Undefined
 
 
 def _constant(raw: Any) -> Bits:
-    number = raw.constant
-    if isinstance(number, list):
-        every = {getattr(each, "constant", each) for each in number}
-        number = every.pop() if len(every) == 1 else None
+    number = _number(raw)
     if not isinstance(number, int):
         raise Undecided
     return [number >> place & 1 for place in range(scalar_type(raw.type).width)]
