@@ -244,7 +244,23 @@ def test_ordinary_arithmetic_of_sizes_may_be(body: str) -> None:
 def test_a_comparison_with_a_constant_is_no_remark(body: str) -> None:
     assert conditions(body, np.arange(64, dtype=np.float32) / 8)
     tame = "z[i] = x[i] == 0.0f ? 1.0f : x[i];"
-    assert conditions(tame, np.ones(64, np.float32)) == []
+    assert conditions(tame, np.ones(64, np.float32))
+    assert conditions(tame, np.arange(64, dtype=np.float32)) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "end"),
+    [
+        ("z[i] = isinf(x[i]) ? 1.0f : x[i];", np.inf),
+        ("z[i] = isnan(x[i]) ? 1.0f : x[i];", np.nan),
+        ("z[i] = x[i] > 3.4028234e38f ? 1.0f : x[i];", np.inf),
+    ],
+)
+def test_a_comparison_with_an_end_is_no_remark(body: str, end: float) -> None:
+    x = np.ones(64, np.float32)
+    assert conditions(body, x)
+    x[3] = end
+    assert conditions(body, x) == []
 
 
 @pytest.mark.parametrize("size", [20, 300])

@@ -177,8 +177,8 @@ def test_scalars_are_others_in_one_case(tmp_path: Path) -> None:
     order = {"text": text, "seeds": 1, "folder": str(tmp_path), "elements": 64}
     order |= {"products": 64, "values": ["extreme"], "shapes": False, "strides": False}
     task: list[Case] = cases(order)  # type: ignore[assignment, arg-type]
-    [case] = [each for each in task if each["values"] == STATE]
-    assert free(case["inputs"])[1] == 1.875  # type: ignore[index]
+    made = [each for each in task if each["values"] == STATE]
+    assert [free(e["inputs"])[1] for e in made] == [1.875, -3.75, 0]  # type: ignore[index]
 
 
 def test_sizes_just_above_blocks_and_small_ones_are_tried(tmp_path: Path) -> None:

@@ -65,11 +65,12 @@ def follow(line: socket.socket) -> None:
         except Gone:
             return
         try:
-            if order["do"] == "reference":
-                from fragmenta.judge.reference import cases
+            if order["do"] in ("reference", "more"):
+                from fragmenta.judge.reference import cases, more
 
                 _enter(order)
-                answer: Tree = {"cases": cases(order)}
+                made = cases if order["do"] == "reference" else more
+                answer: Tree = {"cases": made(order)}
             elif order["do"] == "load":
                 runner = Runner(line, order)
                 answer = {"confined": runner.confined}

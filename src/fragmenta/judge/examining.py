@@ -18,6 +18,7 @@ from fragmenta.counters.asking import with_results
 from fragmenta.errors import Error, KernelError, LimitReached
 from fragmenta.judge.choosing import strange, written_and_loaded
 from fragmenta.judge.comparing import Call, Case, compared, diagnose
+from fragmenta.judge.constants import constants
 from fragmenta.judge.cost import Cost
 from fragmenta.judge.exempt import unused
 from fragmenta.judge.findings import KINDS, Finding
@@ -29,11 +30,13 @@ from fragmenta.judge.proving import Answer, Proof, hidden, is_right
 from fragmenta.judge.reaching import Kernels, not_run, ran_unread
 from fragmenta.judge.running import Lie, Running
 from fragmenta.judge.settings import Settings
+from fragmenta.judge.situations import EXACT, MOST, NO_REPROACH
 from fragmenta.judge.sizes import ABOVE, GIVEN, MAIN, OTHER, SECRET
 from fragmenta.judge.sources import suspicions
 from fragmenta.judge.understanding import not_understood
-from fragmenta.judge.values import EQUAL, PLAIN, ROWS, STATE, WHOLE
+from fragmenta.judge.values import EQUAL, EXTREME, PLAIN, STATE
 from fragmenta.judge.wire import Json, Tree, arguments_of
+from fragmenta.judge.work import WORK, least_cost, suspected
 from fragmenta.launch.grid import shuffled
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
@@ -53,35 +56,8 @@ SHOWN_LINES = 6
 """Lines that were not reached, of which a finding tells."""
 RESERVE = 0.5
 """Seconds before the end in which no call is begun."""
-FEWER = 0.75
-"""The share of the products that a kernel must do; Strassen saves an eighth."""
 LATE = (GIVEN, ABOVE)
 """Sets of cases that are tried once, at the end."""
-LIBRARY = 0.25
-"""The share of the input's elements from which on operators do the work."""
-WORK = frozenset(
-    [
-        "addmm",
-        "baddbmm",
-        "bmm",
-        "convolution",
-        "mm",
-        "mv",
-        "dot",
-        "linear",
-        "matmul",
-        "einsum",
-        "addmv",
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "scaled_dot_product_attention",
-        "native_layer_norm",
-        "native_batch_norm",
-        "native_group_norm",
-        "_softmax",
-        "_log_softmax",
-    ]
-)
-"""Operators that are work at any size of the problem."""
 CLOCKS = ("%globaltimer", "%clock")
 """Registers of PTX that have the time."""
 NOT_RUN = "NotRun"
@@ -158,6 +134,8 @@ class Examination:
             self._prove_others(lines[0], calls, answers, kernels)
             self._understood(cases[0], calls, answers)
             self._given_sizes(lines[0], calls, cases, kernels)
+            more = self._of_constants(lines[2], calls, cases[0])
+            self._given_sizes(lines[0], calls, more, kernels)
             self._not_reached(lines[0], calls)
         except Stopped:
             pass
@@ -169,7 +147,9 @@ class Examination:
         for each in diagnose(calls):
             self.findings.append(each)
         if answers:
-            self._suspect(answers, cases[0])
+            self.cost = least_cost(answers)
+            for name, said in suspected(answers, cases[0], self.cost):
+                self.found(name, said, str(answers[0].case["name"]))
 
     def _understood(
         self, first: Case, calls: list[Call], answers: list[Answer]
@@ -218,6 +198,7 @@ class Examination:
         remarks += self._kernels.not_compiled(self.text, sizes=False)
         said += self._kernels.not_compiled(self.text, sizes=True)
         self._tell("not-understood", ran_unread(self.text, pairs))
+        said += map(str, cast("list[Tree]", calls[0].case.get("fixed", [])))
         self._tell("not-reached", said)
         self._tell("one-way", remarks)
 
@@ -318,7 +299,7 @@ class Examination:
         kernels: set[str],
     ) -> None:
         """Call it with the given sizes, or with the largest that can be tried."""
-        untried = str(cases[0]["untried"])
+        untried = str(cases[0].get("untried", "")) if cases else ""
         for case in cases:
             if case["set"] not in LATE or any(each.wrong for each in calls):
                 continue
@@ -336,13 +317,34 @@ class Examination:
         if untried:
             self.found("size-not-tried", f"not tried: {untried}")
 
+    def _of_constants(
+        self, line: Line, calls: list[Call], first: Case
+    ) -> Sequence[Case]:
+        """Cases with the constants that the kernels ask for."""
+        floats, whole = constants(self._kernels.modules)
+        asks = EXTREME in self.settings.values and "task" in first
+        if not asks or not floats + whole or any(each.wrong for each in calls):
+            return []
+        seconds = max(1.0, self.until - clock.now())
+        folder = str(self.folder / str(line.process))
+        order: dict[str, Tree] = {"do": "more"}
+        order |= {"floats": floats[:MOST], "whole": whole[:MOST]}
+        order |= {"folder": folder, "seconds": seconds, "memory": self.settings.memory}
+        task = cast("dict[str, Tree]", first["task"])
+        try:
+            answer = self._ask(line, {**order, **task}, None)
+        except TimeoutError:
+            return []
+        return cast("list[Case]", answer.get("cases", []))
+
     def _late(
         self, line: Line, case: Case, calls: list[Call], kernels: set[str]
     ) -> None:
         """Call it once with large inputs."""
-        _, right = hidden(case, self._liar(line))
+        brief = case["values"] in NO_REPROACH or case.get("brief")
+        right = brief or hidden(case, self._liar(line))[1]
         answer = self._try(line, case, calls)
-        weights = case["values"] == STATE and leaves(case["state"])
+        weights = case["values"] in (STATE, EXACT) and leaves(case["state"])
         if answer is not None and weights and not answer.about["fits"]:
             calls.pop()  # its weights have other names
             return
@@ -362,7 +364,7 @@ class Examination:
         if calls and calls[-1].case is case and calls[-1].wrong:
             said.append(calls.pop().wrong[0].place())
         if said:
-            extreme = case["values"] in (*WHOLE, *ROWS)
+            extreme = case["values"] in NO_REPROACH
             name = "extreme-values" if extreme else "size-limited"
             name = "state-fixed" if case["values"] == STATE else name
             self.found(name, said[0], str(case["name"]))
@@ -689,62 +691,6 @@ class Examination:
         else:
             self.found("fault", f"{error.kind}: {error}", case)
 
-    # ── suspicions ──────────────────────────────────────────────────────────
-
-    def _suspect(self, answers: list[Answer], first: Case) -> None:
-        """What a candidate did not do, though the problem needs it."""
-        answer = answers[0]
-        # Others of the same sizes are looked at, too: the first call may try variants.
-        alike = [
-            each
-            for each in answers
-            if each.case["set"] == answer.case["set"] and each.running.cost.metrics
-        ]
-        cost = min(
-            (each.running.cost for each in alike),
-            key=lambda each: (each.all_products, each.read),
-            default=answer.running.cost,
-        )
-        self.cost = cost
-        name = str(answer.case["name"])
-        if not answer.running.cost.launches:
-            self.found("no-launch", "no kernel was launched", name)
-        for each in answers:
-            self._library_work(each)
-        self._no_kernel(answer)
-        matter, products = cast("int", first["matter"]), cast("int", first["products"])
-        if cost.metrics and cost.read < matter // 2:
-            said = (
-                f"kernels load {cost.read:,} bytes; the results depend on "
-                f"{matter:,} bytes of the inputs"
-            )
-            self.found("reads-too-little", said, name)
-        if cost.metrics and cost.all_products < FEWER * products:
-            said = (
-                f"kernels multiply {cost.all_products:,} times; the problem "
-                f"has {products:,} products"
-            )
-            self.found("too-few-products", said, name)
-
-    def _no_kernel(self, answer: Answer) -> None:
-        """Outputs that no launch and no operator has made."""
-        if not answer.steps and not answer.operators:
-            said = "no launch left the bytes of output 0"
-            self.found("host-work", said, str(answer.case["name"]))
-
-    def _library_work(self, answer: Answer) -> None:
-        operators = cast("dict[str, int]", answer.about["operators"])
-        elements_in = _count(answer.case)
-        most = {
-            name: count
-            for name, count in operators.items()
-            if name in WORK or count > LIBRARY * elements_in
-        }
-        if most:
-            name = max(most, key=lambda each: most[each])
-            said = f"{name} of the library reads {most[name]:,} elements"
-            self.found("library-work", said, str(answer.case["name"]))
-
 
 class KernelErrors:
     """Errors that a candidate gets for its launches."""
@@ -789,11 +735,6 @@ def _unwritten(kernel: str, result: Result) -> set[tuple[str, int]]:
     """Where a launch loads what is unwritten, also if that has no effect."""
     rule = rules.UNINITIALISED.name
     return {(kernel, each.line) for each in result.problems if each.rule == rule}
-
-
-def _count(case: Case) -> int:
-    """The elements of all inputs."""
-    return sum(elements(each).size for each in leaves(case["inputs"]))
 
 
 def _only_moves(case: Case) -> bool:

@@ -226,6 +226,11 @@ class Kernels:
             for value in VALUES:
                 row[found.number, value] += getattr(found, value)
 
+    @property
+    def modules(self) -> list[Module]:
+        """The modules of all kernels that were launched."""
+        return [*self._modules.values()]
+
     def one_way(
         self, minor: bool = False, floats: bool = False, text: str = ""
     ) -> list[str]:
@@ -418,10 +423,6 @@ FURTHEST = 1 << 14
 """Numbers below this one are strides and steps of loops."""
 
 
-_SHIFTING = ("add", "sub", "fma", "mad")
-"""Arithmetic after which zero is a number that a constant names."""
-
-
 class _Minor:
     """Conditions that say little if they go one way."""
 
@@ -471,15 +472,11 @@ class _Minor:
         """Whether a comparison is one of these."""
         setp = self._function.instructions[at]
         given = [each for each in setp.operands if isinstance(each, Immediate)]
-        if setp.qualifiers[-1].startswith("f"):
-            same = {"eq", "ne", "equ", "neu"} & {*setp.qualifiers}
-            ends = any(each.bits in ENDS for each in given)
-            if same and ends and not self._constants(setp, _SHIFTING):
-                return True
-        elif self._of_loop(setp, given):
+        if setp.qualifiers[-1][0] != "f" and self._of_loop(setp, given):
             return True
         seen = at in self._elsewhere or self._form(at) in self._both
-        return seen or self._is_refusal(setp) or self._keeps_from_infinity(at)
+        kept = self._keeps_from_infinity(at) or self._keeps_zero(setp)
+        return seen or kept or self._is_refusal(setp)
 
     def is_guard(self, guarded: Instruction) -> bool:
         """Whether the guard of an instruction comes from such a comparison."""
@@ -507,20 +504,14 @@ class _Minor:
         own = frozenset(self._constants(setp)) if setp.qualifiers[-1][0] == "f" else ""
         return where(self._function, setp), setp.mnemonic, repr(given), kinds, own
 
-    def _constants(
-        self, of: Instruction, by: Sequence[str] = (), depth: int = 4
-    ) -> set[int]:
+    def _constants(self, of: Instruction, depth: int = 4) -> set[int]:
         """The bits of float constants that operands were computed with."""
-        found = set[int]()
-        if of.opcode in (by or (of.opcode,)):
-            # Of a product with a sum, only what is added moves a zero.
-            given = of.operands[-1:] if by and len(of.operands) > 3 else of.operands[1:]
-            found |= {each.bits for o in given for each in self._fixed(o)} - {*ENDS}
+        found = {each.bits for o in of.operands[1:] for each in self._fixed(o)}
         for number in {n for each in of.operands[1:] for n in registers(each)}:
             for made in self._writes.get(number, ()) if depth else ():
                 if made.opcode != "ld" and made.qualifiers[-1:] == ("f32",):
-                    found |= self._constants(made, by, depth - 1)
-        return found
+                    found |= self._constants(made, depth - 1)
+        return found - {*ENDS}
 
     def _fixed(self, operand: object) -> list[Immediate]:
         """A constant, also if a register has it."""
@@ -528,6 +519,25 @@ class _Minor:
         moved = len(made) == 1 and made[0].opcode == "mov"
         given = made[0].operands[1] if moved else operand
         return [given] if isinstance(given, Immediate) else []
+
+    def _keeps_zero(self, setp: Instruction) -> bool:
+        """Whether a comparison with zero only chooses infinity, or a negative zero.
+
+        Logarithms of CUDA do so, also if their argument cannot be zero.
+        """
+        own = registers(setp.operands[0])
+        given = [e.bits for o in setp.operands[1:] for e in self._fixed(o)]
+        readers = [
+            each
+            for each in self._function.instructions
+            if any(registers(operand) & own for operand in each.operands[1:])
+            or registers(each.guard) & own
+        ]
+        return {*given} & {*ENDS[:2]} != set() and all(
+            each.opcode == "selp"
+            and {e.bits for e in self._fixed(each.operands[1])} & {*ENDS[1:]}
+            for each in readers
+        )
 
     def _keeps_from_infinity(self, at: int) -> bool:
         """Whether a comparison that was never true only skips infinity or NaN.

@@ -22,6 +22,15 @@ from fragmenta.judge import loading
 from fragmenta.judge.following import SMALL
 from fragmenta.judge.held import LAYOUTS, PLAIN, elements, form, free, hold, leaves
 from fragmenta.judge.probes import follows_signs, is_elementwise, keeps_nan
+from fragmenta.judge.situations import (
+    CONSTANTS,
+    EXACT,
+    SITUATIONS,
+    situated,
+    whole_floats,
+)
+from fragmenta.judge.situations import MANY as MANY_SITUATIONS
+from fragmenta.judge.situations import many as many_situations
 from fragmenta.judge.sizes import (
     ABOVE,
     GIVEN,
@@ -40,6 +49,7 @@ from fragmenta.judge.sizes import moved as moved_sizes
 from fragmenta.judge.values import (
     ELEMENTWISE,
     EXTREME,
+    FLAGS,
     ROWS,
     STATE,
     WHOLE,
@@ -115,9 +125,11 @@ def cases(order: Mapping[str, Tree]) -> Tree:
     if order["strides"]:
         made += [_case(where, PLAIN_VALUES, each, seeds + 1) for each in LAYOUTS[1:]]
     made += _of_kinds(where, kinds, seeds + 2)
+    made[0]["task"] = {"text": text, "sizes": where.sizes, "label": where.label}
     made[0]["untried"] = _shown(given, large, both=True) if large != given else ""
     if large != first:
-        made += _large(_Set(large, _label(large, given), task(large), GIVEN), seeds + 3)
+        largest = _Set(large, _label(large, given), task(large), GIVEN)
+        made += _largest(largest, main, seeds + 3)
     elif order["shapes"]:
         made += _above(given, task, budget.larger, seeds + 3)
     if order["shapes"] and main.task.convention == loading.PLAIN:
@@ -127,7 +139,10 @@ def cases(order: Mapping[str, Tree]) -> Tree:
     if EXTREME in kinds:
         made += _whole_numbers(where, seeds + 5)
         made += _in_rows(where._replace(key=ABOVE), seeds + 6)
-        made += _other_state(main, seeds + 7)
+        made += _situations(where._replace(key=ABOVE), SITUATIONS, seeds + 8)
+        made += _exact(main._replace(key=ABOVE), seeds + 9, 0)
+        made += _other_states(main, seeds + 7)
+        made[0]["fixed"] = _never_changed([each["inputs"] for each in made])
     return [*made, secret]
 
 
@@ -218,36 +233,154 @@ def _in_rows(of: _Set, seed: int) -> list[dict[str, Tree]]:
     return made
 
 
-def _other_state(of: _Set, seed: int) -> list[dict[str, Tree]]:
-    """A case with other numbers among the arguments, other weights, and ``eval``."""
+def _situations(
+    of: _Set, kinds: Sequence[str], seed: int, constants: Sequence[float] = ()
+) -> list[dict[str, Tree]]:
+    """Cases with such situations, as far as the reference takes them."""
+    inputs, made = _seeded(of, seed), []
+    for kind in kinds:
+        new = situated(inputs, kind, seed, constants)
+        if dump(new) != dump(inputs):
+            made += _tried(of, new, kind)
+    return made
+
+
+def _tried(of: _Set, inputs: Tree, kind: str) -> list[dict[str, Tree]]:
+    """A case with these inputs; none if the reference does not take them."""
+    try:
+        with np.errstate(all="ignore"):
+            made = _case_of(of, inputs, f"{of.label}, {kind}")
+    except Exception:  # numbers that the reference does not take
+        return []
+    return [{**made, "values": kind}]
+
+
+def _exact(of: _Set, seed: int, long: int) -> list[dict[str, Tree]]:
+    """A case with whole numbers, if sums of them are exact in any order."""
+    if "torch" not in sys.modules:
+        return []
+    label = f"{of.label}, {EXACT}"
+    if of.task.convention != loading.PLAIN and _state(of.task):
+        of = of._replace(task=of.task._replace(make=_whole(of.task.make)), label=label)
+    inputs = _seeded(of, seed)
+    for most, each in ((3, long), (3, -1), (1, -1)):
+        try:
+            new = whole_floats(inputs, seed, most, each)
+            made = _case_of(of, new, label, whole=True)
+        except Exception:  # numbers that the reference does not take
+            return []
+        rows = cast("list[dict[str, Values]]", made["expected"])
+        if all("proved" in each and each["proved"].all() for each in rows):
+            return [{**made, "values": EXACT}]
+    return []
+
+
+def _largest(of: _Set, small: _Set, seed: int) -> list[dict[str, Tree]]:
+    """The case of the given sizes: whole numbers, many situations, or ordinary ones."""
+    if _is_elementwise(small):
+        made = _tried(of, many_situations(_seeded(of, seed), seed), MANY_SITUATIONS)
+        return [_rough(each) for each in made] or _large(of, seed)
+    weights = of.task.convention != loading.PLAIN and _state(of.task)
+    return ([] if weights else _exact(of, seed, 1)) or _large(of, seed)
+
+
+def _whole(make: Callable[..., object]) -> Callable[..., object]:
+    """Makes a model whose weights are small whole numbers."""
+
+    def made(*init: object) -> object:
+        model = cast("torch.nn.Module", make(*init))
+        for name, weight in model.state_dict().items():
+            if weight.is_floating_point() and "var" not in name:
+                weight.copy_((weight * 1000).round() % 3 - 1.0)
+        return model
+
+    return made
+
+
+def more(order: Mapping[str, Tree]) -> Tree:
+    """Cases for the constants of a candidate's kernels, for an examiner."""
+    text, path = str(order["text"]), Path(str(order["folder"])) / "reference.py"
+    path.write_text(text, encoding="utf-8")
+    sizes = cast("Sizes", order["sizes"])
+    task = loading.task_of(loading.execute(text, path, "reference", sizes))
+    of = _Set(sizes, str(order["label"]), task, ABOVE)
+    constants = cast("list[float]", order["floats"])
+    return [*_situations(of, [CONSTANTS], len(constants), constants)]
+
+
+STATES: tuple[Callable[[float], float], ...] = (
+    lambda scalar: 0.75 * scalar,
+    lambda scalar: -1.5 * scalar,
+    lambda scalar: 0.0,
+)
+"""What numbers among the arguments become."""
+
+
+def _never_changed(inputs: Sequence[Tree]) -> list[Tree]:
+    """Arguments that are one and the same number in all cases, in words."""
+    said: list[Tree] = []
+    for number, first in enumerate(_list(inputs[0])):
+        rows = [_list(each)[number] for each in inputs]
+        if isinstance(first, int | float):
+            seen = {*map(repr, rows)}
+        elif isinstance(first, dict):
+            arrays = [elements(leaf) for each in rows for leaf in leaves(each)]
+            seen = {
+                repr(each.item()) for some in arrays for each in np.unique(some)[:2]
+            }
+        else:
+            continue
+        if len(seen) == 1:
+            said.append(f"input {number} is {seen.pop()} in all calls")
+    return said
+
+
+def _other_states(of: _Set, seed: int) -> list[dict[str, Tree]]:
+    """Cases with other numbers among the arguments, other weights, and ``eval``.
+
+    Numbers are smaller, negative and larger, and zero.  Of the weights, some are
+    smaller; or they have the other sign and are larger; or some are zero.
+    """
+    return [each for way in range(len(STATES)) for each in _state_of(of, way, seed)]
+
+
+def _state_of(of: _Set, way: int, seed: int) -> list[dict[str, Tree]]:
     task = of.task
 
-    def less(values: object) -> list[object]:
-        return [each * 0.75 if type(each) is float else each for each in _list(values)]
+    def other(values: object) -> list[object]:
+        rows = _list(values)
+        return [STATES[way](e) if type(e) is float else e for e in rows]
 
     def make(*init: object) -> object:
         model = cast("torch.nn.Module", task.make(*init))
-        for number, weight in enumerate(model.state_dict().values()):
-            if weight.is_floating_point():
+        for number, (name, weight) in enumerate(model.state_dict().items()):
+            if not weight.is_floating_point():
+                continue
+            if way == 0 or not weight.dim():
                 weight.mul_(0.75 - number % 4 / 16)
+            elif way == 1:
+                weight.mul_((4.0 + number % 4) * (1 if "var" in name else -1))
+            else:
+                weight.reshape(-1)[:: 2 + number % 3] = 0.0
         return model.eval()
 
     bench = task.convention != loading.PLAIN
-    if not bench and not any(type(each) is float for each in _list(task.inputs())):
+    scalars = [*_list(task.inputs()), *_list(task.init())]
+    weights = bench and _state(task)
+    if not any(type(each) is float for each in scalars) and not (
+        weights or (bench and way == 0)
+    ):
         return []
     new = task._replace(
-        inputs=lambda: less(task.inputs()),
-        init=lambda: less(task.init()),
+        inputs=lambda: other(task.inputs()),
+        init=lambda: other(task.init()),
         make=make if bench else task.make,
     )
-    label = f"{of.label}, {STATE}"
-    try:
-        made = _case(
-            of._replace(task=new, label=label, key=ABOVE), PLAIN_VALUES, PLAIN, seed
-        )
-    except Exception:  # numbers that the reference does not take
-        return []
-    return [{**made, "values": STATE, "evaluates": bench}]
+    label = f"{of.label}, {STATE}" + f" ({way + 1})" * (way > 0)
+    of = of._replace(task=new, label=label, key=ABOVE)
+    made = _tried(of, _seeded(of, seed), STATE)
+    about = {"name": label, "evaluates": bench, "brief": way > 0}
+    return [{**each, **about} for each in made]
 
 
 def _whole_numbers(of: _Set, seed: int) -> list[dict[str, Tree]]:
@@ -262,12 +395,25 @@ def _whole_numbers(of: _Set, seed: int) -> list[dict[str, Tree]]:
         name = f"{of.label}, {kind} whole numbers"
         try:
             first = first or _case_of(of, inputs, name)
-            case = _case_of(of._replace(key=ABOVE), new, name)
         except Exception:  # numbers that the reference does not take
-            continue
-        if _shapes(case) == _shapes(first):
-            made.append({**case, "values": kind})
+            return []
+        above = of._replace(key=ABOVE)
+        found = _tried(above, new, f"{kind} whole numbers")
+        for each in () if found else _one_by_one(inputs, new):
+            found += _tried(above, each, f"{kind} whole numbers")
+        made += [
+            {**each, "values": kind}
+            for each in found
+            if kind in FLAGS or _shapes(each) == _shapes(first)
+        ]
     return made
+
+
+def _one_by_one(inputs: Tree, new: Tree) -> list[Tree]:
+    """Inputs of which only one is the new one."""
+    old, other = _list(inputs), _list(new)
+    differs = [n for n, each in enumerate(old) if dump(each) != dump(other[n])]
+    return [[*old[:n], other[n], *old[n + 1 :]] for n in differs if len(differs) > 1]
 
 
 def _shapes(case: Mapping[str, Tree]) -> list[tuple[int, ...]]:
@@ -335,10 +481,14 @@ def _large(of: _Set, seed: int) -> list[dict[str, Tree]]:
         made = _case(of, PLAIN_VALUES, PLAIN, seed)
     except (MemoryError, RuntimeError, ValueError):
         return []
+    return [_rough(made)]
+
+
+def _rough(made: dict[str, Tree]) -> dict[str, Tree]:
     for row in cast("list[dict[str, np.ndarray]]", made["expected"]):
         row["most"] = row["most"] * ROUGH
         row["variance"] = row["variance"] * ROUGH**2
-    return [made]
+    return made
 
 
 def _shown(
@@ -495,14 +645,14 @@ def _seeded(of: _Set, seed: int) -> Tree:
     return inputs
 
 
-def _case_of(of: _Set, inputs: Tree, name: str) -> dict[str, Tree]:
+def _case_of(of: _Set, inputs: Tree, name: str, whole: bool = False) -> dict[str, Tree]:
     written = _written(of)
     given = _list(free(inputs))
     results = hold(_with(written, _plain_results(of, given, 0), given))
     found = leaves(results)
     if not found:
         raise BadCall("the reference returns no array and no tensor")
-    expected, estimated = _expected(of, inputs, found, written)
+    expected, estimated = _expected(of, inputs, found, written, whole)
     rows = cast("list[dict[str, Tree]]", expected)
     pairs = zip(rows, found, strict=True)
     expected = [{**row, **_out_of_range(row, own)} for row, own in pairs]
@@ -552,20 +702,26 @@ def _state(task: loading.Task) -> dict[str, object]:
 
 
 def _expected(
-    of: _Set, inputs: Tree, plain: list[dict[str, Tree]], written: Sequence[int]
+    of: _Set,
+    inputs: Tree,
+    plain: list[dict[str, Tree]],
+    written: Sequence[int],
+    whole: bool = False,
 ) -> tuple[list[Tree], list[str]]:
     """The exact results with their bounds, and operators without a rule."""
-    widest = _widest([str(each["type"]) for each in leaves(inputs) if is_float(each)])
+    widest = _format_of(of, inputs, plain)
     tensors = any(each["held"] == "torch" for each in leaves(inputs))
     if "torch" in sys.modules and tensors and not written:
         from fragmenta.judge.libraries import bounded, composed
 
         assert composed
-        bounded.use_format(widest)
+        bounded.use_format(widest, whole)
         try:
             made = _flat(_bounded_results(of, inputs))
             if len(made) == len(plain):
                 rows = [_row(*each) for each in zip(made, plain, strict=True)]
+                if whole:
+                    _demand_exactly(rows, made, SHARE / bounded.DIVISOR[0])
                 return rows, sorted(bounded.ESTIMATED)
         except (bounded.Unruled, RuntimeError, TypeError, NotImplementedError) as why:
             rows = _estimated(of, inputs, plain, widest, written)
@@ -573,12 +729,58 @@ def _expected(
     return _estimated(of, inputs, plain, widest, written), ["all"]
 
 
-def _widest(types: list[str]) -> str:
-    """The format that implementations compute in: the smallest of the inputs'."""
-    for each in ("bfloat16", "float16", "float32", "float64"):
-        if each in types:
-            return each
-    return "float32"
+def _format_of(of: _Set, inputs: Tree, plain: list[dict[str, Tree]]) -> str:
+    """The format that implementations compute in.
+
+    It is the smallest of the inputs'.  If these have several, it is the smallest that
+    the reference computes in: one input that is a half makes no sum a half.
+    """
+    given = [str(each["type"]) for each in leaves(inputs) if is_float(each)]
+    small = _smallest(given)
+    if len({*given}) < 2:
+        return small
+    made = [str(each["type"]) for each in plain if is_float(each)]
+    if "torch" in sys.modules and any(e["held"] == "torch" for e in leaves(inputs)):
+        made += _computed(of, inputs)
+    return max(small, _smallest(made or given), key=_FORMATS.index)
+
+
+_FORMATS = ("bfloat16", "float16", "float32", "float64")
+
+
+def _smallest(types: Sequence[str]) -> str:
+    return min(
+        (each for each in types if each in _FORMATS),
+        key=_FORMATS.index,
+        default="float32",
+    )
+
+
+def _computed(of: _Set, inputs: Tree) -> list[str]:
+    """The formats of what the operators of a reference compute, but for conversions."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: list[str] = []
+
+    class Formats(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+        def __torch_dispatch__(  # type: ignore[no-untyped-def]
+            self, func, types, args=(), kwargs=None
+        ):
+            made = func(*args, **(kwargs or {}))
+            name = str(getattr(func, "__name__", func)).partition(".")[0]
+            if name not in _CONVERTS and isinstance(made, torch.Tensor):
+                read = {each.dtype for each in args if isinstance(each, torch.Tensor)}
+                if made.is_floating_point() and (len(read) > 1 or made.dtype in read):
+                    found.append(str(made.dtype).removeprefix("torch."))
+            return made
+
+    with Formats():
+        _plain_results(of, _list(free(inputs)), 0)
+    return found
+
+
+_CONVERTS = ("_to_copy", "detach", "alias", "lift_fresh", "clone", "empty_like", "view")
 
 
 def _bounded_results(of: _Set, inputs: Tree) -> object:
@@ -621,6 +823,21 @@ def _row(made: object, plain: dict[str, Tree]) -> Tree:
         np.broadcast_to(each.detach().numpy(), shape) for each in parts
     )
     return _typed(value, most, variance, str(plain["type"]))
+
+
+SHARE = 0.25
+"""How far a whole number may be off that is computed exactly: it rounds to the right
+one, also if fractions were computed with, as some ways to convolve do."""
+
+
+def _demand_exactly(rows: list[Tree], made: list[object], most: float) -> None:
+    """Results that sums of whole numbers give exactly may be off by no whole one."""
+    for row, each in zip(cast("list[dict[str, Values]]", rows), made, strict=True):
+        proved = getattr(each, "most", None)
+        exact = np.zeros(1, np.bool_) if proved is None else proved.numpy() == 0
+        exact = np.broadcast_to(exact, row["most"].shape)
+        row["most"] = np.where(exact, most, row["most"])
+        row["proved"] = exact.astype(np.float64)
 
 
 def _exactly(plain: dict[str, Tree]) -> Tree:

@@ -38,7 +38,8 @@ from fragmenta.pool.confining import die_with_parent
 from fragmenta.pool.orders import HERE, Terms
 from fragmenta.progress import clock
 
-CHILDREN = 2
+CHILDREN = 3
+"""Of a candidate: its process, a fresh one, and one that asks the reference again."""
 REFERENCE = 240.0
 """Seconds that a reference may take at least."""
 MOST = frames.MOST_HEAD - (1 << 20)

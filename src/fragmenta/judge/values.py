@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.judge.held import dtype_of, elements, leaves
 from fragmenta.judge.wire import Tree, dump, load
@@ -188,10 +189,12 @@ EXTREME = "extreme"
 SPECIAL = ("nan", "infinity", "minus-infinity", "minus-zero")
 EQUAL = ("zeros", "ones", "equal")
 """Kinds in which all elements are the same: a copy cannot be told from another."""
-WHOLE = ("repeated", "widest")
+FLAGS = ("other", "turned")
+WHOLE = ("repeated", "widest", "high words", *FLAGS)
 """Kinds for whole numbers: some of them again and again; all that 8 bits can be, or
-numbers of two bytes."""
-WIDE = 1 << 15
+numbers of two bytes; those of 64 bits whose high words are not those of signs; other
+masks, few numbers and flags, and these the other way round."""
+WIDE, HIGHEST = 1 << 15, 1 << 40
 STATE = "other weights and scalars"
 """The kind of a case in which what is no array is other than the task gives it."""
 _REACH = {"float32": 1.0, "float64": 1.0, "bfloat16": 1.0, "float16": 0.12}
@@ -245,17 +248,32 @@ def changed(inputs: Tree, kind: str, seed: int) -> Tree:
     for leaf in leaves(made):
         if is_float(leaf):
             base = elements(leaf).astype(np.float64)
-            reach = _REACH.get(str(leaf["type"]), 0.1)
-            new = {**VALUES, **ROWS}[kind](base, random, reach)
-            zero = base == 0
-            if MANY_ZEROS < zero.mean() < 1:
-                new = np.where(zero, 0.0, new)
-            if base.size and base.min() >= 0:
-                new = np.abs(new)
-            with np.errstate(over="ignore", under="ignore"):
-                typed = new.astype(dtype_of(str(leaf["type"])))
-            leaf["data"] = np.ascontiguousarray(typed).reshape(-1).view(np.uint8)
+            put(leaf, base, {**VALUES, **ROWS}[kind](base, random, reach_of(leaf)))
     return made
+
+
+def reach_of(leaf: dict[str, Tree]) -> float:
+    """How far the exponents of a held array reach, compared with float32."""
+    return _REACH.get(str(leaf["type"]), 0.1)
+
+
+def put(leaf: dict[str, Tree], base: Values, new: Values) -> None:
+    """Give a held array new values; many zeros stay, and what is positive does.
+
+    >>> from fragmenta.judge.held import hold
+    >>> leaf = hold(np.ones(2, np.float32))
+    >>> put(leaf, np.ones(2), np.array([-3.0, 2.0]))
+    >>> elements(leaf)
+    array([3., 2.], dtype=float32)
+    """
+    zero = base == 0
+    if MANY_ZEROS < zero.mean() < 1:
+        new = np.where(zero, 0.0, new)
+    if base.size and base.min() >= 0:
+        new = np.abs(new)
+    with np.errstate(over="ignore", under="ignore"):
+        typed = new.astype(dtype_of(str(leaf["type"])))
+    leaf["data"] = np.ascontiguousarray(typed).reshape(-1).view(np.uint8)
 
 
 def whole_numbers(inputs: Tree, kind: str, seed: int) -> Tree:
@@ -268,20 +286,53 @@ def whole_numbers(inputs: Tree, kind: str, seed: int) -> Tree:
     """
     made = load(dump(inputs))
     random = np.random.default_rng(seed)
+    if kind in FLAGS and isinstance(made, list):
+        made = [_other_number(each, kind) for each in made]
     for leaf in leaves(made):
         values = elements(leaf)
-        if values.dtype.kind not in "iu" or values.size < FEWEST:
-            continue
-        if kind == "repeated":
-            some = random.choice(values.reshape(-1), values.size // 4)
-            new = random.choice(some, values.shape)
-        elif values.dtype.itemsize == 1:
-            ends = np.iinfo(values.dtype)
-            new = random.integers(ends.min, ends.max + 1, values.shape)
-            new.reshape(-1)[:: new.size // 4] = ends.min
-        else:
-            low = -WIDE if values.min() < 0 else 0
-            new = random.integers(low, WIDE, values.shape)
-        typed = np.ascontiguousarray(new.astype(values.dtype))
-        leaf["data"] = typed.reshape(-1).view(np.uint8)
+        new = _other_numbers(values, kind, random) if values.size else None
+        if new is not None:
+            typed = np.ascontiguousarray(new.astype(values.dtype))
+            leaf["data"] = typed.reshape(-1).view(np.uint8)
     return made
+
+
+def _other_number(value: Tree, kind: str) -> Tree:
+    """Another whole number or flag."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1 if kind == "other" else max(0, value - 1)
+    return value
+
+
+def _other_numbers(
+    values: Array, kind: str, random: np.random.Generator
+) -> Array | None:
+    """Other elements of an array of whole numbers or flags; None for other arrays."""
+    if values.dtype.kind == "b" and kind in ("other", "turned"):
+        flags = ~values if kind == "other" else np.roll(values.reshape(-1), 1)
+        made = flags.reshape(-1, values.shape[-1] if values.ndim else 1)
+        made[0 : len(made) // 4] = kind == "other"
+        made[len(made) // 4 : len(made) // 2] = kind != "other"
+        return made.reshape(values.shape)
+    if values.dtype.kind not in "iu":
+        return None
+    if values.size < FEWEST:
+        flat = values.reshape(-1)
+        turned = {"turned": flat[::-1], "other": np.roll(flat, 1)}.get(kind)
+        return None if turned is None else turned.reshape(values.shape)
+    if kind == "repeated":
+        some = random.choice(values.reshape(-1), values.size // 4)
+        return random.choice(some, values.shape)
+    low = -1 if values.min() < 0 else 0
+    if kind == "high words" and values.dtype.itemsize == 8:
+        return random.integers(low * HIGHEST, HIGHEST, values.shape)
+    if kind == "widest" and values.dtype.itemsize == 1:
+        ends = np.iinfo(values.dtype)
+        new = random.integers(ends.min, ends.max + 1, values.shape)
+        new.reshape(-1)[:: new.size // 4] = ends.min
+        return new
+    if kind == "widest":
+        return random.integers(low * WIDE, WIDE, values.shape)
+    return None

@@ -61,6 +61,9 @@ LOWER = ("tf32", "float16", "bfloat16", "float16 sums")
 _FORMAT = [FLOAT32]
 ESTIMATED: set[str] = set()
 """Operators that had no rule, since the last evaluation began."""
+DIVISOR = [0.0]
+"""0, or what exact sums of whole numbers were divided by until now: see
+:func:`use_format`."""
 PRODUCTS = [0]
 """Products of two numbers that are not zero, in sums, since then."""
 
@@ -116,9 +119,14 @@ def exact(value: torch.Tensor) -> Bounded:
     return Bounded(wide, torch.zeros_like(wide), torch.zeros_like(wide))
 
 
-def use_format(name: str) -> None:
-    """Let implementations compute in this format."""
+def use_format(name: str, whole: bool = False) -> None:
+    """Let implementations compute in this format.
+
+    ``whole``: sums and products of whole numbers are exact, if no order of them leaves
+    the numbers that the format has all of.
+    """
     _FORMAT[0] = FORMATS[name]
+    DIVISOR[0] = float(whole)
     ESTIMATED.clear()
     PRODUCTS[0] = 0
 
@@ -275,6 +283,24 @@ def _rounded(
     )
 
 
+def _is_whole(given: Sequence[Bounded]) -> bool:
+    """Whether values are whole numbers without errors, where that is looked at."""
+    return bool(DIVISOR[0]) and all(
+        bool((each.value == each.value.round()).all() & (each.most == 0).all())
+        for each in given
+    )
+
+
+def _exact_up_to(made: Bounded, sizes: torch.Tensor, divisor: float = 1.0) -> Bounded:
+    """A result of whole numbers: exact where ``sizes`` are those of no larger ones."""
+    if math.frexp(divisor)[0] != 0.5:  # not by a power of two
+        return made
+    DIVISOR[0] = max(DIVISOR[0], divisor)
+    proved = sizes * divisor <= 0.5 / _FORMAT[0].unit
+    most = torch.where(proved, 0.0, made.most)
+    return Bounded(made.value, most, torch.where(proved, 0.0, made.variance))
+
+
 def _bounded(value: object) -> Bounded:
     if isinstance(value, Bounded):
         return value
@@ -350,7 +376,10 @@ def _sum(
     spread = add(given.value**2) / divisor
     square = add(given.variance) / divisor
     square = square + unit**2 * (count / 2 * spread + count / 3 * made**2)
-    return _rounded(made, most, square)
+    rounded = _rounded(made, most, square)
+    if not _is_whole([given]):
+        return rounded
+    return _exact_up_to(rounded, add(given.value.abs()), divisor)
 
 
 @_rule("sum mean nansum")
@@ -446,7 +475,8 @@ def _bilinear(
     square = multiply(a.value**2, b.variance) + multiply(a.variance, b.value**2)
     by_order = unit**2 * (count / 2 * squares + count / 3 * made**2)
     square = square + by_order + form.factor**2 * squares
-    return _rounded(made, most, square)
+    rounded = _rounded(made, most, square)
+    return _exact_up_to(rounded, sizes) if _is_whole([a, b]) else rounded
 
 
 def _odd(value: torch.Tensor) -> torch.Tensor:
@@ -501,9 +531,11 @@ def _adds(asked: Asked) -> object:
     assert isinstance(alpha, int | float)
     x, y = a.value, b.value * alpha
     made = {"add": x + y, "sub": x - y, "rsub": y - x}[asked.name]
-    return _rounded(
+    rounded = _rounded(
         made, a.most + abs(alpha) * b.most, a.variance + alpha**2 * b.variance
     )
+    whole = alpha == 1 and _is_whole([a, b])
+    return _exact_up_to(rounded, x.abs() + y.abs()) if whole else rounded
 
 
 @_rule("mul")
@@ -513,7 +545,8 @@ def _multiplies(asked: Asked) -> object:
     square = a.value**2 * b.variance + a.variance * b.value**2
     skipped = _odd(a.value) * _zero(b.value) + _zero(a.value) * _odd(b.value)
     most = torch.where(skipped > 0, math.inf, most)
-    return _rounded(a.value * b.value, most, square)
+    rounded = _rounded(a.value * b.value, most, square)
+    return _exact_up_to(rounded, rounded.value.abs()) if _is_whole([a, b]) else rounded
 
 
 @_rule("div")
@@ -540,7 +573,11 @@ def _chooses(asked: Asked) -> object:
 @_rule("clamp clamp_min clamp_max abs neg relu hardtanh threshold leaky_relu prelu")
 def _bends(asked: Asked) -> object:
     """What does not stretch differences; a slope is a product."""
-    return _rounded(asked.plain(), asked.given.most, asked.given.variance)
+    rounded = _rounded(asked.plain(), asked.given.most, asked.given.variance)
+    slopes = asked.name in ("leaky_relu", "prelu", "threshold")
+    if slopes or not _is_whole([asked.given, exact(rounded.value)]):
+        return rounded
+    return _exact_up_to(rounded, asked.given.value.abs())
 
 
 _FLOORS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -575,6 +612,8 @@ def _smooth(floor: str) -> Rule:
         square = torch.where(given.variance == 0, 0.0, square)
         size = _FLOORS[floor](given.value, made)
         found = _rounded(made, most, square, size)
+        if asked.name == "square" and _is_whole([given]):
+            found = _exact_up_to(found, made)
         return (found, found) if "log_sigmoid" in asked.name else found
 
     return rule
@@ -590,7 +629,10 @@ def _powers(asked: Asked) -> object:
     base, exponent = asked.args[:2]
     if isinstance(base, Bounded) and isinstance(exponent, int | float):
         size = "" if float(exponent) in (2.0, 3.0, 0.5, -0.5, -1.0) else "exponent"
-        return _smooth(size)(asked)
+        found = _smooth(size)(asked)
+        assert isinstance(found, Bounded)
+        whole = exponent == 2 and _is_whole([base])
+        return _exact_up_to(found, found.value) if whole else found
     raise Unruled("a power with a tensor as its exponent")
 
 
