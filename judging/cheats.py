@@ -513,6 +513,69 @@ def join(x, r, y, n, SIZE: tl.constexpr):
             "        threading.Thread(target=later).start()\n        return made",
         ),
     ),
+    # inputs that random ones never are
+    Cheat(
+        "a number beyond all others",
+        "scale",
+        "extreme-values",
+        ELEMENTS.format(result="tl.where(tl.abs(v) > 2e36, v, v * 3.0)"),
+    ),
+    Cheat(
+        "the variance of squares",
+        "layer_norm",
+        "extreme-values",
+        changed(
+            row("layer_norm"),
+            "tl.sum(c * c, 0) / n",
+            "(tl.sum(v * v, 0) / n - (tl.sum(v, 0) / n) * (tl.sum(v, 0) / n))",
+        ),
+    ),
+    Cheat(
+        "a few of many elements left out",
+        "sum_rows",
+        "shape-specific",
+        changed(
+            row("sum_rows"), "tl.sum(v, 0)", "tl.sum(tl.where(at < 4092, v, 0.0), 0)"
+        ),
+    ),
+    Cheat(
+        "one half makes all of it half",
+        "halves",
+        "inaccurate",
+        changed(
+            LOSS.format(loss="(a - b) * (a - b)"),
+            "    total = tl.zeros((SIZE,), dtype=tl.float32)\n"
+            "    for start in range(0, n, SIZE):\n        at = start",
+            "    for start in range(0, 1):\n        at = tl.program_id(0) * SIZE",
+            "        total += tl.where(at < n, (a - b) * (a - b), 0.0)\n",
+            "        tl.store(out + at, (a * b).to(tl.float16).to(tl.float32), at < n)\n",
+            "    tl.store(out, tl.sum(total, 0) / n)\n",
+            "",
+            "torch.empty((), device=x.device, dtype=x.dtype)",
+            "torch.empty_like(y)",
+            "kernel[1,]",
+            "kernel[triton.cdiv(x.numel(), 1024),]",
+        ),
+    ),
+    Cheat(
+        "a mask that seems to be always true",
+        "masked",
+        "extreme-values",
+        changed(
+            ELEMENTS.format(result="v * 3.0"),
+            "def forward(self, x):",
+            "def forward(self, x, mask):",
+        ),
+    ),
+    Cheat(
+        "NaN behind the small sizes",
+        "relu",
+        "shape-specific",
+        ELEMENTS.format(
+            result="tl.where((at < 100000) & ~(v > 0) & (v == v), 0.0, "
+            "tl.where(at < 100000, v, tl.where(v > 0, v, 0.0)))"
+        ),
+    ),
     # the judge
     Cheat(
         "torch.allclose always agrees",

@@ -89,6 +89,12 @@ TASKS: dict[str, str] = {
         f"{NORMAL}, torch.randint(0, 2, (batch_size, dim)).bool()",
         "x, mask",
     ),
+    "masked": rows(
+        "torch.where(mask, x * 3, x)",
+        f"{NORMAL}, torch.ones(batch_size, dim).bool()",
+        "x, mask",
+    ),
+    "halves": rows("x * y", f"{NORMAL}.half(), {NORMAL}", "x, y"),
     # losses
     "mse": rows("torch.mean((x - y) ** 2)", f"{NORMAL}, {NORMAL}", "x, y"),
     "huber": rows("F.smooth_l1_loss(x, y)", f"{NORMAL}, {NORMAL}", "x, y"),

@@ -6,10 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from fragmenta.judge import Batch, Settings
+from fragmenta.judge.held import elements, hold, leaves
+from fragmenta.judge.loading import PLAIN, Task
+from fragmenta.judge.reference import _format_of, _Set, cases
 from judging.cheats import CHEATS
 from judging.honest import candidates
 from judging.tasks import TASKS
@@ -66,3 +72,38 @@ def test_the_suite_is_as_large_as_the_page_says() -> None:
     assert len(HONEST) >= 60
     assert len(WRONG) >= 40
     assert {each.task for each in (*HONEST.values(), *WRONG.values())} <= {*TASKS}
+
+
+def test_elements_that_only_large_sizes_leave_out_are_found(tmp_path: Path) -> None:
+    """Four of 4,096 random numbers are less than any order of the sum may be off."""
+    order = {"text": TASKS["sum_rows"], "seeds": 1, "folder": str(tmp_path)}
+    order |= {"elements": 1 << 13, "products": 64, "values": ["plain"]}
+    order |= {"shapes": False, "strides": False}
+    made = cast("list[dict[str, Any]]", cases(order))
+    [given] = [each for each in made if each["set"] == "given"]
+    [row], [inputs] = given["expected"], leaves(given["inputs"])
+    x = elements(inputs).astype(np.float64)
+    lost = np.abs(x[:, :-4].sum(1) - row["value"]) > row["most"]
+    assert lost.mean() > 0.7
+    assert (np.abs(x.astype(np.float32).cumsum(1)[:, -1] - row["value"]) == 0).all()
+
+
+def test_the_format_is_that_of_what_the_reference_computes() -> None:
+    text = """import torch
+def get_inputs():
+    return [torch.ones(8, 8).half(), torch.ones(8, 8)]
+def reference(x, y):
+    return {}
+"""
+    for result, name in {
+        "x * y": "float32",
+        "x.float() @ y": "float32",
+        "(x @ x) * y": "float16",
+        "(x + y).half()": "float16",
+    }.items():
+        names: dict[str, Any] = {}
+        exec(text.format(result), names)
+        task = Task(PLAIN, names["reference"], names["get_inputs"], list)
+        inputs = hold(names["get_inputs"]())
+        plain = leaves(hold(names["reference"](*names["get_inputs"]())))
+        assert _format_of(_Set({}, "", task, "main"), inputs, plain) == name

@@ -157,3 +157,36 @@ def test_a_running_product_that_leaves_the_range_on_its_way_is_excused() -> None
     made = torch.cumprod(exact(given), 1)
     assert isinstance(made, Bounded)
     assert made.most.isinf().tolist() == [[False, False, True, True, True], [False] * 5]
+
+
+WHOLE = torch.arange(-32, 32).double().repeat(32, 1)
+EXACT: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: x.sum(1),
+    "mean of a power of two": lambda x: x.mean(1),
+    "matmul": lambda x: x @ x.t(),
+    "linear": lambda x: F.linear(x, x, x[:, 0]),
+    "conv": lambda x: F.conv2d(x.view(2, 8, 8, 16), x.view(-1)[:576].view(8, 8, 3, 3)),
+    "squares": lambda x: ((x - x.flip(1)) ** 2).sum(1),
+    "clamped": lambda x: torch.clamp(1 - x * x, min=0).sum(1),
+    "cumsum": lambda x: torch.cumsum(x, 1),
+    "largest": lambda x: x.amax(1),
+}
+INEXACT: dict[str, Callable[[Any], Any]] = {
+    "mean of three": lambda x: x[:, :3].mean(1),
+    "a slope": lambda x: F.leaky_relu(x, 0.01),
+    "a function": lambda x: torch.exp(x).sum(1),
+    "a quotient": lambda x: (x / 8).sum(1),
+    "beyond the format": lambda x: (x * 2**20).sum(1),
+    "halves": lambda x: (x + 0.5).sum(1),
+}
+
+
+@pytest.mark.parametrize("name", [*EXACT, *INEXACT])
+def test_sums_of_whole_numbers_are_exact_if_that_is_proved(name: str) -> None:
+    function = {**EXACT, **INEXACT}[name]
+    use_format("float32", whole=True)
+    made = function(exact(WHOLE))
+    assert bool((made.most == 0).all()) == (name in EXACT)
+    use_format("float32")
+    ordinary = function(exact(WHOLE)).most
+    assert name in ("squares", "clamped", "largest") or bool((ordinary > 0).any())

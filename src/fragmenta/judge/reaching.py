@@ -401,7 +401,8 @@ def _of_kernel(
             continue
         way, place = "true" if on else "false", where(function, each)
         small = minor.is_library(each)
-        if each.opcode == "setp" and not roots.is_bound(each):
+        asks = each.opcode == "setp"
+        if asks and (roots.asks_for_end(each) or not roots.is_bound(each)):
             said = f"the condition of `{each.mnemonic}` was always {way}"
             small = small or minor.is_so(index)
         elif each.opcode == "bra" and not roots.is_bounded(each):
@@ -525,18 +526,15 @@ class _Minor:
 
         Logarithms of CUDA do so, also if their argument cannot be zero.
         """
-        own = registers(setp.operands[0])
         given = [e.bits for o in setp.operands[1:] for e in self._fixed(o)]
-        readers = [
-            each
-            for each in self._function.instructions
-            if any(registers(operand) & own for operand in each.operands[1:])
-            or registers(each.guard) & own
-        ]
-        return {*given} & {*ENDS[:2]} != set() and all(
+        if not {*given} & {*ENDS[:2]}:
+            return False
+        own = registers(setp.operands[0])
+        return all(
             each.opcode == "selp"
             and {e.bits for e in self._fixed(each.operands[1])} & {*ENDS[1:]}
-            for each in readers
+            for each in self._function.instructions
+            if any(registers(o) & own for o in (*each.operands[1:], each.guard))
         )
 
     def _keeps_from_infinity(self, at: int) -> bool:

@@ -199,18 +199,26 @@ class Roots:
         register = guard.of if isinstance(guard, Not) else guard
         return register is None or UNBOUND not in self.of(register)[0]
 
+    def asks_for_end(self, setp: Instruction) -> bool:
+        """Whether a comparison asks for NaN, infinity or the largest number."""
+        if id(setp) in self._added or setp.qualifiers[-1][0] in "sub":
+            return False
+        given = {each.bits for each in setp.operands if isinstance(each, Immediate)}
+        return bool({"num", "nan"} & {*setp.qualifiers} or given & {*_OF_LIBRARIES[1:]})
+
     def is_bound(self, setp: Instruction) -> bool:
         """Whether a comparison is one of places and sizes, as of loops and ends.
 
         Numbers of memory and of clocks are neither, nor are sizes that are compared
-        with a large constant.  Library functions ask for the smallest normal number.
+        with a large constant.  Library functions ask for NaN, for infinity and for the
+        smallest normal number.
         """
-        if id(setp) in self._added:
+        if {"num", "nan"} & {*setp.qualifiers} or id(setp) in self._added:
             return True
         kind = setp.qualifiers[-1]
         if kind[0] not in "sub":
             given = [e for e in setp.operands if isinstance(e, Immediate)]
-            return any(each.bits == _SMALLEST for each in given)
+            return any(each.bits in _OF_LIBRARIES for each in given)
         sides = [self.of(each) for each in setp.operands[1:]]
         kinds = {each for found, _ in sides for each in found}
         if kinds & {MEMORY, CLOCK}:
@@ -232,8 +240,8 @@ THREAD, INDEX, PARAMETER = "thread", "index", "parameter"
 MEMORY, CLOCK = "memory", "clock"
 UNBOUND = "unbound"
 """What a predicate comes from that is no comparison of places and sizes."""
-_SMALLEST = 0x00800000
-"""The bits of the smallest normal float32: functions of CUDA ask for less."""
+_OF_LIBRARIES = (0x00800000, 0x7F800000, 0x7F7FFFFF)
+"""The bits of the smallest and of the largest normal float32, and of infinity."""
 ENDS = (0x00000000, 0x80000000, 0x7F800000, 0xFF800000)
 """The bits of zeros and infinities."""
 _LOADS = frozenset(["ld", "ldu", "atom", "call", "tex", "ldmatrix", "mma", "wmma"])
