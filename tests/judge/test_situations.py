@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from fragmenta.judge import Batch, Settings
 from fragmenta.judge.constants import constants
 from fragmenta.judge.held import elements, free, hold, leaves
-from fragmenta.judge.reference import _format_of, _never_changed, cases
+from fragmenta.judge.reference import _format_of, _never_changed, cases, more
 from fragmenta.judge.situations import situated, variants
 from fragmenta.judge.values import VALUES, whole_numbers
 from fragmenta.ptx.reading import parse
@@ -176,6 +176,20 @@ def test_constants_stand_beside_ordinary_numbers() -> None:
         assert (found == each).any()
     lone = (found == np.float32(1e30)).sum(1) == 1
     assert (lone & (np.abs(found) < 5).any(1)).any()
+
+
+def test_whole_numbers_of_kernels_are_tried_if_the_reference_takes_them(
+    tmp_path: Path,
+) -> None:
+    inputs = f"{FLOATS}, np.random.randint(0, rows, 99)"
+    for result, kept in (("x[k]", 39), ("k * x[0, 0]", 2**30 + 1)):
+        text = TASK.format(names="x, k", result=result, inputs=inputs)
+        order = {"text": text, "folder": str(tmp_path), "label": "", "floats": []}
+        order |= {"sizes": {"rows": 40, "n": 50}, "whole": [17, 2**30]}
+        [case] = cast("list[Any]", more(order))
+        numbers = elements(leaves(case["inputs"])[1])
+        assert {16, 17, 18} <= {*numbers.tolist()}
+        assert numbers.max() == max(kept, numbers[1::4].max())
 
 
 def test_all_pairs_of_special_numbers_are_at_one_place() -> None:

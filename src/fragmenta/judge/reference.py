@@ -28,6 +28,7 @@ from fragmenta.judge.situations import (
     SITUATIONS,
     situated,
     whole_floats,
+    with_whole,
 )
 from fragmenta.judge.situations import MANY as MANY_SITUATIONS
 from fragmenta.judge.situations import many as many_situations
@@ -304,8 +305,18 @@ def more(order: Mapping[str, Tree]) -> Tree:
     sizes = cast("Sizes", order["sizes"])
     task = loading.task_of(loading.execute(text, path, "reference", sizes))
     of = _Set(sizes, str(order["label"]), task, ABOVE)
-    constants = cast("list[float]", order["floats"])
-    return [*_situations(of, [CONSTANTS], len(constants), constants)]
+    floats, whole = (
+        cast("list[float]", order["floats"]),
+        cast("list[int]", order["whole"]),
+    )
+    made = _situations(of, [CONSTANTS], len(floats), floats) if floats else []
+    inputs = _seeded(of, len(whole))
+    for inside in (False, True):
+        new = with_whole(inputs, whole, inside)
+        found = _tried(of, new, CONSTANTS) if dump(new) != dump(inputs) else []
+        if found:
+            return [*made, *found]
+    return [*made]
 
 
 STATES: tuple[Callable[[float], float], ...] = (

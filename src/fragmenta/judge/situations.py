@@ -125,6 +125,30 @@ def many(inputs: Tree, seed: int) -> Tree:
     return made
 
 
+def with_whole(inputs: Tree, constants: Sequence[int], inside: bool) -> Tree:
+    """The inputs with such whole numbers and their neighbours among others.
+
+    ``inside``: only those between the smallest and the largest number that was there.
+
+    >>> from fragmenta.judge.held import free, hold
+    >>> free(with_whole(hold([np.arange(9)]), [70], False))
+    [array([70,  1,  2,  3, 71,  5,  6,  7, 69])]
+    """
+    made = load(dump(inputs))
+    near = [each + by for by in (0, 1, -1) for each in constants]
+    for leaf in leaves(made):
+        values = elements(leaf).copy()
+        if values.dtype.kind not in "iu" or values.size < FEWEST:
+            continue
+        ends = np.iinfo(values.dtype)
+        low, high = (values.min(), values.max()) if inside else (ends.min, ends.max)
+        given = [each for each in near if low <= each <= high]
+        some = values.reshape(-1)[::4]
+        some[: len(given)] = given[: some.size]
+        leaf["data"] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    return made
+
+
 # ── pairs ───────────────────────────────────────────────────────────────────
 
 
