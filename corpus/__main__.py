@@ -38,6 +38,9 @@ def main() -> int:
     parser.add_argument("--interpret", action="store_true", help="time the interpreter")
     parser.add_argument("--gather", action="store_true", help="only read --folder")
     parser.add_argument("--keep", action="store_true", help="write docs/corpus.json")
+    parser.add_argument(
+        "--busy", action="store_true", help="with --keep: seconds stay as they are"
+    )
     given = parser.parse_args()
     missing: list[str] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -54,7 +57,7 @@ def main() -> int:
                 ):
                     missing += some
         rows = table.read(folder)
-    return finish(rows, missing, given.keep)
+    return finish(rows, missing, given.keep, times=not given.busy)
 
 
 def run(library: str, folder: Path, given: Any) -> list[str]:
@@ -77,7 +80,9 @@ def run(library: str, folder: Path, given: Any) -> list[str]:
     return table.missing(folder, library, given.only, done.returncode)
 
 
-def finish(rows: list[table.Row], missing: list[str], keep: bool) -> int:
+def finish(
+    rows: list[table.Row], missing: list[str], keep: bool, times: bool = True
+) -> int:
     """Say what came of it; whether something is not as it was."""
     for row in rows:
         problems = sum(len(each["problems"]) for each in row["kernels"])
@@ -90,7 +95,7 @@ def finish(rows: list[table.Row], missing: list[str], keep: bool) -> int:
     if not rows and not missing:
         wrong.append("no case was run")
     if keep:
-        table.keep(rows)
+        table.keep(rows, times)
     else:
         wrong += table.differences(rows)
     for each in wrong:

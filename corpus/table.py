@@ -156,11 +156,16 @@ def _add_interpreter(row: Row, told: Row) -> None:
             each["interpreter"] = seconds
 
 
-def keep(rows: Iterable[Row]) -> None:
-    """Write the table, with these cases in place of what it had of them."""
+def keep(rows: Iterable[Row], times: bool = True) -> None:
+    """Write the table, with these cases in place of what it had of them.
+
+    Without ``times``, seconds stay as they were: those of a busy machine say nothing.
+    """
     table = load()
     cases = {(each["library"], each["case"]): each for each in table["cases"]}
-    cases |= {(each["library"], each["case"]): each for each in rows}
+    for row in rows:
+        name = row["library"], row["case"]
+        cases[name] = row if times else with_times_of(cases.get(name, row), row)
     libraries = {
         name: {
             "package": each.package,
@@ -172,6 +177,8 @@ def keep(rows: Iterable[Row]) -> None:
         if any(library == name for library, _ in cases)
     }
     made = {"date": date.today().isoformat(), "machine": platform.machine()}
+    if not times:
+        made["machine"] = table["made"].get("machine", made["machine"])
     for package in ("torch", "triton"):
         made[package] = _version(package).split("+")[0]
     lines = ",\n".join(
@@ -180,6 +187,26 @@ def keep(rows: Iterable[Row]) -> None:
     )
     head = json.dumps({"made": made, "libraries": libraries}, indent=1)[:-2]
     FILE.write_text(f'{head},\n "cases": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+
+
+def with_times_of(before: Row, row: Row) -> Row:
+    """A case with the seconds that an earlier run took, where it has them.
+
+    >>> before = {"seconds": 1, "kernels": [{"file": "a", "kernel": "k", "seconds": 2}]}
+    >>> row = {"seconds": 8, "kernels": [{"file": "a", "kernel": "k", "seconds": 9}]}
+    >>> with_times_of(before, row) == before
+    True
+    """
+    known = {(each["file"], each["kernel"]): each for each in before["kernels"]}
+    kernels = [
+        {**each, **_times(known.get((each["file"], each["kernel"]), {}))}
+        for each in row["kernels"]
+    ]
+    return {**row, **_times(before), "kernels": kernels}
+
+
+def _times(row: Row) -> Row:
+    return {name: row[name] for name in ("seconds", "interpreter") if name in row}
 
 
 def _address(library: Library) -> str:

@@ -104,6 +104,28 @@ def test_what_has_changed_is_told() -> None:
     ]
 
 
+def test_times_of_a_busy_machine_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verdicts are renewed; seconds stay, those of the interpreter, too."""
+    file = tmp_path / "corpus.json"
+    file.write_bytes(table.FILE.read_bytes())
+    monkeypatch.setattr(table, "FILE", file)
+    old = next(each for each in cases() if "interpreter" in each["kernels"][0])
+    new = copy.deepcopy(old)
+    new["seconds"], new["reason"] = 1000, "another"
+    new["kernels"][0]["seconds"] = 1000
+    new["kernels"][0].pop("interpreter")
+    table.keep([new], times=False)
+    before = json.loads((ROOT / "docs" / "corpus.json").read_text("utf-8"))
+    after = table.load()
+    assert {**old, "reason": "another"} in after["cases"]
+    assert len(after["cases"]) == len(before["cases"])
+    assert after["made"]["machine"] == before["made"]["machine"]
+    table.keep([new])
+    assert new in table.load()["cases"]
+
+
 def test_no_path_of_this_machine_is_kept() -> None:
     assert not re.search(r"/(home|root|tmp|work)/", table.FILE.read_text("utf-8"))
 
