@@ -111,12 +111,13 @@ def _imported(source: Path, room: str) -> set[str]:
 
 
 def launch_options(source: Path) -> int:
-    """The options of ``Kernel.launch`` that are given by name."""
-    return next(
-        len(node.args.kwonlyargs)
-        for node in ast.walk(parsed((source / "launch" / "kernel.py").read_text()))
-        if isinstance(node, ast.FunctionDef) and node.name == "launch"
+    """The fields of ``LaunchRequest`` beside its sizes and arguments."""
+    (made,) = (
+        node
+        for node in parsed((source / "launch" / "request.py").read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == "LaunchRequest"
     )
+    return sum(isinstance(each, ast.AnnAssign) for each in made.body) - 3
 
 
 @cache

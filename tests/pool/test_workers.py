@@ -259,7 +259,8 @@ def test_a_worker_that_has_grown_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     made = worker._Worker(Terms(10, 1))
     packed, memory = pack([np.arange(4, dtype=np.int32)])
     limits = ptx.Limits(seconds=HANG)
-    question = Launch(Text(TEXT, "", "twice"), 1, 4, packed, {}, limits)
+    request = ptx.LaunchRequest(1, 4, limits=limits)
+    question = Launch(Text(TEXT, "", "twice"), request, packed)
     made.answer(question, memory)
     assert not made.ended
     assert memory[0].view(np.int32).tolist() == [0, 2, 4, 6]

@@ -14,6 +14,7 @@ from fragmenta.errors import BadCall, Error, KernelHazard
 from fragmenta.launch import kernel as records
 from fragmenta.launch import result
 from fragmenta.launch.limits import Limits
+from fragmenta.launch.request import Extent, LaunchRequest
 
 if TYPE_CHECKING:
     from fragmenta.api.replays import Replay
@@ -68,7 +69,7 @@ class Result(result.Result):
 
         It keeps the events of some blocks.
         """
-        from fragmenta.launch.options import Watch
+        from fragmenta.launch.instruments import Instruments, Watch
         from fragmenta.sameness.capturing import called
         from fragmenta.sameness.naming import root_of
         from fragmenta.tracing.told import Window
@@ -76,11 +77,10 @@ class Result(result.Result):
         launched = getattr(self, "_launched", None)
         if launched is None:
             return None
-        kernel, operands, options = launched
-        how = options.get("watch")
-        strict = how == "strict" or (isinstance(how, Watch) and how.strict)
+        how = Instruments.of(launched[1].instruments).watch
+        strict = how is not None and how.strict
         try:
-            call = called(kernel, operands, options)
+            call = called(*launched)
         except Error:
             return None
         roots = {id(root): root for root in (root_of(e.array) for e in call.arrays())}
@@ -158,9 +158,13 @@ class Kernel(records.Kernel):
 
     @like(records.Kernel.launch, "Result")
     def launch(self, *operands: Any, **options: Any) -> Result:  # noqa: D102
-        launched = self, operands, options
+        return self.run(LaunchRequest.of(*operands, **options))
+
+    @like(records.Kernel.run, "Result")
+    def run(self, request: LaunchRequest) -> Result:  # noqa: D102
+        launched = self, request
         try:
-            found = super().launch(*operands, **options)
+            found = super().run(request)
         except KernelHazard as hazard:
             if hazard.result is not None:
                 object.__setattr__(hazard.result, "_launched", launched)
@@ -189,7 +193,8 @@ class Kernel(records.Kernel):
             if all(isinstance(part, Call) for part in parts):
                 return cast("tuple[Call, ...]", parts)
             grid, block, *given = parts
-            return Call(self, grid, block, *cast("list[Iterable[object]]", given))
+            sizes = cast("tuple[Extent, Extent]", (grid, block))
+            return Call(self, *sizes, *cast("list[Iterable[object]]", given))
 
         return invariant(call, over, **options)
 

@@ -13,13 +13,13 @@ from fragmenta.commands.launch_arguments import (
     read_arguments,
     read_files,
 )
-from fragmenta.commands.launch_options import schedule_options, sides, split_flags
+from fragmenta.commands.launch_options import schedules_of, sides, split_flags
 from fragmenta.commands.replays import window_of
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.evidence import launches
 from fragmenta.evidence.arguments import for_kernel
-from fragmenta.launch.options import Watch
+from fragmenta.launch.instruments import Watch
 from fragmenta.launch.result import Result
 from fragmenta.replay.making import replay_of
 from fragmenta.replay.recorded import Replay
@@ -48,7 +48,7 @@ def recorded(how: How) -> Replay:
             limits=how.limits,
             replay=window_of(how.blocks, how.replay_from),
             progress=progress,
-            **schedule_options(how.schedule, None),
+            schedule=schedules_of(how.schedule, None),
         )
     return replay_of(result)
 
@@ -94,5 +94,5 @@ def _launched(path: Path, name: Sequence[str], how: How) -> Result:
             limits=how.limits,
             replay=window_of(how.blocks, how.replay_from),
             progress=progress,
-            **schedule_options(how.schedule, None),
+            schedule=schedules_of(how.schedule, None),
         )

@@ -7,24 +7,16 @@ what it may do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 
 from fragmenta.arrays.checks import Array
-from fragmenta.commands.launch_arguments import LaunchOptions
 from fragmenta.launch.kernel import Kernel
+from fragmenta.launch.request import LaunchOptions
 from fragmenta.launch.result import Result
 from fragmenta.pool.pool import Pool
 from fragmenta.simt.arguments import Pointer
-
-
-class Asked(TypedDict):
-    """What is asked for beside the result."""
-
-    timeline: bool
-    counters: bool
-    numerics: bool
 
 
 class Answer(NamedTuple):
@@ -40,11 +32,11 @@ def launch(
     sizes: tuple[tuple[int, ...], tuple[int, ...]],
     values: Sequence[object],
     options: LaunchOptions,
-    asked: Asked,
+    timeline: bool,
 ) -> Answer:
     """Launch a kernel in a child; arrays among the values are changed in place."""
     with Pool(1, launches=1, warm=False) as pool:
-        job = pool.submit(kernel, *sizes, values, **asked, **options)
+        job = pool.submit(kernel, *sizes, values, timeline=timeline, **options)
         try:
             return Answer(job.result(), job.timeline)
         finally:

@@ -11,7 +11,7 @@ import numpy as np
 from fragmenta.errors import BadCall
 
 if TYPE_CHECKING:
-    from fragmenta.evidence.kernels import Extent
+    from fragmenta.launch.request import Extent
 
 
 def _is_of(kernel: object, package: str, *names: str) -> bool:

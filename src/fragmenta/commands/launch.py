@@ -29,7 +29,6 @@ from fragmenta.commands.files import (
 )
 from fragmenta.commands.launch_arguments import (
     Given,
-    LaunchOptions,
     Named,
     block_of,
     check_parameters,
@@ -50,7 +49,7 @@ from fragmenta.commands.launch_options import (
     Shared,
     Target,
     Tolerance,
-    schedule_options,
+    schedules_of,
     sides,
     split_flags,
 )
@@ -96,9 +95,11 @@ from fragmenta.commands.replays import (
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.arguments import for_kernel
+from fragmenta.launch.instruments import Watch
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
-from fragmenta.launch.options import Watch, check_shared
+from fragmenta.launch.options import check_shared
+from fragmenta.launch.request import LaunchOptions
 from fragmenta.launch.result import FIDELITY, Result
 from fragmenta.progress import Progress, bar, ignore_progress, lines
 from fragmenta.ptx.checking.memory import shared_bytes
@@ -285,7 +286,7 @@ def launch(
                 "target": target,
                 "numerics": numerics,
                 "orders": "all" if orders else None,
-                **schedule_options(schedule, schedules),
+                "schedule": schedules_of(schedule, schedules),
             },
             as_json,
         )
@@ -306,16 +307,19 @@ def launch(
         (sides(grid, "--grid"), block_of(found, block)),
         judge(tolerance, numerics),
     )
-    watch = Watch("report" if timeline or replay else problems, strict)
     options: LaunchOptions = {
         "target": target,
         "shared": shared,
         "contract": not no_contract,
-        "watch": False if no_check else watch,
+        "watch": not no_check
+        and Watch("report" if timeline or replay else problems, strict),
         "cooperative": cooperative,
         "cluster": None if cluster is None else sides(cluster, "--cluster"),
         "limits": Limits(seconds, memory, printed, limit),
-        **schedule_options(schedule, schedules),
+        "orders": "all" if orders else None,
+        "counters": counters,
+        "numerics": numerics,
+        "schedule": schedules_of(schedule, schedules),
     }
     before, picture = [each.value.tobytes() for each in given], ""
     values = for_kernel([each.value for each in given])
@@ -327,28 +331,10 @@ def launch(
             if isolated:
                 from fragmenta.commands.isolated import launch as ask
 
-                result, picture = ask(
-                    found,
-                    sizes,
-                    values,
-                    options,
-                    {
-                        "timeline": bool(timeline),
-                        "counters": counters,
-                        "numerics": numerics,
-                    },
-                )
+                result, picture = ask(found, sizes, values, options, bool(timeline))
             else:
-                result = found.launch(
-                    *sizes,
-                    values,
-                    orders="all" if orders else None,
-                    counters=counters,
-                    numerics=numerics,
-                    replay=window,
-                    progress=head.after(check, progress),
-                    **options,
-                )
+                options |= {"replay": window, "progress": head.after(check, progress)}
+                result = found.launch(*sizes, values, **options)
     except KernelError as fault:
         _keep_fault(save_schedule, replay, fault, force)
         report_fault(file, fault, sarif_file, force, as_json)
@@ -452,12 +438,13 @@ def _once_more(
 ) -> Result | None:
     """The same launch on new arrays, for its picture; some blocks keep their events."""
     values = for_kernel([each.value for each in read_arguments(texts)])
-    more: LaunchOptions = {**options}
+    more: LaunchOptions = {**options, "counters": False, "numerics": False}
+    more |= {"orders": None, "progress": ignore_progress}
     if schedule is not None:
         more["schedule"] = schedule
-    window = Window(blocks, most=1) if blocks else False
+    more["replay"] = Window(blocks, most=1) if blocks else False
     try:
-        return kernel.launch(*sizes, values, replay=window, **more)
+        return kernel.launch(*sizes, values, **more)
     except KernelError:
         return None
 

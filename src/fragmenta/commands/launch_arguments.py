@@ -18,7 +18,7 @@ import numpy as np
 
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.files import load
-from fragmenta.commands.launch_options import ScheduleOptions, sides
+from fragmenta.commands.launch_options import sides
 from fragmenta.commands.output import complain
 from fragmenta.cuda.tools import files
 from fragmenta.cuda.tools.files import File
@@ -36,21 +36,7 @@ from fragmenta.errors import (
 from fragmenta.evidence import arguments as made
 from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
 from fragmenta.launch.kernel import Kernel
-from fragmenta.launch.limits import Limits
-from fragmenta.launch.options import Watch
 from fragmenta.registers.dtype import nearest_type
-
-
-class LaunchOptions(ScheduleOptions):
-    """The options that ``kernel.launch`` gets from the command line."""
-
-    target: str | None
-    shared: int
-    contract: bool
-    watch: bool | Watch
-    cooperative: bool
-    cluster: tuple[int, ...] | None
-    limits: Limits
 
 
 def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -146,17 +146,11 @@ def sides(text: str, option: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-class ScheduleOptions(TypedDict, total=False):
-    """The schedule, if one is given, or several."""
-
-    schedule: Schedule | list[Schedule]
-
-
-def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
+def schedules_of(one: str | None, several: str | None) -> Schedule | list[Schedule]:
     """The schedules of a launch, as ``kernel.launch`` takes them.
 
-    >>> schedule_options(None, "eager,lazy,7")
-    {'schedule': ['eager', 'lazy', 7]}
+    >>> schedules_of(None, "eager,lazy,7"), schedules_of(None, None)
+    (['eager', 'lazy', 7], 'eager')
     """
     if one is not None and several is not None:
         raise BadCall("--schedule and --schedules cannot both be given")
@@ -167,8 +161,8 @@ def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
         return int(text) if text.isdecimal() and len(text) < 10 else text
 
     if several is not None:
-        return {"schedule": [read(each.strip()) for each in several.split(",")]}
-    return {} if one is None else {"schedule": read(one)}
+        return [read(each.strip()) for each in several.split(",")]
+    return "eager" if one is None else read(one)
 
 
 def _recorded(path: str) -> Mapping[str, object]:

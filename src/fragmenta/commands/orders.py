@@ -17,7 +17,6 @@ from fragmenta.commands.launch import (
     report_fault,
 )
 from fragmenta.commands.launch_arguments import (
-    LaunchOptions,
     block_of,
     check_parameters,
     read_arguments,
@@ -46,8 +45,9 @@ from fragmenta.commands.problems import (
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import KernelError
 from fragmenta.evidence.arguments import for_kernel
+from fragmenta.launch.instruments import MOST_STATES, Watch
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
-from fragmenta.launch.options import MOST_STATES, Watch
+from fragmenta.launch.request import LaunchOptions
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR
 
@@ -133,6 +133,7 @@ def orders(
         "cooperative": cooperative,
         "cluster": None if cluster is None else sides(cluster, "--cluster"),
         "limits": Limits(seconds, None, OUTPUT, None),
+        "orders": limit,
     }
     values = for_kernel([each.value for each in given])
     where = target or found.loaded.module.target
@@ -140,13 +141,8 @@ def orders(
     check = partial(check_launch, found, values, shared, where)
     try:
         with patience(f"exploring {found.function.shown}") as progress:
-            result = found.launch(
-                *sizes,
-                values,
-                orders=limit,
-                progress=head.after(check, progress),
-                **options,
-            )
+            options["progress"] = head.after(check, progress)
+            result = found.launch(*sizes, values, **options)
     except KernelError as fault:
         report_fault(file, fault, sarif_file, force, as_json)
         raise typer.Exit(NOTHING) from None

@@ -23,8 +23,8 @@ from fragmenta.cuda.tools import device
 from fragmenta.errors import BadCall, one_of
 from fragmenta.evidence import launches
 from fragmenta.evidence.launches import Replayed
+from fragmenta.launch.instruments import Watch
 from fragmenta.launch.limits import Limits
-from fragmenta.launch.options import Watch
 from fragmenta.progress import bar, ignore_progress
 from fragmenta.ptx.rules import ERROR
 from fragmenta.units.schedule import Given

@@ -18,7 +18,7 @@ from fragmenta.commands.launch_options import (
     Flags,
     ScheduleTexts,
     Tolerance,
-    schedule_options,
+    schedules_of,
     split_flags,
     tolerances,
 )
@@ -166,7 +166,7 @@ def run(
     check_sarif(sarif_file, force, as_json)
     if report is not None:
         check_output(report, force, option="--report")
-    chosen = schedule_options(None, schedules).get("schedule", "eager")
+    chosen = schedules_of(None, schedules)
     options = Options(
         card(card_name),
         target_of(target) or "",

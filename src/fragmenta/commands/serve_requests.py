@@ -42,7 +42,7 @@ from fragmenta.errors import (
 )
 from fragmenta.evidence.arguments import TYPES, Into
 from fragmenta.launch.limits import Limits
-from fragmenta.launch.options import Watch
+from fragmenta.launch.request import options_of_json
 from fragmenta.pool.job import Job
 from fragmenta.pool.pool import Pool
 from fragmenta.ptx.checking.problem import Problem
@@ -63,13 +63,15 @@ Work: TypeAlias = Job[Result] | Job[list[Problem]]
 
 _SOURCE = ("ptx", "file")
 _COMMON = ("id", "op", *_SOURCE, "target", "limits")
-_OPTIONS = ("cluster", "cooperative", "shared", "contract", "schedule", "nan")
+_OPTIONS = (
+    *("cluster", "cooperative", "shared", "contract", "schedule"),
+    *("watch", "numerics", "nan", "instruments"),
+)
 FIELDS = {
     "hello": ("op", "protocol", "id"),
     "launch": (
         *_COMMON,
-        *("kernel", "grid", "block", "arguments", "arrays", "watch", "numerics"),
-        *_OPTIONS,
+        *("kernel", "grid", "block", "arguments", "arrays", *_OPTIONS),
     ),
     "check": _COMMON,
     "cancel": ("id", "op"),
@@ -215,9 +217,10 @@ def submit(request: Request, pool: Pool, folders: Folders, room: int) -> Asked:
         if name not in request.fields:
             raise BadCall(f"launch needs {name}: one to three whole numbers")
     request.flag("arrays", True)
-    options = {
-        name: request.fields[name] for name in _OPTIONS if name in request.fields
-    }
+    options = options_of_json(
+        {name: request.fields[name] for name in _OPTIONS if name in request.fields}
+    )
+    options["target"], options["limits"] = target, limits
     given = _arguments(request.fields.get("arguments", []), folders, room - size)
     job = pool.submit(
         text,
@@ -225,11 +228,7 @@ def submit(request: Request, pool: Pool, folders: Folders, room: int) -> Asked:
         cast(int, request.fields["block"]),
         given.values,
         kernel=request.text("kernel"),
-        target=target,
-        watch=_watch(request.fields.get("watch", True)),
-        numerics=request.flag("numerics", False),
-        limits=limits,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
     return Asked(request, job, given.types, size + given.size)
 
@@ -279,17 +278,6 @@ def _wider(number: object, most: float | None) -> bool:
     if most is None:
         return False
     return number is None or (isinstance(number, int | float) and number > most)
-
-
-def _watch(given: object) -> bool | str | Watch:
-    if isinstance(given, dict) and set(given) <= {"problems", "strict"}:
-        return Watch(**given)
-    if isinstance(given, bool | str):
-        return given
-    raise BadCall(
-        "watch is true, false, 'raise', 'report', 'strict', or an object with problems "
-        f"and strict; given {shown(given)}"
-    )
 
 
 # ── arguments ───────────────────────────────────────────────────────────────

@@ -22,7 +22,8 @@ from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
 from fragmenta.launch.kernel import Kernel, parse
 from fragmenta.launch.limits import Limits
-from fragmenta.launch.options import check_cluster, check_shape
+from fragmenta.launch.options import check_clusters
+from fragmenta.launch.request import Extent
 from fragmenta.launch.result import Result
 from fragmenta.ptx.module import demangled
 from fragmenta.simt.arguments import (
@@ -42,8 +43,6 @@ PATTERNS = 0xDEADBEEF, 0x3F9A5A5A
 
 
 Given = TypeVar("Given")
-Extent = int | Sequence[int]
-"""The size of a grid, a block or a cluster, as users give it."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +160,7 @@ class Prepared:
         cooperative: bool = False,
     ) -> Program:
         """The launch for a GPU."""
-        shape = check_shape(self.kernel.function, grid, block)
-        size = check_cluster(self.kernel.function, shape, cluster)
+        shape = check_clusters(self.kernel.function, grid, block, cluster)
         prints = "vprintf" in self.kernel.loaded.module.functions
         return Program(
             code,
@@ -172,7 +170,7 @@ class Prepared:
             shared,
             self.parameters,
             prints,
-            size,
+            shape.cluster,
             bool(cooperative),
         )
 

@@ -38,7 +38,7 @@ from fragmenta.evidence.arguments import (
     make,
 )
 from fragmenta.evidence.card_memory import Memory, Placed
-from fragmenta.evidence.kernels import Difference, Extent, Prepared
+from fragmenta.evidence.kernels import Difference, Prepared
 from fragmenta.evidence.launch_fields import (
     Change,
     Sizes,
@@ -48,9 +48,10 @@ from fragmenta.evidence.launch_fields import (
 )
 from fragmenta.evidence.validation import check_made, json_of, refused, short
 from fragmenta.isa.target import check_target_name
+from fragmenta.launch.instruments import Watch
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.launch.limits import Limits, Meter, check_limits
-from fragmenta.launch.options import Watch
+from fragmenta.launch.request import Extent
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR

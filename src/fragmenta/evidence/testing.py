@@ -18,9 +18,10 @@ from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU, Array
 from fragmenta.cuda.tools.raw import RawKernel
 from fragmenta.errors import BadCall, NoDevice, nearest, one_of
-from fragmenta.evidence.kernels import Extent, Prepared, anew, assembled
+from fragmenta.evidence.kernels import Prepared, anew, assembled
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded, parse
+from fragmenta.launch.request import Extent
 from fragmenta.launch.result import Result
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fragmenta.api import raw
 from fragmenta.api.kernels import Kernel, Result
 from fragmenta.errors import BadCall, nearest
-from fragmenta.frontends.protocol import LaunchOptions, Made, Passed, Session
+from fragmenta.frontends.protocol import Made, Passed, Session
+from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import CUDA
 
 PER_MILLISECOND = 1000
@@ -91,7 +92,7 @@ class CuPy:
 
 @contextmanager
 def on_cpu(
-    target: str = "sm_90a", **options: Unpack[LaunchOptions]
+    target: str = "sm_90a", **options: Unpack[OptionsOnTarget]
 ) -> Iterator[Session[raw.RawKernel]]:
     """In this block, ``import cupy`` gives a module whose kernels run here.
 

@@ -28,13 +28,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.memory import pointer_to, whole
 from fragmenta.frontends.protocol import (
-    LaunchOptions,
     Made,
     Passed,
     Patches,
     Session,
 )
 from fragmenta.isa.target import number
+from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import NUMBA
 
 try:
@@ -161,7 +161,7 @@ class Numba:
 
 @contextmanager
 def on_cpu(
-    target: str = "sm_90a", **options: Unpack[LaunchOptions]
+    target: str = "sm_90a", **options: Unpack[OptionsOnTarget]
 ) -> Iterator[Session[Dispatcher]]:
     """In this block, kernels of numba-cuda run here, compiled for a target.
 

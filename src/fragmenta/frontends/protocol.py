@@ -18,35 +18,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Generic, NamedTuple, Protocol, TypedDict, TypeVar, Unpack
+from typing import Generic, NamedTuple, Protocol, TypeVar, Unpack
 
 from fragmenta.api.kernels import Kernel, Result, parse
 from fragmenta.arrays.once import once_of
 from fragmenta.errors import BadCall, KernelError, nearest, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.launch.limits import Limits
-from fragmenta.launch.options import Watch
+from fragmenta.launch.request import LaunchOptions, OptionsOnTarget
 from fragmenta.ptx.languages import Words
-from fragmenta.units.schedule import Given
 
 OPTIONS = ("schedule", "watch", "limits", "numerics", "nan")
 """The options of a launch that may be given for all launches."""
 Source = TypeVar("Source")
 """A kernel as users of the front end have it."""
-
-
-class LaunchOptions(TypedDict, total=False):
-    """What a launch may be told, beside its sizes and arguments."""
-
-    schedule: Given | Sequence[Given]
-    watch: bool | str | Watch
-    limits: Limits
-    numerics: bool
-    nan: str
-    cluster: int | Sequence[int] | None
-    cooperative: bool
-    shared: int
-    contract: bool
 
 
 class Made(NamedTuple):
@@ -87,7 +71,10 @@ class Session(Generic[Source]):
     """Launches of a front end that run here."""
 
     def __init__(
-        self, frontend: Frontend[Source], target: str, **options: Unpack[LaunchOptions]
+        self,
+        frontend: Frontend[Source],
+        target: str,
+        **options: Unpack[OptionsOnTarget],
     ) -> None:
         for name in options:
             if name not in OPTIONS:
@@ -116,7 +103,7 @@ class Session(Generic[Source]):
         grid: int | Sequence[int],
         block: int | Sequence[int],
         arguments: Sequence[object],
-        **more: Unpack[LaunchOptions],
+        **more: Unpack[OptionsOnTarget],
     ) -> Result:
         """Launch a kernel of the front end, with arguments as its users give them."""
         passed = list(self.frontend.passed(kernel, arguments))
@@ -131,14 +118,12 @@ class Session(Generic[Source]):
         grid: int | Sequence[int],
         block: int | Sequence[int],
         values: Sequence[object],
-        **more: Unpack[LaunchOptions],
+        **more: Unpack[OptionsOnTarget],
     ) -> Result:
         """Launch a kernel of PTX, with values for its parameters."""
-        options: LaunchOptions = {**self.options, **more}
+        options: LaunchOptions = {**self.options, **more, "target": self.target}
         try:
-            self.last = kernel.launch(
-                grid, block, values, target=self.target, **options
-            )
+            self.last = kernel.launch(grid, block, values, **options)
         except KernelError as fault:
             sys.stdout.write(fault.output)
             self.last = getattr(fault, "result", None)

@@ -23,12 +23,12 @@ import numpy as np
 from fragmenta.cuda.tools import files
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.protocol import (
-    LaunchOptions,
     Made,
     Passed,
     Patches,
     Session,
 )
+from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import Words
 from fragmenta.shared.tensor_map import ALIGNMENT, TensorMap, element_types
 from fragmenta.simt.arguments import Pointer, Struct, pointer
@@ -226,7 +226,7 @@ def _tensor_map(words: list[object], known: Mapping[str, object]) -> Struct:
 
 @contextmanager
 def on_cpu(
-    target: str = "sm_90a", **options: Unpack[LaunchOptions]
+    target: str = "sm_90a", **options: Unpack[OptionsOnTarget]
 ) -> Iterator[Session[Kernel]]:
     """In this block, ``tilelang.compile`` makes kernels that run here.
 

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.memory import pointer_to
 from fragmenta.frontends.protocol import (
-    LaunchOptions,
     Made,
     Passed,
     Patches,
@@ -38,6 +37,7 @@ from fragmenta.frontends.protocol import (
 )
 from fragmenta.isa.target import number
 from fragmenta.jit.cache import Cache
+from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import Words
 from fragmenta.simt.arguments import Pointer, Struct
 
@@ -250,7 +250,7 @@ def _launch(
 
 @contextmanager
 def on_cpu(
-    target: str = "sm_90", **options: Unpack[LaunchOptions]
+    target: str = "sm_90", **options: Unpack[OptionsOnTarget]
 ) -> Iterator[Session[Entry]]:
     """In this block, Warp's kernels run here, compiled for a target.
 

@@ -38,8 +38,9 @@ from fragmenta.judge.values import EQUAL, EXTREME, PLAIN, STATE
 from fragmenta.judge.wire import Json, Tree, arguments_of
 from fragmenta.judge.work import WORK, least_cost, suspected
 from fragmenta.launch.grid import shuffled
+from fragmenta.launch.instruments import Watch
 from fragmenta.launch.limits import Limits
-from fragmenta.launch.options import Watch
+from fragmenta.launch.request import Extent
 from fragmenta.launch.result import Result
 from fragmenta.pool.answers import error_json, result_json
 from fragmenta.pool.packing import Packed, mark_empty, unpack
@@ -647,8 +648,8 @@ class Examination:
         )
         with with_results():
             result = kernel.launch(
-                asked["grid"],
-                asked["block"],
+                cast(Extent, asked["grid"]),
+                cast(Extent, asked["block"]),
                 arguments,
                 watch=Watch("report"),
                 schedule=list(self._schedule),

@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
-from fragmenta.arrays.checks import check_flags
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.once import once_property
-from fragmenta.errors import (
-    BadCall,
-    Error,
-    KernelFault,
-    PtxSyntaxError,
-    nearest,
-    one_of,
-)
+from fragmenta.errors import Error, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target, check_target_name
-from fragmenta.launch.limits import (
-    Limits,
-    Meter,
-    check_limits,
-    no_memory,
-)
 from fragmenta.launch.listening import told
-from fragmenta.launch.options import (
-    Options,
-    Watch,
-    check_algebra,
-    check_clusters,
-    check_cooperative,
-    check_dynamic,
-    check_nan,
-    check_orders,
-    check_replay,
-    check_schedules,
-    check_watch,
+from fragmenta.launch.request import (
+    Extent,
+    LaunchOptions,
+    LaunchRequest,
+    names_options,
 )
-from fragmenta.launch.result import Result, counted, hazard
+from fragmenta.launch.result import Result, hazard
 from fragmenta.launch.source import Source
 from fragmenta.launch.variables import Variables
-from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Function, demangled
-from fragmenta.simt.arguments import Received, as_list
-from fragmenta.units.schedule import EAGER, LAZY, Given
 
 if TYPE_CHECKING:
-    from fragmenta.counters.report import Counters
-    from fragmenta.launch.dask import Spread
-    from fragmenta.launch.launch import Launch
-    from fragmenta.launch.orders.exploring import Explored
-    from fragmenta.launch.repeating import Repeats
-    from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
     from fragmenta.launch.targets import Comparison
-    from fragmenta.planes.algebra import Algebra
     from fragmenta.ptx.checking.problem import Problem
-    from fragmenta.tracing.told import Window
 
 
 class Parameter(NamedTuple):
@@ -104,31 +69,18 @@ class Kernel:
         named = self.names[index : index + 1]
         return (*named, "")[0] or self.parameters[index].name
 
-    @told
+    @names_options
     def launch(
         self,
-        grid: Any,
-        block: Any,
+        grid: Extent,
+        block: Extent,
         arguments: Any = (),
-        *,
-        cluster: Any = None,
-        cooperative: bool = False,
-        shared: int = 0,
-        target: str | None = None,
-        contract: bool = True,
-        schedule: Given | Sequence[Given] = EAGER,
-        watch: bool | str | Watch = True,
-        orders: str | int | None = None,
-        counters: bool = False,
-        numerics: bool = False,
-        nan: str = "report",
-        algebra: Algebra | None = None,
-        replay: bool | Window = False,
-        limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
-        client: Any = None,
-        progress: Progress = ignore_progress,
+        **options: Unpack[LaunchOptions],
     ) -> Result:
         """Run the kernel here, with the bits that a GPU returns.
+
+        The options are the fields of a :class:`LaunchRequest`, and short forms of its
+        instruments.
 
         ``grid``, ``block`` and ``cluster`` are numbers or tuples; arrays among the
         arguments are changed in place; ``shared`` is the size of dynamic shared memory
@@ -204,161 +156,22 @@ class Kernel:
         >>> data, result.instructions
         (array([0, 2, 4, 6], dtype=int32), 8)
         """
-        shape = check_clusters(self.function, grid, block, cluster)
-        check_dynamic(shared)
-        check_cooperative(cooperative, client)
-        check_flags(contract=contract, counters=counters)
-        how, several = check_watch(watch), check_schedules(schedule)
-        window = check_replay(replay, shape, client)
-        algebras = self._algebras(numerics, nan, algebra, client, window is not None)
-        states = check_orders(orders, how, client)
-        limits = check_limits(limits)
-        meter = Meter(limits)
-        where = (
-            check_target_name(self.loaded.module.target)
-            if target is None
-            else check_target(target)
-        )
-        options: Options = {
-            "shared": int(shared),
-            "target": where,
-            "contract": contract,
-            "stack": limits.stack,
-            "cooperative": bool(cooperative),
-        }
-        given = arguments if isinstance(arguments, Received) else as_list(arguments)
-        progress(0)
-        start, watched = time.perf_counter(), how is not None
-        reports = how is not None and how.problems == "report"
-        if watched and not reports:
-            self._refuse_errors(where)
+        return self.run(LaunchRequest.of(grid, block, arguments, **options))
 
-        def prepared(
-            schedule: Given,
-            defined: int | None = None,
-            recorded: bool = False,
-            raced: bool = False,
-            traced: bool = False,
-            quiet: bool = False,
-            strict: bool = False,
-            again: bool = False,
-            other: Algebra | None = None,
-        ) -> Launch:
-            plain = defined is None and not recorded
-            follows = plain and not (raced or quiet or strict)
-            launch = self.loaded.launch(
-                self.name,
-                shape,
-                given,
-                watch=watched and defined is None and not quiet and other is None,
-                strict=strict or (how is not None and how.strict),
-                schedule=schedule,
-                defined=defined,
-                recorded=recorded,
-                raced=raced,
-                goes_on=reports,
-                counted=counters and plain,
-                window=window if traced else None,
-                algebra=other or (algebras(again) if follows else None),
-                names=self.names,
-                language=self.language,
-                meter=meter,
-                **options,
-            )
-            launch.progress = progress
-            return launch
+    @told
+    def run(self, request: LaunchRequest) -> Result:
+        """Run the kernel as a request says; :meth:`launch` makes one of its options.
 
-        explored = None if states is None else _explored(states, prepared, where)
-        repeats = _repeats(numerics, self.loaded, prepared)
-        spread = _spread(self, options, limits, client)
-
-        def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
-            if explored is not None:
-                most = explored.most(most)
-            if repeats is not None:
-                repeats.note(launch)
-            return _run(launch, most, spread)
-
-        runs = _runs(prepared, run_one, several, reports, window is not None)
-        result = partial(self._result, runs, explored, how, where, start, watched)
-        try:
-            if explored is not None:
-                explored.explore(run_one, progress)
-            printed = runs.all()
-        except MemoryError as why:
-            raise no_memory(why) from why
-        except KernelFault as fault:
-            if runs.steps:
-                fault.result = result(fault.output)
-            if explored is None or not explored.hangs:
-                raise
-            raise hazard(explored.with_earlier(fault)) from fault
-        followed = [] if repeats is None else repeats.reports(runs, self.function.shown)
-        made = replace(
-            result(printed), counters=_counted(runs.launch), followed=followed
-        )
-        return made if reports else made.raise_errors()
-
-    def _result(
-        self,
-        runs: ScheduledRuns,
-        explored: Explored | None,
-        how: Watch | None,
-        target: str,
-        start: float,
-        watched: bool,
-        printed: str,
-    ) -> Result:
-        """What runs show, as far as they came."""
-        return self.results(
-            *counted(runs.launch.compiled, runs.launch.counts),
-            printed,
-            time.perf_counter() - start,
-            target,
-            self.loaded.module.target,
-            watched,
-            list if how is None else partial(self._static, target, watched),
-            runs.found if explored is None else explored.added_to(runs.found),
-            runs.recorded,
-            runs.launch.recording.to_json,
-            None if explored is None else explored.orders,
-            complete=runs.complete,
-            fault=runs.fault,
-            steps=runs.steps,
-        )
-
-    def _algebras(
-        self,
-        numerics: bool,
-        nan: str,
-        algebra: Algebra | None,
-        client: object,
-        keeps: bool,
-    ) -> Callable[[bool], Algebra | None]:
-        """What makes the algebra of each run, checked; of one that is made again, too.
-
-        ``keeps``: what is stored is kept with its second values.  A run that is made
-        again, to record it, has second values only if they may stop it.
+        >>> from fragmenta import ptx
+        >>> read = ptx.parse(".version 8.0 .target sm_80 .entry f() { ret; }")
+        >>> kernel = read.kernels["f"]
+        >>> kernel.run(ptx.LaunchRequest(4, 32)).instructions
+        4
         """
-        check_flags(numerics=numerics)
-        check_nan(nan, numerics)
-        if numerics or algebra is not None:
-            check_algebra(client)
-        if not numerics:
-            return lambda again: None if again else algebra
-        if algebra is not None:
-            raise BadCall("a launch has one algebra; numerics is one")
-        from fragmenta.numerics.engine import (
-            KeepingAlgebra,
-            NumericsAlgebra,
-            StoppingAlgebra,
-        )
+        # A file that is only read does not need it.
+        from fragmenta.launch.running import RequestedLaunch
 
-        stops = nan == "raise"
-        of = KeepingAlgebra if keeps else NumericsAlgebra
-        of = StoppingAlgebra if stops else of
-        module = self.loaded.module
-        return lambda again: of.of(module) if stops or not again else None
+        return RequestedLaunch(self, request).result()
 
     def compare(
         self,
@@ -385,11 +198,11 @@ class Kernel:
         """
         return self.loaded.checked(target, self.name)
 
-    def _static(self, target: str, watched: bool) -> list[Problem]:
+    def static(self, target: str, watched: bool) -> list[Problem]:
         """What the check of the text finds, without what an observed run shows."""
         return self.loaded.checked(target, self.name, with_flow=not watched)
 
-    def _refuse_errors(self, target: str) -> None:
+    def refuse_errors(self, target: str) -> None:
         """Raise the errors that a check of the text finds."""
         found = self.loaded.checked(target, self.name, with_flow=False)
         if any(each.severity == "error" for each in found):
@@ -404,88 +217,6 @@ class Kernel:
             f"{each.type} {demangled(each.name)}" for each in self.parameters
         )
         return f"Kernel({self.function.shown}({given}))"
-
-
-def _counted(launch: Launch) -> Counters | None:
-    """What a launch counted, if it did."""
-    if launch.tally is None:
-        return None
-    from fragmenta.counters.report import counters
-
-    return counters(
-        launch.module(),
-        launch.compiled,
-        counted(launch.compiled, launch.counts)[0],
-        launch.tally.sums(),
-        launch.shape,
-        launch.dynamic,
-    )
-
-
-def _spread(
-    kernel: Kernel, options: Options, limits: Limits, client: Any
-) -> Spread | None:
-    """What runs blocks on a Dask cluster, if there is a client."""
-    if client is None:
-        return None
-    from fragmenta.launch.dask import Spread
-
-    return Spread(kernel.loaded, kernel.name, options, limits, client)
-
-
-def _repeats(
-    wanted: bool, loaded: Loaded, prepare: Callable[..., Launch]
-) -> Repeats | None:
-    """What reports a launch with numerics, and runs it again; None without."""
-    if not wanted:
-        return None
-    from fragmenta.launch.repeating import Repeats
-
-    return Repeats(prepare, loaded.module)
-
-
-def _runs(
-    prepared: Prepare,
-    run_one: Run,
-    several: list[Given],
-    reports: bool,
-    replays: bool,
-) -> ScheduledRuns:
-    """The runs of a launch; a file that is only read does not need them."""
-    from fragmenta.launch.scheduled_runs import ScheduledRuns
-
-    return ScheduledRuns(prepared, run_one, several, reports, replays)
-
-
-def _explored(states: int, prepared: Prepare, target: str) -> Explored:
-    """What explores all orders of a launch."""
-    from fragmenta.launch.orders.exploring import Explored
-
-    def once(text: str, state: object) -> None:
-        kernels = known.get(text) or known.setdefault(text, parse(text).kernels)
-        (kernel,) = kernels.values()
-        plain = inspect.unwrap(Kernel.launch)  # nobody is told of it
-        plain(kernel, 1, 1, [state], watch=False, target=target)
-
-    known: dict[str, Mapping[str, Kernel]] = {}
-    return Explored(partial(prepared, LAZY, recorded=True), states, once)
-
-
-def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:
-    """Run all blocks, here or on a Dask cluster; what they printed."""
-    from fragmenta.launch.grid import run
-
-    try:
-        if spread is not None:
-            return spread.run(launch, limit)
-        run(launch, limit)
-    except KernelFault as fault:
-        fault.order = launch.recording.to_json
-        fault.output = launch.host.text if spread is None else spread.output
-        if fault.output:
-            fault.add_note(f"The kernel had printed:\n{fault.output}")
-        raise
-    return launch.host.text
 
 
 def _kernel_of(

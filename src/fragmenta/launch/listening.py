@@ -5,44 +5,42 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fragmenta.errors import KernelError
 from fragmenta.launch.frames import origin
 
 if TYPE_CHECKING:
     from fragmenta.launch.kernel import Kernel
+    from fragmenta.launch.request import LaunchRequest
     from fragmenta.launch.result import Result
 
 Listener = Callable[["Kernel", "Result | KernelError"], None]
-Given = ParamSpec("Given")
 Made = TypeVar("Made", bound="Result")
 Launcher = TypeVar("Launcher", bound="Kernel")
 
 _LISTENERS: list[Listener] = []
-Before = Callable[["Kernel", tuple[Any, ...], dict[str, Any]], None]
+Before = Callable[["Kernel", "LaunchRequest"], None]
 _BEFORE: list[Before] = []
-"""Who is told of a launch before it runs: the kernel, the operands, the options."""
+"""Who is told of a launch before it runs."""
 
 
 def told(
-    launch: Callable[Concatenate[Launcher, Given], Made],
-) -> Callable[Concatenate[Launcher, Given], Made]:
+    launch: Callable[[Launcher, LaunchRequest], Made],
+) -> Callable[[Launcher, LaunchRequest], Made]:
     """A launch that listeners are told of.
 
     Its errors then say which line of the user's program launched the kernel.
     """
 
     @functools.wraps(launch)
-    def telling(
-        kernel: Launcher, /, *operands: Given.args, **options: Given.kwargs
-    ) -> Made:
+    def telling(kernel: Launcher, request: LaunchRequest) -> Made:
         for before in _BEFORE:
-            before(kernel, operands, options)
+            before(kernel, request)
         if not _LISTENERS:
-            return launch(kernel, *operands, **options)
+            return launch(kernel, request)
         try:
-            made = launch(kernel, *operands, **options)
+            made = launch(kernel, request)
         except KernelError as error:
             error.origin = error.origin or origin(kernel.name)
             for each in _LISTENERS:
@@ -73,7 +71,7 @@ def listening(listener: Listener) -> Iterator[None]:
 def before_launches(listener: Before) -> Iterator[None]:
     """In this block, a listener is told of every launch before it runs.
 
-    >>> with before_launches(lambda kernel, operands, options: None):
+    >>> with before_launches(lambda kernel, request: None):
     ...     pass
     """
     _BEFORE.append(listener)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
-from fragmenta.arrays.checks import check_flags, is_among, is_whole
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.arrays.checks import is_among, is_whole
 from fragmenta.errors import (
     BadCall,
     ShapeError,
     ValueRangeError,
-    nearest,
-    one_of,
-    shortened,
 )
 from fragmenta.ptx.module import Function
 from fragmenta.simt.context import Shape
 from fragmenta.units.schedule import ADVERSARIAL, Given, read
-
-if TYPE_CHECKING:
-    from fragmenta.tracing.told import Window
 
 MOST_CLUSTER = 16
 """Blocks of a cluster, also of one that is not portable."""
@@ -37,57 +30,6 @@ class Options(TypedDict):
     contract: bool
     stack: int
     cooperative: bool
-
-
-@dataclass(frozen=True)
-class Watch:
-    """How a launch is watched.
-
-    ``launch(watch=True)`` is ``Watch()``, ``watch="report"`` is ``Watch("report")``,
-    and ``watch="strict"`` is ``Watch(strict=True)``; ``watch=False`` does not watch.
-
-    >>> from fragmenta import ptx
-    >>> ptx.Watch("report", strict=True)
-    Watch(problems='report', strict=True)
-    >>> ptx.Watch("rise")
-    Traceback (most recent call last):
-    fragmenta.errors.BadCall: problems is 'raise' or 'report'; given 'rise' (did you \
-mean raise?)
-    """
-
-    problems: str = "raise"
-    """``"raise"``: an error is a :class:`KernelHazard`.  ``"report"``: it is in
-    ``result.problems`` only."""
-    strict: bool = False
-    """Whether to report also what only some sources demand."""
-
-    def __post_init__(self) -> None:
-        words = ("raise", "report")
-        if not is_among(self.problems, words):
-            hint = nearest(str(self.problems), words)
-            given = f"given {self.problems!r}{hint}"
-            raise BadCall(f"problems is 'raise' or 'report'; {given}")
-        check_flags(strict=self.strict)
-
-
-def check_watch(watch: bool | str | Watch) -> Watch | None:
-    """How a launch is watched; None if it is not.
-
-    >>> check_watch("report"), check_watch(False)
-    (Watch(problems='report', strict=False), None)
-    """
-    if isinstance(watch, Watch):
-        return watch
-    if isinstance(watch, bool | np.bool_):
-        return Watch() if watch else None
-    words = {"raise": Watch(), "report": Watch("report"), "strict": Watch(strict=True)}
-    if isinstance(watch, str) and watch in words:
-        return words[watch]
-    hint = nearest(watch, words) if isinstance(watch, str) else ""
-    raise BadCall(
-        f"watch is True, False, {one_of(map(repr, words))}, or a ptx.Watch; given "
-        f"{watch!r}{hint}"
-    )
 
 
 def check_dynamic(shared: int) -> None:
@@ -226,99 +168,3 @@ def check_schedules(schedule: Given | Sequence[Given]) -> list[Given]:
     for each in chosen:
         read(each)  # refuses what is not a schedule
     return chosen
-
-
-MOST_STATES = 1_000_000
-"""States of an exploration of all orders, unless the user gives another number."""
-
-
-def check_nan(nan: object, numerics: object) -> None:
-    """Refuse what is not known to be done at the birth of a NaN.
-
-    >>> check_nan("report", False)
-    """
-    if not is_among(nan, ("report", "raise")):
-        raise BadCall(f'nan is "report" or "raise"; given {shortened(str(nan))}')
-    if nan == "raise" and not numerics:
-        raise BadCall('nan="raise" needs numerics=True')
-
-
-def check_algebra(client: object) -> None:
-    """Refuse second values where they cannot be followed.
-
-    >>> check_algebra(None)
-    """
-    if client is not None:
-        raise BadCall(
-            "second values are followed on one machine; the workers of a Dask cluster "
-            "cannot; launch without client="
-        )
-
-
-def check_orders(
-    orders: str | int | None, watch: Watch | None, client: object
-) -> int | None:
-    """The most states that are looked at; None if orders are not explored.
-
-    >>> check_orders("all", Watch(), None), check_orders(500, Watch(), None)
-    (1000000, 500)
-    >>> check_orders("every", Watch(), None)
-    Traceback (most recent call last):
-    fragmenta.errors.BadCall: orders is 'all', or the most states to look at, a whole \
-number from 1; given 'every'
-    """
-    if orders is None:
-        return None
-    if watch is None:
-        raise BadCall("orders need the launch to be watched, without watch=False")
-    if client is not None:
-        raise BadCall(
-            "orders are explored on one machine; the workers of a Dask cluster cannot"
-        )
-    if is_among(orders, ("all",)):
-        return MOST_STATES
-    if is_whole(orders) and not isinstance(orders, bool) and int(orders) > 0:
-        return int(orders)
-    hint = nearest(orders, ("all",)) if isinstance(orders, str) else ""
-    raise BadCall(
-        "orders is 'all', or the most states to look at, a whole number from 1; given "
-        f"{orders!r}{hint}"
-    )
-
-
-def check_replay(replay: object, shape: Shape, client: object) -> Window | None:
-    """What is recorded; None if nothing is.
-
-    >>> shape = Shape((2, 1, 1), (32, 1, 1))
-    >>> check_replay(True, shape, None).most
-    200000
-    >>> check_replay("all", shape, None)
-    Traceback (most recent call last):
-    fragmenta.errors.BadCall: replay is True, False or a Window; given 'all'
-    """
-    if replay is False:
-        return None
-    # A launch that is not recorded does not load it.
-    from fragmenta.tracing.told import Window
-
-    window = Window() if replay is True else replay
-    if not isinstance(window, Window):
-        raise BadCall(f"replay is True, False or a Window; given {replay!r}")
-    if client is not None:
-        raise BadCall("a launch on a Dask cluster is not recorded; leave client= out")
-    if not isinstance(window.blocks, list | tuple | range):
-        raise BadCall(f"blocks are several numbers; given {window.blocks!r}")
-    wrong = [each for each in window.blocks if not _is_block(each, shape)]
-    if wrong:
-        raise BadCall(
-            f"the blocks of the grid are 0 to {shape.blocks - 1}; given {wrong[0]!r}"
-        )
-    if not is_whole(window.first) or window.first < 0:
-        raise BadCall(f"steps are counted from 0; given {window.first!r}")
-    if not is_whole(window.most) or window.most < 1:
-        raise BadCall(f"at least 1 step is kept; given {window.most!r}")
-    return window
-
-
-def _is_block(given: int, shape: Shape) -> bool:
-    return is_whole(given) and 0 <= int(given) < shape.blocks

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fragmenta.api.kernels import Result
+from fragmenta.launch.instruments import Instruments
 from fragmenta.launch.limits import Limits
 from fragmenta.pool.answers import (
     Json,
@@ -56,8 +57,8 @@ class Job(Future[Answer], Generic[Answer]):
         self._sent = pickle.dumps(self._question, protocol=pickle.HIGHEST_PROTOCOL)
         self._head: Json = {}
         self._started = False
-        options = question.options if isinstance(question, Launch) else {}
-        self._numerics = bool(options.get("numerics"))
+        of = question.request.instruments if isinstance(question, Launch) else ()
+        self._numerics = Instruments.of(of).exact is not None
 
     @property
     def limits(self) -> Limits:

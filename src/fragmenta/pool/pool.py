@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 from weakref import WeakSet, finalize
 
 import numpy as np
@@ -18,18 +18,18 @@ import numpy as np
 from fragmenta.api.kernels import Result
 from fragmenta.arrays.checks import check_flags, is_whole
 from fragmenta.arrays.threads import cores
-from fragmenta.errors import BadCall, Error
+from fragmenta.errors import BadCall, Error, one_of
 from fragmenta.isa.target import check_target
+from fragmenta.launch.instruments import Counting, ExactValues, Watch
 from fragmenta.launch.kernel import Kernel, Loaded
 from fragmenta.launch.limits import Limits, check_limits
-from fragmenta.launch.options import Watch, check_nan
+from fragmenta.launch.request import MADE_HERE, Extent, LaunchOptions, LaunchRequest
 from fragmenta.pool.confining import check_system
 from fragmenta.pool.job import Job, checked, launched
 from fragmenta.pool.manager import AnyJob, Manager
 from fragmenta.pool.orders import PROGRAM, Terms
 from fragmenta.pool.packing import pack, plain
 from fragmenta.pool.questions import Check, Launch, Text
-from fragmenta.units.schedule import EAGER, Given
 
 if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 MOST_WORKERS = 1024
 LAUNCHES = 10_000
 """Launches after which a worker is replaced."""
+_INSTRUMENTS = Watch, Counting, ExactValues
+"""What an answer of a worker can tell of."""
+_CHECKED = ("watch", "instruments", "limits", "replay", "algebra", *MADE_HERE)
+"""Options that are checked when a request is made of them."""
 AHEAD = 4
 """Jobs for each worker that are taken from an iterator ahead of their turn."""
 
@@ -125,23 +129,13 @@ class Pool:
     def submit(
         self,
         ptx: str | bytes | Kernel | Loaded,
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
+        grid: Extent,
+        block: Extent,
         arguments: Iterable[object] = (),
         *,
         kernel: str | None = None,
-        cluster: int | Sequence[int] | None = None,
-        cooperative: bool = False,
-        shared: int = 0,
-        target: str | None = None,
-        contract: bool = True,
-        schedule: Given | Sequence[Given] = EAGER,
-        watch: bool | str | Watch = True,
-        limits: Limits | None = None,
         timeline: bool = False,
-        counters: bool = False,
-        numerics: bool = False,
-        nan: str = "report",
+        **options: Unpack[LaunchOptions],
     ) -> Job[Result]:
         """Launch a kernel in a process of the pool; see ``Kernel.launch``.
 
@@ -153,31 +147,33 @@ class Pool:
         pool.
         """
         packed, memory = pack(arguments)
-        check_flags(timeline=timeline, counters=counters, numerics=numerics)
-        check_nan(nan, numerics)
-        text = _text(ptx, kernel)
-        limits = self._limits(limits)
-        question = Launch(
-            text,
-            _sent("grid", grid),
-            _sent("block", block),
-            packed,
-            {
-                "cluster": _sent("cluster", cluster),
-                "cooperative": _sent("cooperative", cooperative),
-                "shared": _sent("shared", shared),
-                "target": _sent("target", target),
-                "contract": _sent("contract", contract),
-                "schedule": _sent("schedule", schedule),
-                "watch": watch if type(watch) is Watch else _sent("watch", watch),
-                "counters": bool(counters),
-                "numerics": bool(numerics),
-                "nan": nan,
-            },
-            limits,
-            bool(timeline),
-        )
+        check_flags(timeline=timeline)
+        text, request = _text(ptx, kernel), self._request(grid, block, options)
+        question = Launch(text, request, packed, bool(timeline))
         return self._add(Job(question, memory, partial(launched, text.text)))
+
+    def _request(
+        self, grid: Extent, block: Extent, options: LaunchOptions
+    ) -> LaunchRequest:
+        """What a worker is asked for, without arguments."""
+        given: dict[str, Any] = {
+            name: value if name in _CHECKED else _sent(name, value)
+            for name, value in options.items()
+        }
+        given["limits"] = self._limits(options.get("limits"))
+        sizes = _sent("grid", grid), _sent("block", block)
+        made = LaunchRequest.of(*sizes, **given)
+        for each in made.instruments:
+            if type(each) not in _INSTRUMENTS:
+                names = [kind.__name__ for kind in _INSTRUMENTS]
+                raise BadCall(
+                    f"a launch in a pool has the instruments {one_of(names, 'and')}; "
+                    f"given {type(each).__name__}"
+                )
+        for name in MADE_HERE:
+            if name in options:
+                raise BadCall(f"a launch in a pool has no {name}")
+        return made
 
     def check(
         self,

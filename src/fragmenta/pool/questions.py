@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, Self, TypedDict
+from typing import NamedTuple, Protocol, Self
 
 from fragmenta.launch.limits import Limits
-from fragmenta.launch.options import Watch
+from fragmenta.launch.request import LaunchRequest
 from fragmenta.pool.packing import Packed
 from fragmenta.ptx.languages import PTX, Words
-from fragmenta.units.schedule import Given
-
-
-class LaunchOptions(TypedDict, total=False):
-    """The options of ``kernel.launch`` that a worker passes on."""
-
-    cluster: int | Sequence[int] | None
-    cooperative: bool
-    shared: int
-    target: str | None
-    contract: bool
-    schedule: Given | Sequence[Given]
-    watch: bool | str | Watch
-    counters: bool
-    numerics: bool
-    nan: str
 
 
 class Text(NamedTuple):
@@ -44,15 +27,18 @@ class Launch(NamedTuple):
     """A launch."""
 
     text: Text
-    grid: int | Sequence[int]
-    block: int | Sequence[int]
+    request: LaunchRequest
+    """Without its arguments."""
     arguments: Packed
-    options: LaunchOptions
-    limits: Limits
     timeline: bool = False
     """Whether to draw what a cluster did."""
     number: int = 0
     """It is repeated in the answer."""
+
+    @property
+    def limits(self) -> Limits:
+        """What the launch may take."""
+        return self.request.limits
 
 
 class Check(NamedTuple):

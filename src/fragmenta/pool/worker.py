@@ -101,13 +101,7 @@ class _Worker:
         marked = mark_empty(question.arguments, memory)
         head: Json
         try:
-            result = kernel.launch(
-                question.grid,
-                question.block,
-                arguments,
-                limits=question.limits,
-                **question.options,
-            )
+            result = kernel.run(replace(question.request, arguments=arguments))
             head = {"result": result_json(result)}
             if question.timeline:
                 head["timeline"] = str(result.timeline())

@@ -30,8 +30,8 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.launch.faults import with_freed
+from fragmenta.launch.instruments import Watch
 from fragmenta.launch.kernel import Kernel
-from fragmenta.launch.options import Watch
 from fragmenta.launch.result import Result
 from fragmenta.programs.asked import Options
 from fragmenta.programs.memory import Allocation, Freed, Kind, Memory, NoMemory

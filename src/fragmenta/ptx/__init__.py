@@ -43,8 +43,9 @@ _HOME = homes(
         "pool.job": "Job",
         "pool.pool": "Pool",
         "evidence.recorded": "recorded",
+        "launch.instruments": "AllOrders Counting ExactValues Watch",
         "launch.limits": "Limits",
-        "launch.options": "Watch",
+        "launch.request": "LaunchOptions LaunchRequest",
         "launch.structs": "struct tensor_map",
         "sameness.calls": "Call",
         "sameness.deciding": "Sameness same",
@@ -74,8 +75,13 @@ if TYPE_CHECKING:
     from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LimitReached as LimitReached
     from fragmenta.evidence.recorded import recorded as recorded
+    from fragmenta.launch.instruments import AllOrders as AllOrders
+    from fragmenta.launch.instruments import Counting as Counting
+    from fragmenta.launch.instruments import ExactValues as ExactValues
+    from fragmenta.launch.instruments import Watch as Watch
     from fragmenta.launch.limits import Limits as Limits
-    from fragmenta.launch.options import Watch as Watch
+    from fragmenta.launch.request import LaunchOptions as LaunchOptions
+    from fragmenta.launch.request import LaunchRequest as LaunchRequest
     from fragmenta.launch.structs import struct as struct
     from fragmenta.launch.structs import tensor_map as tensor_map
     from fragmenta.pool.job import Job as Job

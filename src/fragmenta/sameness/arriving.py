@@ -16,9 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fragmenta.errors import BadCall, Error, KernelFault
+from fragmenta.errors import Error, KernelFault
 from fragmenta.launch.grid import shuffled
-from fragmenta.launch.options import Watch
+from fragmenta.launch.instruments import Watch
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.rules import ERROR
 from fragmenta.sameness.calls import Call, Program
@@ -89,10 +89,7 @@ def _in_order(of: Followed, planes: int | None, seed: int, warps: str) -> Follow
     """The program once more, in another order."""
     with ExitStack() as stack:
         stack.enter_context(shuffled(seed))
-        try:
-            return follow(of.program, of.roots, planes, schedule=warps)
-        except BadCall:  # products of warpgroups have one order of warps
-            return follow(of.program, of.roots, planes)
+        return follow(of.program, of.roots, planes, schedule=warps)
 
 
 def _equal(one: Followed, two: Followed) -> bool:

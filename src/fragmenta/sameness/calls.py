@@ -11,6 +11,7 @@ import numpy as np
 from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, shortened
 from fragmenta.launch.kernel import Kernel
+from fragmenta.launch.request import Extent
 from fragmenta.launch.result import Result
 from fragmenta.simt.arguments import Pointer, Struct, as_list
 
@@ -44,16 +45,16 @@ class Call:
     """
 
     kernel: Kernel
-    grid: object
-    block: object
+    grid: Extent
+    block: Extent
     arguments: tuple[object, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __init__(
         self,
         kernel: object,
-        grid: object,
-        block: object,
+        grid: Extent,
+        block: Extent,
         arguments: Iterable[object] = (),
         **options: Any,
     ) -> None:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 
 import numpy as np
 
 from fragmenta.arrays.checks import Array
+from fragmenta.launch.instruments import Instruments
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.listening import before_launches
+from fragmenta.launch.request import LaunchRequest
 from fragmenta.sameness.calls import OPTIONS, Call
 from fragmenta.sameness.naming import root_of
 from fragmenta.simt.arguments import as_list
 
 
-def called(
-    kernel: Kernel, operands: tuple[object, ...], options: dict[str, object]
-) -> Call:
-    """What ``kernel.launch`` was given, as a call."""
-    names = ("grid", "block", "arguments")
-    given = {**dict(zip(names, operands, strict=False)), **options}
-    grid, block = given.pop("grid"), given.pop("block")
-    arguments = as_list(given.pop("arguments", ()))
-    chosen = {k: v for k, v in given.items() if k in OPTIONS and v is not None}
-    return Call(kernel, grid, block, arguments, **chosen)
+def called(kernel: Kernel, request: LaunchRequest) -> Call:
+    """What a launch was asked for, as a call."""
+    chosen = {
+        each.name: value
+        for each in fields(request)
+        if each.name in OPTIONS and (value := getattr(request, each.name)) is not None
+    }
+    arguments = as_list(request.arguments)
+    return Call(kernel, request.grid, request.block, arguments, **chosen)
 
 
 class Stopped(BaseException):
@@ -50,12 +52,10 @@ def captured(stop: bool = False) -> Iterator[list[Call]]:
     found: list[Call] = []
     before: dict[int, tuple[Array, Array]] = {}
 
-    def note(
-        kernel: Kernel, operands: tuple[object, ...], options: dict[str, object]
-    ) -> None:
-        if "algebra" in options:
+    def note(kernel: Kernel, request: LaunchRequest) -> None:
+        if Instruments.of(request.instruments).algebra is not None:
             return
-        call = called(kernel, operands, options)
+        call = called(kernel, request)
         for each in call.arrays():
             root = root_of(each.array)
             before.setdefault(id(root), (root, root.copy()))

@@ -138,7 +138,7 @@ def _part(call: Call, element: _Element, wanted: Hash | None) -> tuple[int, int]
     A cluster that leaves the right hash alone is enough.  The first one is tried, then
     halves of the others: together they take as long as one launch.
     """
-    if np.prod(call.grid) < MANY:  # type: ignore[call-overload]
+    if np.prod(call.grid) < MANY:
         return None
     if wanted is None:
         wanted, _ = element.hash_after(call, None)

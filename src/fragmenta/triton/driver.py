@@ -27,7 +27,7 @@ from fragmenta.errors import (
 )
 from fragmenta.isa.target import check_target, number
 from fragmenta.launch.frames import origin
-from fragmenta.launch.options import check_watch
+from fragmenta.launch.instruments import check_watch
 from fragmenta.ptx.languages import Words
 from fragmenta.ptx.open_loads import left_open, open_loads
 
