@@ -34,6 +34,7 @@ from fragmenta.judge.watching import Originals, Watcher
 from fragmenta.judge.wire import Tree, arguments_json
 from fragmenta.launch import kernel as kernels
 from fragmenta.launch.limits import Limits
+from fragmenta.launch.request import LaunchRequest
 from fragmenta.launch.result import Result
 from fragmenta.pool.answers import Json, error_of, result_of
 from fragmenta.pool.packing import pack, unpack
@@ -135,7 +136,7 @@ class Runner:
         folder = Path(str(order["folder"]))
         path = folder / "candidate.py"
         path.write_text(str(order["text"]), encoding="utf-8")
-        kernels.Kernel.launch = _launcher()  # type: ignore[method-assign]
+        kernels.Kernel.run = _runner()  # type: ignore[method-assign]
         self._record: Record | None = _libraries(str(order["target"]))
         self.confined = _enter(order)
         self._originals = Originals()
@@ -312,14 +313,8 @@ class Runner:
         except Exception as error:
             answer += [None, error.with_traceback(None)]
 
-    def _launch(
-        self,
-        kernel: kernels.Kernel,
-        grid: object,
-        block: object,
-        arguments: object,
-        options: dict[str, object],
-    ) -> Result:
+    def _launch(self, kernel: kernels.Kernel, request: LaunchRequest) -> Result:
+        arguments = request.arguments
         packed, memory = pack(arguments)
         text = kernel.loaded.module.text
         self._launched.add((text, kernel.name))
@@ -333,9 +328,9 @@ class Runner:
             "name": kernel.name,
             "names": list(kernel.names),
             "language": list(kernel.language),
-            "grid": _sizes(grid),
-            "block": _sizes(block),
-            "options": {k: _option(options[k]) for k in OPTIONS if k in options},
+            "grid": _sizes(request.grid),
+            "block": _sizes(request.block),
+            "options": {name: _option(getattr(request, name)) for name in OPTIONS},
             "kept": dict(kernel.loaded.kept),
             "arguments": arguments_json(packed),
             "memory": memory,
@@ -364,30 +359,23 @@ class Runner:
         return result_of(cast("Json", answer["result"]))
 
 
-def _launcher() -> Callable[..., Result]:
-    """What ``Kernel.launch`` is in this process: it asks the examiner.
+def _runner() -> Callable[..., Result]:
+    """What ``Kernel.run`` is in this process: it asks the examiner.
 
     The function itself leads nowhere: it raises an audit event, and the hook of this
     process, which nobody can get at, carries the launch out.
     """
 
-    def launch(
-        kernel: object,
-        grid: object,
-        block: object,
-        arguments: object = (),
-        **options: object,
-    ) -> Result:
+    def run(kernel: object, request: object) -> Result:
         answer: list[object] = []
-        sys.audit("fragmenta.launch", answer, kernel, grid, block, arguments, options)
+        sys.audit("fragmenta.launch", answer, kernel, request)
         made, error = answer
         if error is not None:
             raise error  # type: ignore[misc]
         return made  # type: ignore[return-value]
 
-    names = {"sys": sys, "__builtins__": __builtins__, "__name__": "launch"}
-    defaults = launch.__defaults__
-    return FunctionType(launch.__code__, names, "launch", defaults)
+    names = {"sys": sys, "__builtins__": __builtins__, "__name__": "run"}
+    return FunctionType(run.__code__, names, "run")
 
 
 def _libraries(target: str) -> Record | None:
