@@ -34,6 +34,7 @@ import numpy as np
 from fragmenta.errors import Error
 from fragmenta.evidence.kernels import Prepared
 from fragmenta.launch.kernel import Kernel
+from fragmenta.launch.request import LaunchRequest
 from fragmenta.simt.arguments import Filled
 
 MOST_BYTES = 1 << 20
@@ -60,31 +61,27 @@ class Recorder:
         """Forget the launches of the first call."""
         self.kept.clear()
 
-    def __call__(
-        self, kernel: Kernel, given: tuple[Any, ...], options: dict[str, Any]
-    ) -> Callable[[], None]:
+    def __call__(self, kernel: Kernel, request: LaunchRequest) -> Callable[[], None]:
         """Copy what a launch is given; afterwards, hash what it left."""
-        grid, block, arguments = given
         if kernel.name in self.kept:
             return lambda: None
-        prepared = Prepared(kernel, arguments)
+        prepared = Prepared(kernel, request.arguments)
         before = [each.bytes.copy() for each in prepared.held]
         if sum(each.size for each in before) > MOST_BYTES:
             return lambda: None
 
         def after() -> None:
-            cluster = options.get("cluster") or 1
             self.kept[kernel.name] = {
                 "case": self.case,
                 "entry": kernel.name,
                 "text": kernel.loaded.module.text,
-                "target": options["target"],
-                "grid": _three(grid),
-                "block": _three(block),
-                "cluster": _three(cluster),
-                "shared": options.get("shared", 0),
+                "target": request.target,
+                "grid": _three(request.grid),
+                "block": _three(request.block),
+                "cluster": _three(request.cluster or 1),
+                "shared": request.shared,
                 "parameters": [_plain(each) for each in prepared.parameters],
-                "contract": options.get("contract", True),
+                "contract": request.contract,
                 "before": before,
                 "after": [digest(each.bytes) for each in prepared.held],
             }

@@ -1,7 +1,7 @@
 """Collects what is launched: every kernel, its time, and the reports about it.
 
-All front ends launch through :meth:`fragmenta.ptx.Kernel.launch`, so that is where
-launches are seen.
+Every launch, of any front end, is a request that :meth:`fragmenta.ptx.Kernel.run`
+carries out, so that is where launches are seen.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fragmenta.errors import Error
+from fragmenta.launch.instruments import Watch as Watching
 from fragmenta.launch.kernel import Kernel
+from fragmenta.launch.request import LaunchRequest
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import INFO
 
@@ -38,7 +40,7 @@ class Seen:
     """The mnemonics that were executed."""
 
 
-Before = Callable[[Kernel, tuple[Any, ...], dict[str, Any]], Callable[[], None]]
+Before = Callable[[Kernel, LaunchRequest], Callable[[], None]]
 """Is called before a launch; what it returns is called after it."""
 
 
@@ -79,28 +81,33 @@ class Watch:
 @contextmanager
 def watched(watch: Watch) -> Iterator[Watch]:
     """In this block, launches are collected."""
-    launch = Kernel.launch
+    run = Kernel.run
 
-    def collecting(self: Kernel, *given: Any, **options: Any) -> Any:
-        after = watch.before(self, given, options) if watch.before else None
-        options["watch"] = "report"
+    def collecting(kernel: Kernel, request: LaunchRequest) -> Any:
+        after = watch.before(kernel, request) if watch.before else None
         start = time.perf_counter()
         try:
-            result = launch(self, *given, **options)
+            result = run(kernel, reporting(request))
         except Error:
-            watch.seen(self).launches += 1
+            watch.seen(kernel).launches += 1
             raise
-        watch.add(self, result, time.perf_counter() - start)
+        watch.add(kernel, result, time.perf_counter() - start)
         stopped = any(each.rule == "fault" for each in result.hazards)
         if after and not stopped:
             after()
         return result
 
-    Kernel.launch = collecting  # type: ignore[method-assign]
+    Kernel.run = collecting  # type: ignore[method-assign]
     try:
         yield watch
     finally:
-        Kernel.launch = launch  # type: ignore[method-assign]
+        Kernel.run = run  # type: ignore[method-assign]
+
+
+def reporting(request: LaunchRequest) -> LaunchRequest:
+    """The launch, watched, and without an exception for what is found."""
+    others = [e for e in request.instruments if not isinstance(e, Watching)]
+    return replace(request, instruments=(Watching("report"), *others))
 
 
 def place(problem: Problem) -> str:
