@@ -6,12 +6,12 @@ writes what is between ``<!-- generated: name -->`` and ``<!-- /generated -->`` 
 pages of docs/ and in README.md, the pictures that pages show, and the pages of rules in
 mkdocs.yml.  The pages are
 committed, so that they can be read where the code is.  ``tests/test_docs.py`` fails if
-one is outdated.
+one is outdated.  Long lists, in which one looks something up, are not committed.
 
     python docs/generate.py --site   # make docs does this before mkdocs
 
-also writes build/docs/, which has more than the repository: a picture for every set of
-operands, links into the explorer, charts.
+also writes build/docs/, which has more than the repository: those lists, a picture for
+every set of operands, links into the explorer, charts.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ END = "<!-- /generated -->"
 REGION = re.compile(
     rf"(?s)<!-- generated: (\S+) -->\n(?:(?:(?!<!-- generated: ).)*?{END}\n)?"
 )
+
+LOOKED_UP = re.compile(r"instructions:|api\b|commands$|opcodes$")
+"""Long lists of what the package itself says: only the site has them."""
 
 WRITERS: dict[str, Callable[[], str]] = {
     **{f"family:{name}": partial(families.family, name) for name in families.FAMILIES},
@@ -137,7 +140,7 @@ def main(*options: str) -> None:
             path.write_text(text, encoding="utf-8")
             print(f"written: {path.relative_to(ROOT)}")
     if "--site" in options:
-        site.write()
+        site.write(complete)
 
 
 def pages() -> dict[Path, str]:
@@ -151,12 +154,32 @@ def pages() -> dict[Path, str]:
 
 
 def page(text: str) -> str:
-    """A page with the generated text that belongs to each mark."""
-    return REGION.sub(lambda match: _region(match[1]), text)
+    """A page of the repository with the generated text that belongs to each mark."""
+    return REGION.sub(
+        lambda match: _region(
+            match[1],
+            "`make docs` builds this list."
+            if LOOKED_UP.match(match[1])
+            else WRITERS[match[1]](),
+        ),
+        text,
+    )
 
 
-def _region(name: str) -> str:
-    return f"<!-- generated: {name} -->\n\n{WRITERS[name]()}\n\n{END}\n"
+def complete(text: str) -> str:
+    """A page of the repository with the lists that are not committed."""
+    return REGION.sub(
+        lambda match: (
+            _region(match[1], WRITERS[match[1]]())
+            if LOOKED_UP.match(match[1])
+            else match[0]
+        ),
+        text,
+    )
+
+
+def _region(name: str, text: str) -> str:
+    return f"<!-- generated: {name} -->\n\n{text}\n\n{END}\n"
 
 
 def pictures() -> dict[Path, str]:

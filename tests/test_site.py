@@ -18,7 +18,7 @@ from fragmenta.isa.matching import fits
 from fragmenta.isa.synonyms import vocabulary
 from fragmenta.view import explorer as view
 from fragmenta.view.explorer_data import holding
-from tests.test_docs import DOCS, PAGES, generator, name, prose, script
+from tests.test_docs import DOCS, PAGES, generator, name, prose, script, whole
 
 ROWS = (
     "name",
@@ -46,7 +46,7 @@ def known() -> frozenset[str]:
 
 
 def page(name: str) -> str:
-    text: str = site().page((DOCS / name).read_text("utf-8"), name)
+    text: str = site().page(whole(DOCS / name), name)
     return text
 
 

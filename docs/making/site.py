@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape
 
 import fragmenta as fm
@@ -45,8 +45,8 @@ FRONT = {
 """What only mkdocs reads, at the top of a page."""
 
 
-def write() -> None:
-    """Write build/docs, from which mkdocs builds the site."""
+def write(complete: Callable[[str], str]) -> None:
+    """Write build/docs, from which mkdocs builds the site, of complete pages."""
     shutil.rmtree(BUILT, ignore_errors=True)
     ignored = shutil.ignore_patterns("*.py", "making", "theme", "__pycache__")
     shutil.copytree(DOCS, BUILT, ignore=ignored)
@@ -55,7 +55,7 @@ def write() -> None:
     (BUILT / "look" / "logo.svg").write_text(logo(), encoding="utf-8")
     (BUILT / "look" / "catalogue.js").write_text(catalogue.script(), encoding="utf-8")
     for path in sorted(BUILT.rglob("*.md")):
-        text = path.read_text(encoding="utf-8")
+        text = complete(path.read_text(encoding="utf-8"))
         for name, svg in drawings(text):
             (BUILT / "pictures" / name).write_text(svg, encoding="utf-8")
         if path.parent.name == "benchmarks":
