@@ -196,7 +196,6 @@ class RequestedLaunch:
 
     def result(self) -> Result:
         """Run the launch; what it did."""
-        self.request.progress(0)
         start, explored = time.perf_counter(), self._explored
         if self.asked.watch is not None and not self.reports:
             self.kernel.refuse_errors(self.target)
