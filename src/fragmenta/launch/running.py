@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fragmenta.arrays.checks import check_flags
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import KernelFault
 from fragmenta.isa.target import check_target, check_target_name
-from fragmenta.launch.grid import run
+from fragmenta.launch import grid
 from fragmenta.launch.instruments import Instruments
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import Meter, check_limits, no_memory
@@ -141,7 +142,7 @@ class RequestedLaunch:
         recorded = self.asked.window is not None
         return engine.KeepingAlgebra if recorded else engine.NumericsAlgebra
 
-    @cached_property
+    @once_property
     def _repeats(self) -> Repeats | None:
         """What reports exact values, and runs the launch again."""
         if self.asked.exact is None:
@@ -150,7 +151,7 @@ class RequestedLaunch:
 
         return Repeats(self.prepare, self.kernel.loaded.module)
 
-    @cached_property
+    @once_property
     def _spread(self) -> Spread | None:
         """What runs blocks on a Dask cluster, if there is a client."""
         if self.request.client is None:
@@ -161,7 +162,7 @@ class RequestedLaunch:
         loaded = self.kernel.loaded
         return Spread(loaded, self.kernel.name, self.options, self.limits, client)
 
-    @cached_property
+    @once_property
     def _explored(self) -> Explored | None:
         """What explores all orders of the launch."""
         if self.asked.orders is None:
@@ -183,7 +184,7 @@ class RequestedLaunch:
         try:
             if spread is not None:
                 return spread.run(launch, most)
-            run(launch, most)
+            grid.run(launch, most)
         except KernelFault as fault:
             fault.order = launch.recording.to_json
             fault.output = launch.host.text if spread is None else spread.output
