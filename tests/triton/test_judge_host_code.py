@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from fragmenta.judge.libraries.host_code import Data, Dim3, Host, NotRun
-from fragmenta.judge.libraries.load_inline import constants, split
+from fragmenta.judge.libraries.load_inline import (
+    CUDA_FLAGS,
+    HOST_FLAGS,
+    check_flags,
+    constants,
+    split,
+)
 
 LAUNCHES: list[Any] = []
 
@@ -107,6 +113,10 @@ VALUES: dict[str, Any] = {
     "return unknown;": NotRun,
     "goto end;": NotRun,
     "int a[3]; return a;": NotRun,
+    "static int calls = 0; calls += 1; return calls;": NotRun,
+    "static const int n = 3; return n;": 3,
+    "return 2; // a comment that ends with \\\n return 1;\n return 3;": 2,
+    "// \\\n return 1;\n return 3;": 3,
 }
 
 
@@ -118,6 +128,63 @@ def test_statements(body: str) -> None:
             run(body, X)
     else:
         assert run(body, X) == wanted
+
+
+TWICE = "int g() { return 1; }\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"#ifndef A\n{TWICE}#else\n{TWICE}#endif",
+        f"#if 1\n{TWICE}#endif",
+        TWICE + TWICE,
+        "#ifdef __CUDACC_RTC__\n#define N 1\n#else\n#define N 2\n#endif",
+        "__device__ int g() { return __LINE__; }",
+        "#define J(a, b) a##b",
+        "#if __NVCC__\n#define N 1\n#endif",
+    ],
+)
+def test_what_another_compiler_reads_differently_is_refused(text: str) -> None:
+    with pytest.raises(NotRun):
+        split(text)
+
+
+def test_conditions_of_kernels_are_left_to_the_compiler() -> None:
+    text = "#ifndef T\n#define T 3\n#endif\n__global__ void k() {}\n" + TWICE
+    code, functions = split(text + '__device__ const char *s() { return "__LINE__"; }')
+    assert "#ifndef T" in code
+    assert list(functions) == ["g"]
+
+
+def test_flags() -> None:
+    """What changes results goes to NVRTC; what is not known is refused."""
+    known = f"{CUDA_FLAGS}|{HOST_FLAGS}"
+    given = [
+        "-O3",
+        "--use_fast_math",
+        "-DSTEP=4",
+        "-gencode=arch=compute_90,code=sm_90",
+    ]
+    assert check_flags(given, known) == ["--use_fast_math", "-DSTEP=4"]
+    for each in ("-include", "-DF(x)=x", "-Ifolder"):
+        with pytest.raises(NotRun, match="flag"):
+            check_flags([each], known)
+    with pytest.raises(NotRun, match="-DN=1"):
+        check_flags(["-DN=1"], HOST_FLAGS)
+
+
+def test_much_shared_memory_must_be_allowed() -> None:
+    launch = "k<<<1, 32, 65536>>>(x.data_ptr<float>()); return x;"
+    with pytest.raises(RuntimeError, match="most are 49,152"):
+        run(launch, X)
+    allow = "cudaFuncSetAttribute({}, cudaFuncAttributeMaxDynamicSharedMemorySize, {});"
+    with pytest.raises(RuntimeError, match="most are 60,000"):
+        run(allow.format("(const void*)k", 60000) + launch, X)
+    run(allow.format("k", "16 * 4096") + launch, X)
+    ((_, _, _, shared, _),) = LAUNCHES
+    assert shared == 65536
+    run(allow.format("k<float>", 65536) + launch.replace("k<<<", "k<float><<<"), X)
 
 
 def test_a_launch() -> None:

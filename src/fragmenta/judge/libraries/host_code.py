@@ -90,6 +90,9 @@ class Options(NamedTuple):
 Launch = Callable[[str, object, object, int, Sequence[object]], None]
 """Launches a kernel: its name, grid, block, bytes of shared memory, and arguments."""
 
+MOST_SHARED = 48 * 1024
+"""The most bytes of dynamic shared memory if nobody allows more."""
+
 _TYPES = frozenset(
     [
         "auto",
@@ -197,6 +200,8 @@ class Host:
         default_factory=dict
     )
     """What quotients, remainders, ``min`` and ``max`` got, and what they gave."""
+    shared: dict[str, int] = field(default_factory=dict)
+    """The bytes of dynamic shared memory that kernels may have, if it was set."""
 
     def not_run(self) -> list[str]:
         """What of the functions never ran, or only went one way."""
@@ -479,8 +484,11 @@ class _Runner:
     def type_name(self) -> str:
         """A type: its words, without references."""
         words: list[str] = []
+        before: set[str] = set()
         while self.peek() in ("const", "constexpr", "static"):
-            self.take()
+            before.add(self.take())
+        if before == {"static"}:
+            self.refuse("a variable that lasts over calls")
         if self.peek() in _SPACES and self.peek(1) == "::":
             while self.peek(1) == "::":
                 words.append(self.take() + self.take())
@@ -602,7 +610,39 @@ class _Runner:
         if self.active:
             grid, block = (_dim3(each) for each in sizes[:2])
             shared = int(cast("int", sizes[2])) if len(sizes) > 2 else 0
+            most = self.host.shared.get(kernel, MOST_SHARED)
+            if shared > most:
+                raise RuntimeError(
+                    f"a GPU refuses {kernel} with {shared:,} bytes of dynamic "
+                    f"shared memory: the most are {most:,}; cudaFuncSetAttribute can "
+                    "allow more"
+                )
             self.host.launch(kernel, grid, block, shared, given)
+
+    def attribute(self) -> object:
+        """``cudaFuncSetAttribute(kernel, attribute, value)``."""
+        self.take("(")
+        if self.accept("("):  # (const void *)kernel
+            self.type_or_void()
+            self.take(")")
+        kernel = self.take()
+        if self.peek() == "<":
+            kernel += self.angles()
+        self.take(",")
+        attribute = self.take()
+        while self.accept("::"):
+            attribute = self.take()
+        self.take(",")
+        value = cast("int", self.expression())
+        self.take(")")
+        if self.active and attribute.endswith("MaxDynamicSharedMemorySize"):
+            self.host.shared[kernel] = int(value)
+        return 0
+
+    def type_or_void(self) -> None:
+        """A type of a pointer in a cast, which may be one to nothing."""
+        while self.peek() in ("const", "void", "*"):
+            self.take()
 
     # ── expressions ─────────────────────────────────────────────────────────
 
@@ -759,6 +799,8 @@ class _Runner:
             name += "::" + self.take()
         if name in ("true", "false"):
             return name == "true"
+        if name == "cudaFuncSetAttribute":
+            return self.attribute()
         if name == "nullptr":
             return 0
         kind = ""
@@ -870,7 +912,6 @@ _QUIET = frozenset(
         "C10_CUDA_KERNEL_LAUNCH_CHECK",
         "CUDA_CHECK",
         "getCurrentCUDAStream",
-        "cudaFuncSetAttribute",
         "cudaStreamSynchronize",
     ]
 )

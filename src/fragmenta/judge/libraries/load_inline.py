@@ -87,11 +87,12 @@ def load_inline(
     **options: object,
 ) -> SimpleNamespace:
     """The functions of an extension, which can be called from Python."""
+    check_flags(_list(cast("Sequence[str]", options.get("extra_cflags"))), HOST_FLAGS)
+    flags = check_flags(extra_cuda_cflags, f"{CUDA_FLAGS}|{HOST_FLAGS}")
     texts = [*_list(cuda_sources), *_list(cpp_sources)]
     kernels, host = split("\n".join(texts))
-    flags = [each for each in extra_cuda_cflags if each in _FLAGS]
     launch = _launcher(_LIMITS + kernels, target, flags)
-    machine = Host(host, launch, constants(kernels))
+    machine = Host(host, launch, constants(_defines(flags) + kernels))
     HOSTS.append(machine)
     wanted = [functions] if isinstance(functions, str) else list(functions or host)
     made: dict[str, Callable[..., object]] = {}
@@ -105,13 +106,36 @@ def load_inline(
     return SimpleNamespace(__name__=name, **made)
 
 
-_FLAGS = (
-    "--use_fast_math",
-    "-use_fast_math",
-    "--fmad=false",
-    "-std=c++17",
-    "-std=c++20",
+CUDA_FLAGS = (
+    r"--?use_fast_math|--fmad=\w+|-fmad=\w+|--?ftz=\w+|--?prec-(?:div|sqrt)=\w+"
+    r"|--?std=c\+\+\d\d|-D\w+(?:=[\w.]+)?"
 )
+"""Flags that mean something for kernels: NVRTC gets them."""
+HOST_FLAGS = (
+    r"-O\d|-std=c\+\+\d\d|-g|-v|-w|-Wall|-lineinfo|--?gen(?:erate-)?code.*|--?arch.*"
+    r"|arch=compute.*|sm_\w+|-Xptxas.*|--ptxas-options.*|-Xcompiler.*|--compiler-options.*"
+    r"|-U__CUDA_NO_\w+|--expt-\w+-\w+|--?extended-lambda|--?maxrregcount.*|-fPIC|-march=\w+"
+    r"|-diag-suppress.*|--verbose|--threads.*|--resource-usage"
+)
+"""Flags that change no result."""
+
+
+def check_flags(flags: Sequence[str], known: str) -> list[str]:
+    """The flags that NVRTC must have; one that is not known is refused.
+
+    >>> check_flags(["-O3", "-DTILE=16"], f"{CUDA_FLAGS}|{HOST_FLAGS}")
+    ['-DTILE=16']
+    """
+    for each in flags:
+        if not re.fullmatch(known, each):
+            raise NotRun(f"load_inline: what the flag {each} means is not known here")
+    return [each for each in flags if re.fullmatch(CUDA_FLAGS, each)]
+
+
+def _defines(flags: Sequence[str]) -> str:
+    """The macros that flags define, as lines of the preprocessor."""
+    named = [each[2:].partition("=") for each in flags if each.startswith("-D")]
+    return "".join(f"#define {name} {value or 1}\n" for name, _, value in named)
 
 
 def _list(given: str | Sequence[str] | None) -> list[str]:
@@ -135,7 +159,12 @@ def _launcher(
     variables: dict[str, bytes] = {}
 
     def launch(
-        name: str, grid: object, block: object, shared: int, given: Sequence[object]
+        name: str,
+        grid: object,
+        block: object,
+        shared: int,
+        most: int,
+        given: Sequence[object],
     ) -> None:
         if name not in compiled:
             compiled[name] = RawKernel(code, name, flags, target=target)
@@ -171,30 +200,75 @@ def split(text: str) -> tuple[str, dict[str, Function]]:
     """The code of the GPU as a text, and the functions of the host."""
     kept: list[str] = []
     host: dict[str, Function] = {}
-    line = 1
-    for chunk in chunks(_without_comments(text)):
+    line, conditions = 1, 0
+    plain = _without_comments(text)
+    _check_names(plain)
+    for chunk in chunks(plain):
         lead = chunk[: len(chunk) - len(chunk.lstrip())]
         start = line + lead.count("\n")
         line += chunk.count("\n")
-        signature, brace, _ = chunk.partition("{")
-        named = bool(_HOST.search(chunk))
-        plain = bool(_PLAIN.match(signature + brace))
-        is_host = (named or plain) and not _CODE.search(signature)
         if chunk.lstrip().startswith("#"):
+            conditions += _opens(chunk)
             dropped = bool(_INCLUDE.match(chunk.lstrip()))
         else:
+            is_host = _is_host(chunk)
             dropped = is_host or chunk.lstrip().startswith(
                 ("using namespace", "namespace py")
             )
-        if is_host and brace and not chunk.lstrip().startswith(("PYBIND", "#")):
-            try:
-                function = _function(chunk.strip(), start)
-                host[function.name] = function
-            except NotRun:  # who calls it is told
-                if named:
-                    raise
+            if is_host and "{" in chunk and not chunk.lstrip().startswith("PYBIND"):
+                _add(host, chunk, start, conditions > 0)
         kept.append("\n" * chunk.count("\n") if dropped else chunk)
     return "".join(kept), host
+
+
+def _is_host(chunk: str) -> bool:
+    """Whether it is of the host: a function that launches, or has no word of CUDA."""
+    signature, brace, _ = chunk.partition("{")
+    host = _HOST.search(chunk) or _PLAIN.match(signature + brace)
+    return bool(host) and not _CODE.search(signature)
+
+
+def _add(host: dict[str, Function], chunk: str, line: int, conditional: bool) -> None:
+    """Add a function of the host; what has two meanings is refused."""
+    try:
+        function = _function(chunk.strip(), line)
+    except NotRun:  # who calls it is told
+        if _HOST.search(chunk):
+            raise
+        return
+    if conditional or function.name in host:
+        why = "is under a condition" if conditional else "has two definitions"
+        raise NotRun(f"load_inline, line {line}: the function {function.name} {why}")
+    host[function.name] = function
+
+
+_STRING = r"\"(?:\\.|[^\"\\\n])*\""
+_OF_COMPILERS = re.compile(
+    r"\b(?:__CUDACC_\w+|__NVCC__|__GNU\w+|__clang\w*|_MSC_VER|__cplusplus|__FILE__"
+    r"|__LINE__|__DATE__|__TIME\w*__|__COUNTER__|__BASE_FILE__|__INCLUDE_LEVEL__"
+    r"|__has_\w+|__STDC\w*|__OPTIMIZE__|NDEBUG|__x86_64__|__linux__|_WIN32)\b|##"
+)
+"""What the compiler of an extension and NVRTC may have differently, and words that a
+macro puts together, which may be such a name."""
+
+
+def _check_names(text: str) -> None:
+    """Refuse names that compilers define differently."""
+    found = _OF_COMPILERS.search(re.sub(_STRING, lambda e: " " * len(e[0]), text))
+    if found:
+        line = text.count("\n", 0, found.start()) + 1
+        raise NotRun(
+            f"load_inline, line {line}: {found[0]} may be something else for the "
+            "compiler of extensions than here"
+        )
+
+
+def _opens(line: str) -> int:
+    """Conditions of the preprocessor that a line opens; less than 0, if it closes."""
+    word = re.match(r"\s*#\s*(\w*)", line)
+    return {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(
+        word[1] if word else "", 0
+    )
 
 
 _MACRO = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n\\]+)$")
@@ -225,7 +299,7 @@ def _without_comments(text: str) -> str:
     def blank(found: re.Match[str]) -> str:
         return "\n" * found[0].count("\n") if found[0][0] == "/" else found[0]
 
-    pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\""
+    pattern = rf"//(?:\\\n|[^\n])*|/\*.*?\*/|{_STRING}"
     return re.sub(pattern, blank, text, flags=re.DOTALL)
 
 
