@@ -108,6 +108,7 @@ class Exempt:
         """The bodies of functions that do not run as Python."""
         self._forgiven: list[Place] = []
         self._handlers: set[Place] = set()
+        self._of_blocks: set[Place] = set()
         self._names = _Names(tree)
         self._caught = _Caught(tree)
         idle = unused(tree)
@@ -128,7 +129,17 @@ class Exempt:
         """Whether a place is in a condition that may go one way."""
         return at in self._handlers or any(within(at, each) for each in self._forgiven)
 
+    def counts_blocks(self, at: Place) -> bool:
+        """Whether a place says how many blocks a size has, or how large they are.
+
+        Both grow with the size, so what was so for the smallest and the largest one is
+        so for all between.
+        """
+        return at in self._of_blocks
+
     def _add(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Call) and _is_of_blocks(node):
+            self._of_blocks.add(place_of(node))
         if isinstance(node, ast.Import | ast.ImportFrom):
             self._leave_out([node])
         elif isinstance(node, ast.Raise):
@@ -138,6 +149,9 @@ class Exempt:
             if self._names.is_pure(node.test) and not self._caught.catches(node):
                 self._leave_out([node])
         elif isinstance(node, ast.If):
+            if self._names.asks_empty(node.test):
+                self._leave_out(node.body)
+                self._forgiven.append(place_of(node.test))
             for body in (node.body, node.orelse):
                 if self._refuses(body):
                     self._leave_out(body)
@@ -184,6 +198,22 @@ class Exempt:
 
     def _leave_out(self, nodes: Sequence[ast.AST | None]) -> None:
         self._parts += [place_of(each) for each in nodes if each is not None]
+
+
+def _is_of_blocks(node: ast.Call) -> bool:
+    """Whether it is ``cdiv(...)``, or a bound of ``next_power_of_2(...)``."""
+    if _called(node) in ("min", "max") and len(node.args) == 2 and not node.keywords:
+        powers = [_is_power(each) for each in node.args]
+        bounds = [isinstance(each, ast.Constant) for each in node.args]
+        return any(powers) and any(bounds)
+    return _called(node) == "cdiv" and len(node.args) == 2
+
+
+def _is_power(node: ast.expr) -> bool:
+    """Whether it is the next power of two of a size, perhaps with a bound."""
+    if not isinstance(node, ast.Call):
+        return False
+    return _called(node) == "next_power_of_2" or _is_of_blocks(node)
 
 
 _TELLING = frozenset(
@@ -310,6 +340,37 @@ class _Names:
                     self._stored.add(node.id)
             elif isinstance(node, ast.alias) and node.asname:
                 self._defined.add(node.asname)
+        self._extents: set[str] = set()
+        for _ in range(3):  # a product of sizes that have names
+            self._extents = self._sizes_of_arrays(tree)
+
+    def _sizes_of_arrays(self, tree: ast.Module) -> set[str]:
+        """Names that only sizes of arrays are given to, as they are."""
+        given: dict[str, bool] = {}
+
+        def note(name: str, right: bool) -> None:
+            given[name] = given.get(name, True) and right
+
+        plain: set[int] = set()
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            [target], value = node.targets, node.value
+            if isinstance(target, ast.Name):
+                plain.add(id(target))
+                note(target.id, self._is_extent(value))
+            elif isinstance(target, ast.Tuple | ast.List):
+                values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+                for at, each in enumerate(target.elts):
+                    one = self._is_extent(values[at]) if at < len(values) else False
+                    if isinstance(each, ast.Name):
+                        plain.add(id(each))
+                        note(each.id, _is_shape(value) or one)
+        for node in ast.walk(tree):
+            stored = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+            if stored and id(node) not in plain:
+                note(node.id, False)  # type: ignore[attr-defined]
+        return {name for name, right in given.items() if right} - self._parameters
 
     def is_main(self, test: ast.expr) -> bool:
         """Whether a condition is that of a script, or that of type checkers."""
@@ -330,6 +391,45 @@ class _Names:
                 if not known or any(word.arg == "out" for word in each.keywords):
                     return False
         return True
+
+    def asks_empty(self, node: ast.expr) -> bool:
+        """Whether a condition asks if an array has no elements, so nothing is to do.
+
+        Every size that is compared is that of an array, as it is.
+        """
+        if isinstance(node, ast.BoolOp):
+            return isinstance(node.op, ast.Or) and all(
+                map(self.asks_empty, node.values)
+            )
+        if isinstance(node, ast.UnaryOp):
+            return isinstance(node.op, ast.Not) and self._is_extent(node.operand)
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+            return False
+        left, right = node.left, node.comparators[0]
+        if isinstance(node.ops[0], ast.In):
+            left, right = right, left
+            return (
+                isinstance(right, ast.Constant) and right.value == 0 and _is_shape(left)
+            )
+        limit = {ast.Eq: 0, ast.LtE: 0, ast.Lt: 1}.get(type(node.ops[0]))
+        asked = isinstance(right, ast.Constant) and right.value == limit
+        return limit is not None and asked and self._is_extent(left)
+
+    def _is_extent(self, node: ast.expr) -> bool:
+        """Whether an expression is a size of an array, also by a name or a product."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            return self._is_extent(node.left) and self._is_extent(node.right)
+        if isinstance(node, ast.Name):
+            return node.id in self._extents
+        if {"shape", "size", "numel", "nelement"} & self._defined:
+            return False
+        if isinstance(node, ast.Subscript):
+            return _is_shape(node.value)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            plain = node.func.attr in ("numel", "nelement") and not node.args
+            sized = node.func.attr == "size" and len(node.args) == 1
+            return (plain or sized) and not node.keywords
+        return isinstance(node, ast.Attribute) and node.attr == "size"
 
     def asks_form(self, node: ast.expr) -> bool:
         """Whether a condition asks for the type or the form of an argument only."""
@@ -378,6 +478,13 @@ class _Names:
         if isinstance(node, ast.Name):
             return node.id not in self._stored | self._defined | self._parameters
         return isinstance(node, ast.Constant)
+
+
+def _is_shape(node: ast.expr) -> bool:
+    """Whether an expression is the shape of an array."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "size" and not node.args and not node.keywords
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
 _PLAIN = (

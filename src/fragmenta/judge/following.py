@@ -529,7 +529,7 @@ class _Table:
     """The hashes that say what becomes of them, in order."""
     single_new: Hashes
     runs: Hashes
-    """The hashes of runs that occur once, in order."""
+    """The hashes of runs that say what becomes of them, in order."""
     starts: NDArray[np.intp]
     new: Hashes
     """What elements become, of all inputs; a run has a start here."""
@@ -549,20 +549,28 @@ class _Table:
 
 def _table(parts: Sequence[tuple[Hashes, Hashes]]) -> _Table:
     hashes, new = (_joined([each[i] for each in parts]) for i in (0, 1))
-    order = np.argsort(hashes, kind="stable")
-    hashes, partners = hashes[order], new[order]
-    first = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
-    low, high = (each.reduceat(partners, first) for each in (np.minimum, np.maximum))
-    agree = first[low == high]
+    first = _agreeing(hashes, new)
+    # Orders of axes have the same rows: each of them becomes the same, too.
+    runs, become = (_joined([_runs(each[i]) for each in parts]) for i in (0, 1))
     ends = np.cumsum([0, *(each[0].size for each in parts)])
-    runs = [_runs(each[0]) for each in parts]
-    starts = [np.arange(r.size) + end for r, end in zip(runs, ends, strict=False)]
-    values, where, counts = np.unique(
-        _joined(runs), return_index=True, return_counts=True
+    counts = [max(0, each[0].size - RUN + 1) for each in parts]
+    starts = np.concatenate(
+        [n + e for n, e in zip(map(np.arange, counts), ends, strict=False)]
     )
-    once = counts == 1
-    at = np.concatenate(starts)[where[once]]
-    return _Table(hashes[agree], partners[agree], values[once], at, new)
+    at = _agreeing(runs, become)
+    return _Table(hashes[first], new[first], runs[at], starts[at], new)
+
+
+def _agreeing(hashes: Hashes, new: Hashes) -> NDArray[np.intp]:
+    """Where hashes are that always become the same: one place of each, in order."""
+    order = np.argsort(hashes, kind="stable")
+    if not order.size:
+        return order
+    partners = new[order]
+    first = np.flatnonzero(np.diff(hashes[order], prepend=~hashes[order[:1]]))
+    low, high = (each.reduceat(partners, first) for each in (np.minimum, np.maximum))
+    found: NDArray[np.intp] = order[first[low == high]]
+    return found
 
 
 class Swap:

@@ -111,6 +111,7 @@ TORCH = frozenset(
     for each in (
         *("sum", "mean", "add", "mul", "div", "sqrt", "rsqrt", "exp", "log", "abs"),
         *("cos", "sin", "outer", "pow", "sub", "neg", "max", "min", "amax", "amin"),
+        *("reciprocal", "square", "cumsum", "triu", "tril", "log2", "exp2", "linspace"),
         *("matmul", "mm", "bmm", "einsum", "softmax", "relu", "sigmoid", "tanh"),
         *("nn.functional.linear", "nn.functional.relu", "nn.functional.softmax"),
         *("nn.functional.conv2d", "nn.functional.layer_norm", "nn.functional.gelu"),
@@ -134,6 +135,16 @@ CLASSES = frozenset(
 """Classes that others may extend."""
 LAYERS = "torch.nn."
 """Layers of PyTorch; what they compute is counted."""
+OF_LAYERS = frozenset(
+    [
+        *("num_groups", "num_channels", "num_features", "eps", "momentum", "affine"),
+        *("in_features", "out_features", "in_channels", "out_channels", "groups"),
+        *("kernel_size", "stride", "padding", "dilation", "normalized_shape"),
+        *("num_embeddings", "embedding_dim", "padding_idx", "negative_slope", "alpha"),
+        *("p", "dim", "training", "inplace", "num_heads", "embed_dim", "head_dim"),
+    ]
+)
+"""Attributes of layers that say how they were made."""
 SIZES = frozenset(
     [
         *("shape", "size", "ndim", "dtype", "strides", "itemsize", "nbytes", "flags"),
@@ -160,6 +171,16 @@ COUNTED = frozenset(
     [
         *("sum", "mean", "add_", "mul_", "div_", "sqrt", "abs", "max", "min", "amax"),
         *("mul", "add", "div", "sub", "pow", "exp", "log", "rsqrt", "clamp", "amin"),
+        *(
+            "cos",
+            "sin",
+            "outer",
+            "neg",
+            "reciprocal",
+            "square",
+            "cumsum",
+            "masked_fill",
+        ),
     ]
 )
 """Methods of tensors: operators, whose elements are counted."""

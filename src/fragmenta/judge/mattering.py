@@ -246,7 +246,7 @@ class Mattering:
     def _is_same(self, at: int, each: Instruction) -> bool:
         """Whether it gave one result, though it got several numbers."""
         several = [*map(self.varied, each.operands[1:])]
-        if self._only(at) is None or not any(several):
+        if self._only(at) is None or not any(several) or self._is_of_pair(each):
             return False
         whole = each.opcode in ("add", "sub") and each.qualifiers[-1][0] in "su"
         if whole and sum(several) == 1:
@@ -254,6 +254,8 @@ class Mattering:
             # counter of a loop that makes one step.
             return False
         kinds = self.roots.kinds_of(each)
+        if asks_for_high_words(each) and MEMORY not in kinds:
+            return False
         if MEMORY in kinds:  # zero and infinity leave nothing of other numbers
             direct = [e for e in each.operands if isinstance(e, Immediate)]
             floats = [e.bits for e in direct if isinstance(e.value, float)]
@@ -265,6 +267,21 @@ class Mattering:
             return False
         # A size that divides may be larger than all that was divided.
         return not any(map(self.varied, each.operands[2:]))
+
+    def _is_of_pair(self, each: Instruction) -> bool:
+        """Whether it converts a half of a register, of which the other half varied.
+
+        Behind the end of a row, one half may be an element and the other none.
+        """
+        made = [
+            self.function.instructions[at]
+            for number in registers(each.operands[-1])
+            for at in self._writers.get(number, ())
+        ]
+        pairs = all(
+            m.opcode == "mov" and len(registers(m.operands[0])) > 1 for m in made
+        )
+        return each.opcode == "cvt" and bool(made) and pairs
 
     def _lost_bits(self) -> list[float]:
         """How many bits of a place each result has lost, on the longest way."""
@@ -377,6 +394,16 @@ class Mattering:
         return f"was always {'true' if on else 'false'}"
 
 
+def asks_for_high_words(each: Instruction) -> bool:
+    """Whether it takes the high words of places, as compilers do before they divide.
+
+    Places of fewer bits are divided in another way.
+    """
+    given = [e.bits for e in each.operands[1:] if isinstance(e, Immediate)]
+    return each.opcode == "and" and each.qualifiers == ("b64",) and given == [_HIGH]
+
+
+_HIGH = 0xFFFFFFFF00000000
 _ZEROS, _INFINITIES = ENDS[:2], ENDS[2:]
 _SIGN = 27
 """Shifts from this one on are of signs."""

@@ -23,7 +23,7 @@ from fragmenta.counters.report import Counters
 from fragmenta.judge.choosing import of_bits, unseen
 from fragmenta.judge.exempt import Exempt, Place, is_kernel, place_of, within
 from fragmenta.judge.marking import marked, never_changed
-from fragmenta.judge.mattering import Mattering
+from fragmenta.judge.mattering import Mattering, asks_for_high_words
 from fragmenta.judge.roots import (
     CLOCK,
     ENDS,
@@ -85,7 +85,7 @@ def not_run(
         if not inside and not left_out.holds(at) and not left_out.forgives(at):
             said.append(f"line {at[0]}: `{_shown(text, at)}` was always {way}")
     for at, why in never_changed(marks, seen):
-        if not left_out.holds(at):
+        if not left_out.holds(at) and not left_out.counts_blocks(at):
             said.append(f"line {at[0]}: `{_shown(text, at)}` {why}")
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef):
@@ -477,7 +477,7 @@ class _Minor:
             return True
         seen = at in self._elsewhere or self._form(at) in self._both
         kept = self._keeps_from_infinity(at) or self._keeps_zero(setp)
-        return seen or kept or self._is_refusal(setp)
+        return seen or kept or self._is_refusal(setp) or self._is_of_division(setp)
 
     def is_guard(self, guarded: Instruction) -> bool:
         """Whether the guard of an instruction comes from such a comparison."""
@@ -496,6 +496,12 @@ class _Minor:
             and not sizes & {MEMORY, CLOCK}
             and where(self._function, setp) in self._loops
         )
+
+    def _is_of_division(self, setp: Instruction) -> bool:
+        """Whether a compiler asks if places are too large for a division of 32 bits."""
+        made = [m for n in registers(setp.operands[1]) for m in self._writes.get(n, ())]
+        high = bool(made) and all(map(asks_for_high_words, made))
+        return high and MEMORY not in self._roots.kinds_of(setp)
 
     def _form(self, at: int) -> tuple[object, ...]:
         """What copies of one comparison of the source have in common."""

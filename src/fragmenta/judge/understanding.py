@@ -397,7 +397,7 @@ class _Reader:
                 for tag in self._value(target.value):
                     self._store_item(tag, key, value, node)
 
-    def _store_field(self, target: ast.Attribute, value: Value, node: ast.stmt) -> None:
+    def _store_field(self, target: ast.Attribute, value: Value, node: ast.AST) -> None:
         of = self._value(target.value)
         self._fields.setdefault(target.attr, set()).update(value)
         self._last(value)
@@ -637,7 +637,9 @@ class _Reader:
         if _is(tag, "class"):
             return frozenset(self._fields.get(name, {PLAIN}))
         if tag == LAYER:
-            return frozenset([INPUT, PLAIN])
+            if name in ("weight", "bias", "running_mean", "running_var"):
+                return frozenset([INPUT])
+            return NUMBER if name in known.OF_LAYERS else frozenset([INPUT, PLAIN])
         if tag == RESULT:
             self._tell(node, "asks what a launch told")
             return NUMBER
@@ -739,6 +741,9 @@ class _Reader:
         if goes_on and isinstance(node.args[0], ast.GeneratorExp):
             return self._each(given[0])
         found: set[Tag] = set()
+        if _registers(node):
+            self._register(node, given[1])
+            return NUMBER
         of = self._value(node.func)
         methods = {t for t in of if _is(t, "method")}
         if not any(isinstance(t, tuple) or t in _CALLED for t in of):
@@ -747,6 +752,13 @@ class _Reader:
         for tag in methods or of:
             found |= self._call_tag(tag, node, given, named)
         return frozenset(found)
+
+    def _register(self, node: ast.Call, value: Value) -> None:
+        """A module's buffer or weight is a field of it."""
+        of = cast("ast.Attribute", node.func).value
+        name = cast("ast.Constant", node.args[0]).value
+        field = ast.Attribute(of, str(name), ast.Store())
+        self._store_field(ast.copy_location(field, node), value, node)
 
     def _call_tag(
         self,
@@ -947,6 +959,15 @@ class _Reader:
             return NUMBER
         self._tell(node, "changes what it keeps" if lasts else "is not known")
         return frozenset(self._each(frozenset([of])))
+
+
+def _registers(node: ast.Call) -> bool:
+    """Whether a call gives a module a buffer or a weight, by a name that is written."""
+    named = isinstance(node.func, ast.Attribute) and node.func.attr in (
+        "register_buffer",
+        "register_parameter",
+    )
+    return named and len(node.args) == 2 and isinstance(node.args[0], ast.Constant)
 
 
 def _numbers(value: Iterable[Tag]) -> Value:

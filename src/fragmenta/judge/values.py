@@ -224,16 +224,29 @@ def is_float(leaf: dict[str, Tree]) -> bool:
 def moved(leaf: dict[str, Tree], seed: int) -> NDArray[np.uint8]:
     """The bytes of an input with other values: floats are scaled, others exchanged.
 
-    Signs and zeros are kept.
+    Signs and zeros are kept.  Floats of 16 bits are there several times; what is the
+    same stays the same, so that copies are still found.
     """
     random = np.random.default_rng(seed)
     values = elements(leaf)
-    if is_float(leaf):
+    if is_float(leaf) and values.dtype.itemsize == 2:
+        made = _other_mantissas(values)
+    elif is_float(leaf):
         by = random.uniform(0.5, 1.0, values.shape)
         made = (values.astype(np.float64) * by).astype(values.dtype)
     else:
         made = random.permutation(values.reshape(-1)).reshape(values.shape)
     return np.ascontiguousarray(made).reshape(-1).view(np.uint8)
+
+
+def _other_mantissas(values: Array) -> Array:
+    """Normal floats of 16 bits with some bits of their mantissas turned over."""
+    codes = values.view(np.uint16)
+    digits = 7 if values.dtype.name == "bfloat16" else 10
+    exponents = codes & 0x7FFF & ~np.uint16((1 << digits) - 1)
+    normal = (exponents != 0) & np.isfinite(values)
+    turned = np.where(normal, codes ^ (0b1011 << digits - 4), codes)
+    return turned.astype(np.uint16).view(values.dtype)
 
 
 def changed(inputs: Tree, kind: str, seed: int) -> Tree:

@@ -159,12 +159,7 @@ def _launcher(
     variables: dict[str, bytes] = {}
 
     def launch(
-        name: str,
-        grid: object,
-        block: object,
-        shared: int,
-        most: int,
-        given: Sequence[object],
+        name: str, grid: object, block: object, shared: int, given: Sequence[object]
     ) -> None:
         if name not in compiled:
             compiled[name] = RawKernel(code, name, flags, target=target)
