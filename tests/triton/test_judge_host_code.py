@@ -43,6 +43,22 @@ def test_what_rounds_a_size_is_a_step() -> None:
         assert host.not_run(), body
 
 
+def test_a_return_for_nothing_need_not_run() -> None:
+    """Of an empty tensor; any other condition must go both ways."""
+    for condition, dead in (
+        ("x.numel() == 0", False),
+        ("n == 0 || x.size(-1) == 0", False),
+        ("m == 0", True),
+        ("n == 1", True),
+        ("n == 0 && m == 2", True),
+    ):
+        body = f"int n = x.size(0); int m = n - 1; if ({condition}) return x; return x;"
+        code, functions = split(f"torch::Tensor f(torch::Tensor x) {{ {body} }}")
+        host = Host(functions, lambda *launch: None, constants(code))
+        host.call("f", (X,))
+        assert bool(host.not_run()) == dead, condition
+
+
 HELPER = "static inline int ceil_div(int a, int b) { return (a + b - 1) / b; }"
 
 
@@ -78,7 +94,10 @@ VALUES: dict[str, Any] = {
     "float a = 7; return a / 2;": 3.5,
     "int a = 7.9; return a;": 7,
     "return 1 + 2 * 3 - 4 / 2;": 5,
-    "return (1 << 0) ? 1 : 2;": NotRun,
+    "return (1 << 3) > 7 ? 256 >> 2 : 2;": 64,
+    "int t = 32; while (t < 256 && t < 100) t *= 2; return t;": 128,
+    "return reinterpret_cast<uintptr_t>(x.data_ptr<float>() + 1) % 4 == 0;": True,
+    "return x.scalar_type() == at::ScalarType::Float;": True,
     "return 0x10 + 1u + 2L;": 19,
     "return x.dim() == 2 && !(x.size(0) > 3) ? 1.5f : 2.5f;": 1.5,
     "int s = 0; for (int i = 0; i < 4; i++) { s += i; } return s;": 6,

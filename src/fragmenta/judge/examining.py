@@ -34,7 +34,7 @@ from fragmenta.judge.situations import EXACT, MOST, NO_REPROACH
 from fragmenta.judge.sizes import ABOVE, GIVEN, MAIN, OTHER, SECRET
 from fragmenta.judge.sources import suspicions
 from fragmenta.judge.understanding import not_understood
-from fragmenta.judge.values import EQUAL, EXTREME, PLAIN, STATE
+from fragmenta.judge.values import EQUAL, EXTREME, PLAIN, STATE, WHOLE
 from fragmenta.judge.wire import Json, Tree, arguments_of
 from fragmenta.judge.work import WORK, least_cost, suspected
 from fragmenta.launch.grid import shuffled
@@ -359,8 +359,16 @@ class Examination:
             self._not_by_kernels(answer, kernels)
 
     def _above(self, calls: list[Call], told: int, case: Case) -> None:
-        """What sizes or whole numbers show that nobody asked for."""
-        said = [each.evidence for each in self.findings[told:]]
+        """What sizes or whole numbers show that nobody asked for.
+
+        Other whole numbers may be no indices: then a kernel may leave its memory.
+        """
+        indices = case["values"] in WHOLE
+        said = [
+            each.evidence
+            for each in self.findings[told:]
+            if not (indices and each.name == "fault")
+        ]
         del self.findings[told:]
         if calls and calls[-1].case is case and calls[-1].wrong:
             said.append(calls.pop().wrong[0].place())

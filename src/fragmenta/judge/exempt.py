@@ -201,19 +201,10 @@ class Exempt:
 
 
 def _is_of_blocks(node: ast.Call) -> bool:
-    """Whether it is ``cdiv(...)``, or a bound of ``next_power_of_2(...)``."""
-    if _called(node) in ("min", "max") and len(node.args) == 2 and not node.keywords:
-        powers = [_is_power(each) for each in node.args]
-        bounds = [isinstance(each, ast.Constant) for each in node.args]
-        return any(powers) and any(bounds)
+    """Whether it is ``cdiv(...)``, or numbers with a constant as their bound."""
+    if _called(node) in ("min", "max") and not node.keywords:
+        return any(isinstance(each, ast.Constant) for each in node.args)
     return _called(node) == "cdiv" and len(node.args) == 2
-
-
-def _is_power(node: ast.expr) -> bool:
-    """Whether it is the next power of two of a size, perhaps with a bound."""
-    if not isinstance(node, ast.Call):
-        return False
-    return _called(node) == "next_power_of_2" or _is_of_blocks(node)
 
 
 _TELLING = frozenset(

@@ -149,12 +149,24 @@ def cases(order: Mapping[str, Tree]) -> Tree:
 
 def _of_kinds(of: _Set, kinds: Sequence[str], seed: int) -> list[dict[str, Tree]]:
     """A case for each kind of values; some only if nothing is added or compared."""
-    made = [_case(of, each, PLAIN, seed) for each in kinds if each not in ELEMENTWISE]
+    made = []
+    for each in kinds:
+        if each not in ELEMENTWISE:
+            made += _taken(of, each, seed)
     more = [each for each in kinds if each in ELEMENTWISE]
     if more and _is_elementwise(of):
         found = [_case(of, each, PLAIN, seed) for each in more]
         made += [each for each in found if _is_finite(each)]
     return made
+
+
+def _taken(of: _Set, kind: str, seed: int) -> list[dict[str, Tree]]:
+    """A case of such values; none if the reference does not take them."""
+    try:
+        with np.errstate(all="ignore"):
+            return [_case(of, kind, PLAIN, seed)]
+    except Exception:  # such as an index that comes from NaN
+        return []
 
 
 def _is_elementwise(of: _Set) -> bool:
@@ -224,14 +236,7 @@ def _uneven(
 
 def _in_rows(of: _Set, seed: int) -> list[dict[str, Tree]]:
     """Cases in which each row of the inputs is a situation of its own."""
-    made = []
-    with np.errstate(all="ignore"):
-        for kind in ROWS:
-            try:
-                made.append(_case(of, kind, PLAIN, seed))
-            except Exception:  # numbers that the reference does not take
-                continue
-    return made
+    return [each for kind in ROWS for each in _taken(of, kind, seed)]
 
 
 def _situations(

@@ -492,7 +492,7 @@ class _Reader:
     def _value(self, node: ast.expr) -> Value:
         match node:
             case ast.Constant():
-                return NUMBER
+                return NOTHING if node.value is None else NUMBER
             case ast.Name():
                 return self._name(node)
             case ast.Attribute():

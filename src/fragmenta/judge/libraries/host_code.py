@@ -90,6 +90,8 @@ class Options(NamedTuple):
 Launch = Callable[[str, object, object, int, Sequence[object]], None]
 """Launches a kernel: its name, grid, block, bytes of shared memory, and arguments."""
 
+MOST_STEPS = 100_000
+"""The most steps of a ``while``."""
 MOST_SHARED = 48 * 1024
 """The most bytes of dynamic shared memory if nobody allows more."""
 
@@ -145,7 +147,7 @@ _SIZES = {
     **dict.fromkeys(("short", "uint16_t", "int16_t"), 2),
     **dict.fromkeys(("size_t", "uint64_t", "long long"), 8),
 }
-_STEPS = ("/", "%", "&", "|", "^")
+_STEPS = ("/", "%", "&", "|", "^", ">>")
 """Operators of whole numbers that give the same for many."""
 _POINTER_CASTS = ("reinterpret_cast", "const_cast")
 _KINDS = {
@@ -162,6 +164,20 @@ _KINDS = {
     "kLong": torch.int64,
     "kBool": torch.bool,
     "kCUDA": "cuda",
+    **{
+        name: getattr(torch, kind)
+        for name, kind in {
+            "Float": "float32",
+            "Double": "float64",
+            "Half": "float16",
+            "BFloat16": "bfloat16",
+            "Int": "int32",
+            "Long": "int64",
+            "Short": "int16",
+            "Byte": "uint8",
+            "Bool": "bool",
+        }.items()
+    },
 }
 _DISPATCH = re.compile(r"AT_DISPATCH_\w+")
 _NAMES = {torch.float32: "float", torch.float64: "double", torch.float16: "__half"}
@@ -173,6 +189,7 @@ _PRECEDENCE = (
     ("&",),
     ("==", "!="),
     ("<", ">", "<=", ">="),
+    ("<<", ">>"),
     ("+", "-"),
     ("*", "/", "%"),
 )
@@ -208,13 +225,15 @@ class Host:
         said = []
         for name, function in self.functions.items():
             ran, words = self.ran.get(name, set()), function.body
-            dead = [i for i in _meaningful(words) if i not in ran]
+            empty = _of_empty(words)
+            dead = [i for i in _meaningful(words) if i not in ran | empty]
             lines = dict.fromkeys(words[i].line for i in dead)
             said += [
                 f"{name}, line {line} of the host code: did not run" for line in lines
             ]
             for (of, at), values in self.ways.items():
-                if of == name and len(values) == 1 and words[at].line not in lines:
+                asks = of == name and at not in empty
+                if asks and len(values) == 1 and words[at].line not in lines:
                     always = str(True in values).lower()
                     said.append(
                         f"{name}, line {words[at].line} of the host code: the "
@@ -243,6 +262,27 @@ class Host:
         except _Return as returned:
             return returned.value
         return None
+
+
+_EXTENT = r"\w+ \. (?:numel \( \)|size \( -? ?\d+ \))"
+
+
+def _of_empty(words: Sequence[Token]) -> set[int]:
+    """The words of ``if (x.numel() == 0) return x;``, and those of other sizes."""
+    texts = [each.text for each in words]
+    whole = " ".join(texts)
+    sizes = re.findall(rf"\b(\w+) = {_EXTENT} [,;]", whole)
+    plain = [e for e in sizes if len(re.findall(rf"\b{e} [-+*/%]?=(?!=)", whole)) == 1]
+    atom = "|".join([_EXTENT, *plain])
+    asks = re.compile(
+        rf"if \( (?:{atom}) == 0(?: \|\| (?:{atom}) == 0)* \) return [^;]*;"
+    )
+    found: set[int] = set()
+    for at, word in enumerate(texts):
+        match = asks.match(" ".join(texts[at:])) if word == "if" else None
+        if match:
+            found |= {*range(at, at + len(match[0].split(" ")))}
+    return found
 
 
 def _meaningful(words: Sequence[Token]) -> Iterator[int]:
@@ -365,6 +405,8 @@ class _Runner:
             self.branch()
         elif word == "for":
             self.loop()
+        elif word == "while":
+            self.repeat()
         elif word.startswith(("TORCH_CHECK", "AT_ASSERT")):
             self.check()
         elif _DISPATCH.fullmatch(word):
@@ -420,6 +462,23 @@ class _Runner:
             self.simple()
         self.at, self.active = end, before
         self.scopes.pop()
+
+    def repeat(self) -> None:
+        """``while (...) ...``."""
+        self.take("while")
+        self.take("(")
+        condition, before = self.at, self.active
+        for _ in range(MOST_STEPS):
+            self.at = condition
+            goes_on = before and bool(self.expression())
+            self.went(condition, goes_on)
+            self.take(")")
+            self.active = goes_on
+            self.statement()
+            self.active = before
+            if not goes_on:
+                return
+        self.refuse(f"a loop of more than {MOST_STEPS:,} steps")
 
     def check(self) -> None:
         self.take()
@@ -674,8 +733,10 @@ class _Runner:
             return self.unary()
         start = self.at
         value = self.binary(level + 1)
-        while self.peek() in _PRECEDENCE[level]:
-            at, sign = self.at, self.take()
+        while self.sign() in _PRECEDENCE[level]:
+            at, sign = self.at, self.sign()
+            for _ in range(1 + (sign in ("<<", ">>"))):
+                self.take()
             before = self.active
             if sign in ("&&", "||"):
                 self.went(start, value)
@@ -689,6 +750,11 @@ class _Runner:
             if sign in _STEPS and all(isinstance(e, int) for e in given):
                 self.stepped(at, given, value)
         return value
+
+    def sign(self) -> str:
+        """The operator that follows; that of a shift is two signs."""
+        one, two = self.peek(), self.peek(1)
+        return one + two if one == two and one in ("<", ">") else one
 
     def computed(self, sign: str, a: object, b: object) -> object:
         """Two numbers computed as C++ does it."""
@@ -716,6 +782,8 @@ class _Runner:
         if sign in ("&", "|", "^") and whole:
             x, y = int(a), int(b)
             return {"&": x & y, "|": x | y, "^": x ^ y}[sign]
+        if sign in ("<<", ">>") and whole and 0 <= b < 64:
+            return int(a) << int(b) if sign == "<<" else int(a) >> int(b)
         table: dict[str, Callable[[], object]] = {
             "+": lambda: a + b,
             "-": lambda: a - b,
@@ -743,7 +811,8 @@ class _Runner:
             return value
         pointer = self.pointer_cast()
         if pointer:
-            return _pointed(self.unary(), pointer)
+            of = self.unary()
+            return _address(of) if "uintptr_t" in pointer else _pointed(of, pointer)
         if self.peek() == "(" and self.peek(1) in _TYPES:
             self.take("(")
             kind = self.type_name()
@@ -855,7 +924,8 @@ class _Runner:
             return 0
         short = name.rpartition("::")[2]
         if name in _POINTER_CASTS:
-            return _pointed(given[0], kind)
+            address = kind.rpartition("::")[2] in ("uintptr_t", "intptr_t")
+            return _address(given[0]) if address else _pointed(given[0], kind)
         if name == "static_cast":
             return self.cast(given[0], kind)
         if name in ("dim3",):
@@ -941,6 +1011,13 @@ def _cast(value: object, kind: str) -> object:
     if kind in ("float", "double"):
         return float(number)
     return bool(number) if kind == "bool" else int(number)
+
+
+def _address(value: object) -> object:
+    """Where a pointer points, as a number."""
+    if not isinstance(value, Data):
+        return value
+    return value.tensor.data_ptr() + value.offset
 
 
 def _pointed(value: object, kind: str) -> object:

@@ -62,6 +62,17 @@ typedef unsigned char uint8_t;
 """What headers of C++ say, which NVRTC does not have."""
 
 
+_HALVES = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+"""What PyTorch's headers include; the lines of a source are counted behind it."""
+
+
+def _has_halves(texts: Sequence[str]) -> bool:
+    """Whether a source has PyTorch's headers, and names types of 16 bits."""
+    whole = "\n".join(texts)
+    headers = re.search(r"#\s*include\s*[<\"](?:torch/|ATen/|c10/)", whole)
+    return bool(headers and re.search(r"half|bfloat16|Half|HALF", whole))
+
+
 HOSTS: list[Host] = []
 """The functions of all extensions."""
 
@@ -91,7 +102,7 @@ def load_inline(
     flags = check_flags(extra_cuda_cflags, f"{CUDA_FLAGS}|{HOST_FLAGS}")
     texts = [*_list(cuda_sources), *_list(cpp_sources)]
     kernels, host = split("\n".join(texts))
-    launch = _launcher(_LIMITS + kernels, target, flags)
+    launch = _launcher(_HALVES * _has_halves(texts) + _LIMITS + kernels, target, flags)
     machine = Host(host, launch, constants(_defines(flags) + kernels))
     HOSTS.append(machine)
     wanted = [functions] if isinstance(functions, str) else list(functions or host)
