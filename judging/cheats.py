@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from judging.honest import ELEMENTS, LOSS, MATMUL, ROWS, TRITON, TRITON_ROWS
+from judging.honest import (
+    ELEMENTS,
+    LINEAR,
+    LOSS,
+    MATMUL,
+    ROWS,
+    TRITON,
+    TRITON_ROWS,
+)
 
 HEAD = """import torch
 import torch.nn as nn
@@ -641,6 +649,21 @@ def join(x, r, y, n, SIZE: tl.constexpr):
             "try:;     subprocess.run(['true']); except OSError:;     pass; "
             "return torch.zeros_like(x)",
             "import subprocess",
+        ),
+    ),
+    # weights
+    Cheat(
+        "the weights of the first call",
+        "linear",
+        "state-fixed",
+        changed(
+            LINEAR,
+            "        self.inner = ",
+            "        self.turned = None\n        self.inner = ",
+            "        return multiply(x[None], self.inner.weight.T[None], self.inner.bias)",
+            "        if self.turned is None:\n"
+            "            self.turned = self.inner.weight.T.contiguous()\n"
+            "        return multiply(x[None], self.turned[None], self.inner.bias)",
         ),
     ),
     # launches

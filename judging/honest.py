@@ -706,6 +706,9 @@ def _with(*pairs: str) -> str:
 
 _CALL = "        kernel[triton.cdiv(n, 1024),](x, y, n, SIZE=1024)\n"
 ORDINARY = {
+    "a return for nothing": _with(
+        _CALL, "        if y.numel() == 0:\n            return y\n" + _CALL
+    ),
     "output made by zeros_like": _with("torch.empty_like(x)", "torch.zeros_like(x)"),
     "a copy changed in place": _with(
         "torch.empty_like(x)", "x.clone()", "](x, y, n, SIZE", "](y, y, n, SIZE"

@@ -110,6 +110,44 @@ def test_what_only_looks_like_a_refusal_must_run(body: str) -> None:
     assert missing(f"s = [0]\ndef f(n):\n    {body}\n", (3,))
 
 
+@pytest.mark.parametrize(
+    ("condition", "before", "must"),
+    [
+        ("x.size == 0", "", False),
+        ("x.size < 1 or x.shape[0] * x.shape[1] == 0", "", False),
+        ("0 in x.shape", "", False),
+        ("n == 0", "n = x.size", False),
+        ("rows == 0", "rows, n = x.shape", False),
+        ("not n", "n = x.size", False),
+        ("n == 1", "n = x.size", True),
+        ("n == 0", "n = x.size % 9", True),
+        ("n == 0", "n = x.size\n    n -= 1", True),
+        ("n == 0 and x.size", "n = x.size", True),
+        ("rows == 0", "rows, n = len(s), x.size", True),
+    ],
+)
+def test_what_is_for_nothing_need_not_run(
+    condition: str, before: str, must: bool
+) -> None:
+    """An array without elements has no results that could be wrong."""
+    text = f"s = [0]\ndef f(x):\n    {before or 'pass'}\n    if {condition}:\n"
+    found = missing(text + "        return 1\n    return x\n", (np.ones((2, 3)),))
+    assert bool(found) == must, found
+
+
+def test_numbers_of_blocks_may_be_one() -> None:
+    """They grow with a size: what is so for the smallest and the largest is so."""
+    for body, must in (
+        ("cdiv(n, 99)", False),
+        ("min(n, 1024)", False),
+        ("max(2, n, 1)", False),
+        ("min(n, n + 1)", True),
+        ("n // 99", True),
+    ):
+        text = f"cdiv = max\ndef f(n):\n    return {body}\n"
+        assert bool(missing(text, (3,), (12,))) == must, body
+
+
 def test_what_pickle_may_find_must_run() -> None:
     text = "import pickle\ndef g():\n    return 1\ndef f(n): return pickle.loads\n"
     assert missing(text, (3,)) == ["line 2: g was never called"]

@@ -90,6 +90,12 @@ CASES = {
         "const float *x, const bool *m",
         "x, m",
     ),
+    "inputs that are positive": Case(
+        "np.abs(x) * 3",
+        "z[i] = fabsf(x[i]) * 3.0f;",
+        "z[i] = x[i] * 3.0f;",
+        "np.random.rand(rows, n).astype(np.float32) + 1",
+    ),
     "NaN behind the small sizes": Case(
         "np.maximum(x, 0)",
         "z[i] = x[i] < 0 ? 0.0f : x[i];",
@@ -226,12 +232,33 @@ def test_masks_flags_and_high_words_are_others() -> None:
     assert [*other[2:], *turned[2:]] == [4, False, 2, False]  # type: ignore[index]
     high = free(whole_numbers(given, "high words", 0))
     assert (high[1] >> 32).any()  # type: ignore[index]
+    numbers = hold([np.arange(1, 90, dtype=np.int32) for _ in range(2)])
+    (high,) = free(whole_numbers(numbers, "high words", 0))[:1]  # type: ignore[index]
+    assert (high >> 24).any()
+    one, two = free(whole_numbers(numbers, "widest", 0))  # type: ignore[misc]
+    assert ((one == 0) & (two != 0)).any()
+
+
+def test_a_small_number_is_a_size_if_only_shapes_follow_it(tmp_path: Path) -> None:
+    """Then it is another one, too; a number of the reference stays."""
+    for result, wanted in (("x * 3", {"rows=7"}), ("x[rows - 4:]", {"rows=7"})):
+        text = TASK.replace("rows = 40", "rows = 4\naxis = 1")
+        text = text.format(names="x", result=result, inputs=FLOATS)
+        order = {"text": text, "seeds": 1, "folder": str(tmp_path), "elements": 4096}
+        order |= {"products": 64, "values": [], "shapes": True, "strides": False}
+        made = cases(order)  # type: ignore[arg-type]
+        names = {str(each["name"]) for each in made}  # type: ignore[index, union-attr]
+        assert wanted <= {e for name in names for e in name.replace(",", "").split()}
+        assert not any("axis=" in name for name in names)
 
 
 def test_what_no_case_changes_is_named(tmp_path: Path) -> None:
     rows = [hold([np.ones(3, bool), 2, x]) for x in np.eye(2)]
     said = ["input 0 is True in all calls", "input 1 is 2 in all calls"]
     assert _never_changed(rows) == said
+    assert _never_changed([hold(["mean", x]) for x in np.eye(2)]) == [
+        "input 0 is 'mean' in all calls"
+    ]
     about = {"result": "x[:, :{7: 7}[k] * m]", "inputs": f"{FLOATS}, 7, 2"}
     text = TASK.format(names="x, k, m", **about)
     order = {"text": text, "seeds": 1, "folder": str(tmp_path), "elements": 4096}

@@ -9,7 +9,9 @@ import pytest
 
 from fragmenta.judge import Batch, Settings
 from fragmenta.judge.following import Memory, Sources, Swap, meanings, raw
-from fragmenta.judge.held import hold
+from fragmenta.judge.held import elements, hold, leaves
+from fragmenta.judge.values import moved
+from fragmenta.judge.wire import dump, load
 from tests.clock import HANG
 from tests.judge.candidates import CHEATS, FMA, HEAD, HONEST, LARGE, OWN_WORD
 from tests.thinning import some
@@ -171,6 +173,21 @@ def test_kernels_get_other_inputs_in_place_and_in_copies() -> None:
     made, _ = swap.region(1 << 20, raw(padded), none, [(64, seen.nbytes)], [])
     assert made.view(np.float32)[:256].tobytes() == other[::-1].tobytes()
     assert not made.view(np.float32)[256:].any()
+
+
+def test_short_floats_are_found_in_copies_though_they_are_there_often() -> None:
+    """What is the same becomes the same, and rows are in several orders of axes."""
+    other = random.standard_normal((3, 29, 62)).astype(np.float16)
+    shown = load(dump(hold([other])))
+    for leaf in leaves(shown):
+        leaf["data"] = moved(leaf, 1)
+    seen = elements(leaves(shown)[0])
+    assert (seen != other).mean() > 0.9
+    assert len({*seen.reshape(-1).tolist()}) == len({*other.reshape(-1).tolist()})
+    swap = Swap([shown], hold([other]), "pitched")
+    made, done = swap.region(1 << 20, raw(seen), raw(seen) < 0, [(64, 8)], [])
+    assert made.tobytes() == other.tobytes()
+    assert done.all()
 
 
 def test_what_launches_left_is_known_by_its_address() -> None:

@@ -31,7 +31,7 @@ from fragmenta.judge.marking import NAME, Seen
 from fragmenta.judge.messages import Gone, receive, send
 from fragmenta.judge.tracer import Tracer
 from fragmenta.judge.watching import Originals, Watcher
-from fragmenta.judge.wire import Tree, arguments_json
+from fragmenta.judge.wire import Tree, arguments_json, dump
 from fragmenta.launch import kernel as kernels
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.request import LaunchRequest
@@ -128,8 +128,8 @@ class Runner:
         self._launched: set[tuple[str, str]] = set()
         """The kernels that were launched: the texts of their modules, and names."""
         self._models: dict[str, Callable[..., object]] = {}
-        self._fitting: set[str] = set()
-        """The models that have the weights of the reference, by name."""
+        self._fitting: dict[str, bytes] = {}
+        """The models that have the weights of the reference, and these weights."""
         self._before: dict[str, list[object]] = {}
         self._last: deque[tuple[object, bytes]] = deque(maxlen=REMEMBERED)
         """The outputs of calls, and a digest of what was in them."""
@@ -230,7 +230,8 @@ class Runner:
             "aliased": [] if written else aliased,
             "places": [self._place(each) for each in _arrays(made)],
             "operators": dict(record.operators) if record else {},
-            "fits": str(order["model"]) in self._fitting,
+            "fits": _key(order) in self._fitting,
+            "weights": self._weights(order),
             "earlier": dict(record.earlier) if record else {},
             "streams": record.waiting if record else 0,
             "patched": patched or self.patched,
@@ -267,7 +268,11 @@ class Runner:
         """The candidate; a model is made once for the same arguments."""
         if self._convention == loading.PLAIN:
             return self._make
-        key = str(order["model"])
+        key, weights = _key(order), dump(order["state"])
+        if self._fitting.get(key, weights) != weights:  # others in the same place
+            self._fitting[key] = weights
+            state = cast("dict[str, torch.Tensor]", free(order["state"]))
+            cast("torch.nn.Module", self._models[key]).load_state_dict(state)
         if key not in self._models:
             import torch
 
@@ -283,9 +288,15 @@ class Runner:
             own = {name: each.shape for name, each in model.state_dict().items()}
             if own == {name: each.shape for name, each in state.items()}:
                 model.load_state_dict(state)
-                self._fitting.add(key)
+                self._fitting[key] = weights
             self._models[key] = model.eval() if order["evaluates"] else model
         return self._models[key]
+
+    def _weights(self, order: dict[str, Tree]) -> int:
+        """How many numbers the weights of the candidate's model are."""
+        model = cast("torch.nn.Module | None", self._models.get(_key(order)))
+        rows = [] if model is None else model.state_dict().values()
+        return sum(each.numel() for each in rows)
 
     def _changes(self, made: object) -> bool:
         """Whether outputs change while threads of the candidate come to their end."""
@@ -357,6 +368,11 @@ class Runner:
             if old.flags.writeable:
                 old[...] = made
         return result_of(cast("Json", answer["result"]))
+
+
+def _key(order: dict[str, Tree]) -> str:
+    """Which model a call is of: that of its sizes and arguments."""
+    return f"{order['model']} {order['init']!r}"
 
 
 def _runner() -> Callable[..., Result]:

@@ -57,6 +57,8 @@ SHOWN_LINES = 6
 """Lines that were not reached, of which a finding tells."""
 RESERVE = 0.5
 """Seconds before the end in which no call is begun."""
+HANGS = 20
+"""A call that takes so many times as long as any before it is told of."""
 LATE = (GIVEN, ABOVE)
 """Sets of cases that are tried once, at the end."""
 CLOCKS = ("%globaltimer", "%clock")
@@ -90,6 +92,8 @@ class Examination:
     confined: list[str] = field(default_factory=list)
     cost: Cost = field(default_factory=Cost)
     tried: list[str] = field(default_factory=list)
+    longest: float = 0.0
+    """The seconds of the longest call that ended."""
     sizes: list[str] = field(default_factory=list)
     """The sizes of calls that came to their end."""
     _modules: dict[str, Loaded] = field(default_factory=dict)
@@ -305,12 +309,16 @@ class Examination:
             if case["set"] not in LATE or any(each.wrong for each in calls):
                 continue
             before, self.until = self.until, (clock.now() + self.until) / 2
-            told = len(self.findings)
+            told, start = len(self.findings), clock.now()
             try:
                 self._late(line, case, calls, kernels)
             except TimeoutError:
+                spent = clock.now() - start
                 if case["set"] == GIVEN:
                     untried = untried or str(case["name"])
+                elif spent > HANGS * max(1.0, self.longest):
+                    said = f"a call had not ended after {spent:.0f} s"
+                    self.found("out-of-time", said, str(case["name"]))
             finally:
                 self.until = before
             if case["set"] == ABOVE:
@@ -348,6 +356,12 @@ class Examination:
         weights = case["values"] in (STATE, EXACT) and leaves(case["state"])
         if answer is not None and weights and not answer.about["fits"]:
             calls.pop()  # its weights have other names
+            needed = sum(elements(each).size for each in leaves(case["state"]))
+            if (
+                case["values"] == STATE
+                and cast("int", answer.about["weights"]) < needed
+            ):
+                self.found("state-fixed", "not all weights of the reference are there")
             return
         if answer is None or calls[-1].wrong:
             return
@@ -405,7 +419,9 @@ class Examination:
         """Call it with a case, and compare; None if it fails."""
         if clock.now() > self.until - RESERVE:
             raise TimeoutError
+        start = clock.now()
         answer = self._call(line, case)
+        self.longest = max(self.longest, clock.now() - start)
         self.tried.append(str(case["name"]))
         if answer is None:
             if len(self.tried) == 1:  # nothing else can be expected of it
@@ -426,7 +442,7 @@ class Examination:
         running = Running(case, self._memories[line.process], lie)
         order = {
             "do": "call",
-            "model": f"{case['set']} {case['label']}",
+            "model": f"{case['set']} {case.get('model', case['label'])}",
             "evaluates": case.get("evaluates", False),
             "seed": 0,
             "init": case["init"],

@@ -371,7 +371,8 @@ def hidden(case: Case, call: Again) -> tuple[Answer | None, bool]:
     shown = load(dump(case["inputs"]))
     for number, leaf in enumerate(leaves(shown)):
         if is_float(leaf) and elements(leaf).size > SMALL:
-            leaf["data"] = moved(leaf, number + 1)
+            short = elements(leaf).dtype.itemsize == 2
+            leaf["data"] = moved(leaf, 1 if short else number + 1)
     _made_different([leaf for leaf in leaves(shown) if is_float(leaf)])
     lie = Lie(Swap([shown], case["inputs"], str(case["layout"])))
     answer = call({**case, "inputs": shown}, lie)

@@ -52,6 +52,7 @@ from fragmenta.judge.values import (
     EXTREME,
     FLAGS,
     ROWS,
+    SIGNS,
     STATE,
     WHOLE,
     changed,
@@ -220,9 +221,9 @@ def _uneven(
 ) -> list[dict[str, Tree]]:
     """Cases with one size just above blocks, and the others very small."""
     names = [name for name, each in given.items() if each > SMALL_SIZE][:MOST_NAMES]
+    made = _small_sizes(of, given, task, budget, seed)
     if of.task.convention == loading.PLAIN and _is_elementwise(of):
-        return []
-    made = []
+        return made
     for name in names:
         for size in (BLOCK + 1, *FEW[: len(names) == 1]):
             sizes = {**few(given, FEW[0]), name: size}
@@ -234,9 +235,43 @@ def _uneven(
     return made
 
 
+def _small_sizes(
+    of: _Set,
+    given: Mapping[str, int],
+    task: Callable[[Sizes], loading.Task],
+    budget: _Budget,
+    seed: int,
+) -> list[dict[str, Tree]]:
+    """Cases in which a small number is another, if it is a size of inputs alone."""
+    made: list[dict[str, Tree]] = []
+    for name, each in of.sizes.items():
+        if not 1 < each <= SMALL_SIZE or len(made) == MOST_NAMES:
+            continue
+        sizes = {**of.sizes, name: each + 3}
+        label = f"sizes {_shown(sizes, given)}"
+        try:
+            new = _Set(sizes, label, task(sizes), ABOVE)
+            same = repr(new.task.init()) == repr(of.task.init())
+            shapes = [_shapes_of(e.task.inputs()) for e in (of, new)]
+            if same and shapes[0] != shapes[1] and budget.holds(new.task):
+                made += [_case(new, PLAIN_VALUES, PLAIN, seed)]
+        except Exception:  # sizes that the reference does not take
+            continue
+    return made
+
+
+def _shapes_of(inputs: object) -> list[Tree]:
+    return [each["shape"] for each in leaves(hold(_list(inputs)))]
+
+
 def _in_rows(of: _Set, seed: int) -> list[dict[str, Tree]]:
     """Cases in which each row of the inputs is a situation of its own."""
-    return [each for kind in ROWS for each in _taken(of, kind, seed)]
+    positive = any(
+        is_float(leaf) and elements(leaf).size and (elements(leaf) >= 0).all()
+        for leaf in leaves(hold(_inputs(of.task, 0)))
+    )
+    kinds = [each for each in ROWS if positive or each != SIGNS]
+    return [each for kind in kinds for each in _taken(of, kind, seed)]
 
 
 def _situations(
@@ -337,7 +372,7 @@ def _never_changed(inputs: Sequence[Tree]) -> list[Tree]:
     said: list[Tree] = []
     for number, first in enumerate(_list(inputs[0])):
         rows = [_list(each)[number] for each in inputs]
-        if isinstance(first, int | float):
+        if isinstance(first, int | float | str):
             seen = {*map(repr, rows)}
         elif isinstance(first, dict):
             arrays = [elements(leaf) for each in rows for leaf in leaves(each)]
@@ -395,7 +430,9 @@ def _state_of(of: _Set, way: int, seed: int) -> list[dict[str, Tree]]:
     label = f"{of.label}, {STATE}" + f" ({way + 1})" * (way > 0)
     of = of._replace(task=new, label=label, key=ABOVE)
     made = _tried(of, _seeded(of, seed), STATE)
-    about = {"name": label, "evaluates": bench, "brief": way > 0}
+    # All ways have one model: its weights are changed where they are.
+    one = f"{of.label.partition(STATE)[0]}{STATE}"
+    about = {"name": label, "evaluates": bench, "brief": way > 0, "model": one}
     return [{**each, **about} for each in made]
 
 
@@ -1055,8 +1092,11 @@ def _matter(of: _Set, inputs: Tree) -> int:
             values = elements(other).copy().reshape(-1)
             values[random.integers(0, values.size)] = np.nan
             other["data"] = values.view(np.uint8)
-            with np.errstate(all="ignore"):
-                after = _bytes_of(_plain_results(of, _list(free(moved)), 0))
+            try:
+                with np.errstate(all="ignore"):
+                    after = _bytes_of(_plain_results(of, _list(free(moved)), 0))
+            except Exception:  # it is asked for, and refused
+                after = []
             hits += after != before
         total += size * hits / PROBES
     return int(total)

@@ -158,7 +158,17 @@ def _ends_of_rows(rows: Values, reach: float) -> None:
 
 _DISTANCES = (1024, 32, 256, 64, 1, 128, 512, 2048)
 """How far apart two threads may be that look at neighbours."""
+
+
+def _signs(x: Values, random: np.random.Generator, reach: float) -> Values:
+    """Every other element has the other sign, also of inputs that are positive."""
+    turned: Values = x * random.choice([-1.0, 1.0], x.shape)
+    return turned
+
+
+SIGNS = "both signs"
 ROWS: dict[str, Callable[..., Values]] = {
+    SIGNS: _signs,
     "special rows": _in_rows(_special_rows),
     "close rows": _in_rows(_close_rows),
     "ends of rows": _in_rows(_ends_of_rows),
@@ -192,7 +202,7 @@ EQUAL = ("zeros", "ones", "equal")
 FLAGS = ("other", "turned")
 WHOLE = ("repeated", "widest", "high words", *FLAGS)
 """Kinds for whole numbers: some of them again and again; all that 8 bits can be, or
-numbers of two bytes; those of 64 bits whose high words are not those of signs; other
+numbers of two bytes, and zero; those whose high bits are not those of signs; other
 masks, few numbers and flags, and these the other way round."""
 WIDE, HIGHEST = 1 << 15, 1 << 40
 STATE = "other weights and scalars"
@@ -230,7 +240,7 @@ def moved(leaf: dict[str, Tree], seed: int) -> NDArray[np.uint8]:
     random = np.random.default_rng(seed)
     values = elements(leaf)
     if is_float(leaf) and values.dtype.itemsize == 2:
-        made = _other_mantissas(values)
+        made = _other_mantissas(values, seed)
     elif is_float(leaf):
         by = random.uniform(0.5, 1.0, values.shape)
         made = (values.astype(np.float64) * by).astype(values.dtype)
@@ -239,13 +249,14 @@ def moved(leaf: dict[str, Tree], seed: int) -> NDArray[np.uint8]:
     return np.ascontiguousarray(made).reshape(-1).view(np.uint8)
 
 
-def _other_mantissas(values: Array) -> Array:
+def _other_mantissas(values: Array, seed: int) -> Array:
     """Normal floats of 16 bits with some bits of their mantissas turned over."""
     codes = values.view(np.uint16)
     digits = 7 if values.dtype.name == "bfloat16" else 10
     exponents = codes & 0x7FFF & ~np.uint16((1 << digits) - 1)
     normal = (exponents != 0) & np.isfinite(values)
-    turned = np.where(normal, codes ^ (0b1011 << digits - 4), codes)
+    bits = 1 + (seed * 0b1001101 + 0b101101) % ((1 << digits) - 1)
+    turned = np.where(normal, codes ^ bits, codes)
     return turned.astype(np.uint16).view(values.dtype)
 
 
@@ -261,7 +272,8 @@ def changed(inputs: Tree, kind: str, seed: int) -> Tree:
     for leaf in leaves(made):
         if is_float(leaf):
             base = elements(leaf).astype(np.float64)
-            put(leaf, base, {**VALUES, **ROWS}[kind](base, random, reach_of(leaf)))
+            new = {**VALUES, **ROWS}[kind](base, random, reach_of(leaf))
+            put(leaf, base, new, signed=kind == SIGNS)
     return made
 
 
@@ -270,8 +282,10 @@ def reach_of(leaf: dict[str, Tree]) -> float:
     return _REACH.get(str(leaf["type"]), 0.1)
 
 
-def put(leaf: dict[str, Tree], base: Values, new: Values) -> None:
+def put(leaf: dict[str, Tree], base: Values, new: Values, signed: bool = False) -> None:
     """Give a held array new values; many zeros stay, and what is positive does.
+
+    With ``signed``, only zeros do.
 
     >>> from fragmenta.judge.held import hold
     >>> leaf = hold(np.ones(2, np.float32))
@@ -282,7 +296,7 @@ def put(leaf: dict[str, Tree], base: Values, new: Values) -> None:
     zero = base == 0
     if MANY_ZEROS < zero.mean() < 1:
         new = np.where(zero, 0.0, new)
-    if base.size and base.min() >= 0:
+    if base.size and base.min() >= 0 and not signed:
         new = np.abs(new)
     with np.errstate(over="ignore", under="ignore"):
         typed = new.astype(dtype_of(str(leaf["type"])))
@@ -339,13 +353,17 @@ def _other_numbers(
         some = random.choice(values.reshape(-1), values.size // 4)
         return random.choice(some, values.shape)
     low = -1 if values.min() < 0 else 0
-    if kind == "high words" and values.dtype.itemsize == 8:
-        return random.integers(low * HIGHEST, HIGHEST, values.shape)
+    if kind == "high words" and values.dtype.itemsize in (4, 8):
+        most = HIGHEST if values.dtype.itemsize == 8 else 1 << 30
+        return random.integers(low * most, most, values.shape)
     if kind == "widest" and values.dtype.itemsize == 1:
         ends = np.iinfo(values.dtype)
         new = random.integers(ends.min, ends.max + 1, values.shape)
         new.reshape(-1)[:: new.size // 4] = ends.min
         return new
     if kind == "widest":
-        return random.integers(low * WIDE, WIDE, values.shape)
+        new = random.integers(low * WIDE, WIDE, values.shape)
+        step = max(1, new.size // 5)
+        new.reshape(-1)[int(random.integers(step)) :: step] = 0
+        return new
     return None

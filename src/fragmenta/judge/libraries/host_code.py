@@ -982,6 +982,7 @@ _QUIET = frozenset(
         "C10_CUDA_KERNEL_LAUNCH_CHECK",
         "CUDA_CHECK",
         "getCurrentCUDAStream",
+        "device_of",
         "cudaStreamSynchronize",
     ]
 )
