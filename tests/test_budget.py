@@ -30,8 +30,8 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 229_000,
-    "lines of tests": 126_500,
+    "lines of src": 229_600,
+    "lines of tests": 126_700,
     "rooms": 43,
     "floors": 23,
     "places that name an opcode": 596,

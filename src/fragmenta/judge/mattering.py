@@ -269,7 +269,7 @@ class Mattering:
         return not any(map(self.varied, each.operands[2:]))
 
     def _is_of_pair(self, each: Instruction) -> bool:
-        """Whether it converts a half of a register, of which the other half varied.
+        """Whether all it gets is a half of a register, of which the other half varied.
 
         Behind the end of a row, one half may be an element and the other none.
         """
@@ -281,7 +281,7 @@ class Mattering:
         pairs = all(
             m.opcode == "mov" and len(registers(m.operands[0])) > 1 for m in made
         )
-        return each.opcode == "cvt" and bool(made) and pairs
+        return len(each.operands) == 2 and bool(made) and pairs
 
     def _lost_bits(self) -> list[float]:
         """How many bits of a place each result has lost, on the longest way."""
