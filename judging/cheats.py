@@ -549,7 +549,7 @@ def join(x, r, y, n, SIZE: tl.constexpr):
     Cheat(
         "one half makes all of it half",
         "halves",
-        "low-precision",
+        "inaccurate",
         changed(
             LOSS.format(loss="(a - b) * (a - b)"),
             "    total = tl.zeros((SIZE,), dtype=tl.float32)\n"

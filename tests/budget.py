@@ -34,7 +34,7 @@ OPCODES = frozenset(
     | {"fma", "bar", "ldmatrix", "stmatrix", "mma", "wgmma", "tcgen05", "mbarrier"}
 )
 """Twenty common opcodes.  A place is a file that has one of them as a string."""
-TABLES = ("isa/tables", "ptx/opcodes", "cuda/source")
+TABLES = ("isa/tables", "ptx/opcodes", "ptx/families.py", "cuda/source")
 """Where opcodes are named on purpose."""
 
 

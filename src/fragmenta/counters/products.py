@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
+from fragmenta.ptx import families
 from fragmenta.ptx.checking.tensor import Remark, named
 
-WARPS = {"wgmma": 4}
+WARPS = dict.fromkeys(families.WARPGROUP, 4)
 """Warps that execute an instruction together."""
 OPERATIONS = {
     "f64": "fp64",
@@ -57,7 +58,8 @@ class Unit(NamedTuple):
     @property
     def metric(self) -> str | None:
         """The metric that counts its operations."""
-        name = None if self.instruction == "tcgen05" else OPERATIONS.get(self.a)
+        there = self.instruction in families.TENSOR_MEMORY
+        name = None if there else OPERATIONS.get(self.a)
         return None if name is None else f"sm__ops_path_tensor_src_{name}.sum"
 
     @property
@@ -81,7 +83,7 @@ def multiplies(mnemonic: str) -> tuple[Unit, int] | None:
     ('mma f16 f32', 2048)
     """
     opcode = mnemonic.partition(".")[0]
-    if opcode not in ("mma", "wgmma", "wmma"):
+    if opcode not in families.WARP_PRODUCTS | families.WARPGROUP:
         return None
     op = named(mnemonic)
     if isinstance(op, Remark) or not op.multiplies:
@@ -134,7 +136,7 @@ def lane_products(threads: Mapping[str, int]) -> dict[str, int]:
     for mnemonic, times in threads.items():
         opcode, _, rest = mnemonic.partition(".")
         kinds = [each for each in rest.split(".") if each in LANE_TYPES]
-        if opcode in ("fma", "mul", "mad") and kinds:
+        if opcode in families.PRODUCTS | families.FUSED and kinds:
             kind, pair, _ = kinds[-1].partition("x2")
             found[kind] += 2 * times if pair else times
     return dict(found)

@@ -22,7 +22,9 @@ from fragmenta.counters.metrics import EVERY
 from fragmenta.counters.products import Unit, lane_products, products, tensor_kind
 from fragmenta.counters.tally import Footprint, Sums
 from fragmenta.errors import BadCall
+from fragmenta.ptx.families import WITHOUT_RESULT
 from fragmenta.ptx.module import Instruction, Module, Register, Sink
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape
 from fragmenta.simt.layout import LANES, SHARED_START
@@ -345,19 +347,17 @@ def _traffic(
 
 def operation(instruction: Instruction, every: Sequence[Instruction]) -> str:
     """What an instruction is in the names of metrics."""
-    opcode, words = instruction.opcode, instruction.qualifiers
-    if opcode == "cp":
+    words, name = instruction.qualifiers, instruction.opcode
+    if instruction.is_copy:
         return "bulk" if "bulk" in words else "ld"
-    if opcode in ("st", "stmatrix") or "store" in words:
+    if kind_of(instruction.mnemonic).word == "stores":
         return "st"
-    if opcode == "red":
-        return "red"
     # The assembler makes a reduction of an atomic whose result nobody reads, unless it
     # orders what comes after it.
     orders = {"acquire", "acq_rel"} & set(words)
-    if opcode == "atom" and not orders and not _used(instruction, every):
+    if instruction.is_fetch and not orders and not _used(instruction, every):
         return "red"
-    return "atom" if opcode == "atom" else "ld"
+    return name if instruction.is_update else "ld"
 
 
 def _used(instruction: Instruction, every: Sequence[Instruction]) -> bool:
@@ -371,7 +371,7 @@ def _used(instruction: Instruction, every: Sequence[Instruction]) -> bool:
         goal in _registers(operand)
         for each in every
         for operand in (each.operands if each is not instruction else ())[
-            0 if each.opcode in ("st", "bra", "red") else 1 :
+            0 if each.opcode in WITHOUT_RESULT else 1 :
         ]
     )
 

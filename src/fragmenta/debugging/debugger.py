@@ -148,10 +148,6 @@ class Debugger:
         step = self.current()
         return None if step is None else self.moments.site(step)
 
-    def last_step(self) -> int | None:
-        """The step that the warp in view has run last."""
-        return before(self.moments.of_warp(self.warp), self.moment)
-
     def frames(self, warp: int | None = None) -> list[Frame]:
         """The functions that a warp is in, innermost first."""
         chosen = self.warp if warp is None else warp

@@ -20,6 +20,7 @@ from fragmenta.errors import BadCall, Error, one_of, shortened
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.module import Immediate, Instruction, Operand, Register, Vector
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.registers.fragment import Fragment
 
 if TYPE_CHECKING:
@@ -76,9 +77,7 @@ def multiplies(opcode: str) -> bool:
     >>> multiplies("wgmma.fence.sync.aligned")
     False
     """
-    first, *rest = opcode.split(".")
-    inner = {"wmma": "mma", "wgmma": "mma_async", "tcgen05": "mma"}.get(first)
-    return first == "mma" or inner in rest
+    return kind_of(opcode).word == "multiplies"
 
 
 def product(at: Debugger, step: int) -> Product:

@@ -20,13 +20,14 @@ from fragmenta.evidence.card_memory import Addresses, words_of
 from fragmenta.evidence.launches import Launches, RecordedLaunch, load
 from fragmenta.launch.kernel import Kernel
 from fragmenta.ptx.checking.register_effects import registers
+from fragmenta.ptx.families import MOVES, SUMS
 from fragmenta.ptx.module import Address, Function, Instruction, Register, Symbol
 from fragmenta.registers.dtype import dtype
 from fragmenta.sameness.calls import Call
 from fragmenta.simt.accessing import element_type
 from fragmenta.simt.arguments import Pointer, Struct, pointer
 
-_PASSING = frozenset({"mov", "cvta", "add", "sub", "mad", "selp"})
+_PASSING = MOVES | SUMS | {"cvta", "mad", "selp"}
 """Instructions that make a pointer from a pointer."""
 
 
@@ -177,11 +178,11 @@ def accessed(function: Function) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for _ in range(3):  # once more for each loop that a pointer goes round
         for each in function.instructions:
-            if each.opcode == "ld" and each.qualifiers[:1] == ("param",):
+            if each.is_load and each.qualifiers[:1] == ("param",):
                 _loaded(each, held)
             elif each.opcode in _PASSING:
                 _passed(each, held)
-            elif each.opcode in ("ld", "st", "red", "atom"):
+            elif each.is_access:
                 for name in _through(each, held):
                     found.setdefault(name, set()).add(element_type(each))
     return {

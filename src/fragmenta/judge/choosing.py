@@ -19,6 +19,7 @@ from fragmenta.judge.roots import (
     registers,
     where,
 )
+from fragmenta.ptx import families
 from fragmenta.ptx.module import (
     INSTALLED,
     Function,
@@ -54,9 +55,9 @@ def unseen(function: Function, roots: Roots) -> Iterator[str]:
             why = "adds a float of a place or a size to data"
         elif sizes == {PARAMETER} and _is_hidden(each, given):
             why = "adds a large number to a size"
-        elif each.opcode == "setp" and roots.asks_atomic(each):
+        elif each.is_comparison and roots.asks_atomic(each):
             why = "asks what an atomic found, which may change at once"
-        elif each.opcode == "ld" and not fenced and _is_loose(each):
+        elif each.is_load and not fenced and _is_loose(each):
             why = "reads what others write, and nothing orders that"
         elif each.opcode == "min" and kind in "su" and large and places:
             why = "cuts a size off"
@@ -90,7 +91,7 @@ def _is_of_addresses(instruction: Instruction, given: Sequence[object]) -> bool:
     """Whether an instruction only asks how an address is aligned."""
     if instruction.opcode == "and":
         return bool(given) and all(isinstance(e, int) and 0 <= e < SMALL for e in given)
-    if instruction.opcode == "cvt":
+    if instruction.is_conversion:
         return instruction.qualifiers[-2][0] in "sub"
     if instruction.opcode == "or":
         return not given
@@ -99,19 +100,8 @@ def _is_of_addresses(instruction: Instruction, given: Sequence[object]) -> bool:
 
 _OF_PLACES = frozenset(
     [
-        *(
-            "xor",
-            "not",
-            "lop3",
-            "shr",
-            "shl",
-            "bfe",
-            "bfi",
-            "shf",
-            "prmt",
-            "mul",
-            "div",
-        ),
+        *families.PERMUTATIONS | families.PRODUCTS,
+        *("xor", "not", "lop3", "shr", "shl", "bfe", "bfi", "shf", "div"),
         *("rem", "min", "max", "popc", "clz", "brev", "bfind", "neg", "abs", "selp"),
     ]
 )
@@ -126,9 +116,9 @@ def _adds_place(instruction: Instruction, roots: Roots) -> bool:
     words, read = instruction.qualifiers, instruction.operands[1:]
     if not words or words[-1] not in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
         return False
-    if instruction.opcode in ("add", "sub"):
+    if instruction.is_sum:
         parts = [[each] for each in read]
-    elif instruction.opcode in ("fma", "mad"):
+    elif instruction.is_fused:
         parts = [[*read[:2]], [*read[2:]]]
     else:
         return False
@@ -142,7 +132,7 @@ def _adds_place(instruction: Instruction, roots: Roots) -> bool:
 
 def _is_hidden(instruction: Instruction, given: Sequence[object]) -> bool:
     """Whether a number is added to a size that is larger than those that are tried."""
-    if instruction.opcode not in ("add", "sub", "mad"):
+    if instruction.opcode not in families.SUMS | {"mad"}:
         return False
     last = given[-1:] if instruction.opcode == "mad" else given
     kind = instruction.qualifiers[-1][:1]
@@ -155,18 +145,19 @@ def _is_step(instruction: Instruction, given: Sequence[object]) -> bool:
     Compilers divide by constants with products whose numbers are large.
     """
     words = {*instruction.qualifiers}
-    if instruction.opcode == "mul":
+    if instruction.is_product:
         return "hi" in words and any(isinstance(e, int) and e < _MAGIC for e in given)
-    if instruction.opcode == "cvt":
+    if instruction.is_conversion:
         return bool(words & {"rni", "rzi", "rmi", "rpi", "sat"})
     return instruction.opcode in ("shr", "bfe") and any(e in _FAR for e in given)
 
 
 _GROWS = frozenset(
     [
-        *("mov", "cvt", "cvta", "add", "addc", "sub", "subc", "mul", "mul24", "mad"),
-        *("mad24", "madc", "fma", "div", "rem", "neg", "sqrt", "rsqrt", "rcp", "lg2"),
-        *("shl", "shr", "bfe", "szext", "shf", "setp", "selp", "slct", "set"),
+        *families.ARITHMETIC | families.MOVES | families.CONVERSIONS,
+        *("cvta", "addc", "subc", "mul24", "mad24", "madc", "div", "rem", "neg"),
+        *("sqrt", "rsqrt", "rcp", "lg2", *families.COMPARISONS, "set", "selp"),
+        *("shl", "shr", "bfe", "szext", "shf", "slct"),
     ]
 )
 """What may be done with sizes alone: it grows with them, or is asked elsewhere."""
@@ -193,7 +184,7 @@ LARGE = 1 << 16
 def _is_table(load: Instruction) -> bool:
     """Whether an instruction loads what was there before a launch."""
     other = {"param", "shared", "local"} & {*load.qualifiers}
-    return load.opcode in ("ld", "ldu") and not other
+    return load.is_load and not other
 
 
 def of_bits(function: Function) -> Iterator[str]:
@@ -202,8 +193,8 @@ def of_bits(function: Function) -> Iterator[str]:
     for _ in range(3):
         for each in function.instructions:
             inner = {n for o in each.operands[1:] for n in registers(o)}
-            load = each.opcode in ("ld", "ldu") and "param" not in each.qualifiers
-            if load or (each.opcode in ("mov", "add", "sub") and inner & loaded):
+            load = each.is_load and "param" not in each.qualifiers
+            if load or ((each.is_move or each.is_sum) and inner & loaded):
                 whole = each.qualifiers[-1][:1] in "bsu" or load
                 loaded |= registers(each.operands[0]) if whole else set()
     for each in function.instructions:
@@ -240,11 +231,11 @@ def written_and_loaded(module: Module) -> set[str]:
     for function in module.functions.values():
         roots = Roots(function)
         for each in function.instructions:
-            at = each.operands[1:] if each.opcode == "ld" else each.operands[:1]
-            at = each.operands[1:2] if each.opcode == "atom" else at
-            if each.opcode in ("ld", "st", "red", "atom"):
+            at = each.operands[1:] if each.is_load else each.operands[:1]
+            at = each.operands[1:2] if each.is_fetch else at
+            if each.is_access:
                 found = {name.partition("+")[0] for name in roots.names_of(at)}
-                (loaded if each.opcode == "ld" else written).update(found)
+                (loaded if each.is_load else written).update(found)
     return loaded & written & {*module.variables}
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from fragmenta.judge.roots import ENDS, Roots, registers
+from fragmenta.ptx.families import COMPARISONS
 from fragmenta.ptx.module import INSTALLED, Function, Immediate, Instruction, Module
 
-ASKING = frozenset(["setp", "set", "selp", "slct", "min", "max", "testp", "copysign"])
+ASKING = COMPARISONS | {"set", "selp", "slct", "min", "max", "testp", "copysign"}
 """Instructions whose constants say for which numbers they do something else."""
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 _WORDS = ("b32", "u32", "s32", "b64", "u64", "s64", "b16", "u16", "s16")
@@ -102,7 +103,7 @@ class _Found:
         if isinstance(operand, Immediate):
             return operand
         made = [m for n in registers(operand) for m in self._made.get(n, ())]
-        if len(made) == 1 and made[0].opcode == "mov":
+        if len(made) == 1 and made[0].is_move:
             given = made[0].operands[1]
             return given if isinstance(given, Immediate) else None
         return None
@@ -115,7 +116,7 @@ class _Found:
             each
             for number in {n for operand in operands for n in registers(operand)}
             for each in self._made.get(number, ())
-            if _kind(each) in _FLOATS and each.opcode not in ("ld", "setp")
+            if _kind(each) in _FLOATS and not (each.is_load or each.is_comparison)
         ]
         for one in made if depth else ():
             read = one.operands[1:]

@@ -26,32 +26,16 @@ from fragmenta.judge.roots import (
     where,
 )
 from fragmenta.ptx import flow
+from fragmenta.ptx.families import COMPARISONS, FUSED, MOVES, PERMUTATIONS, PRODUCTS
 from fragmenta.ptx.module import INSTALLED, Function, Immediate, Instruction
+from fragmenta.ptx.opcodes.kinds import computes
 
 Counts = Counter[tuple[int, str]]
 LOST = 6
 """Bits of places that a division may take away, and give the same for all that ran."""
 _WORD = 1 << 64
-_MOVES = frozenset(
-    [
-        *(
-            "ld",
-            "ldu",
-            "mov",
-            "cvta",
-            "atom",
-            "call",
-            "shfl",
-            "ldmatrix",
-            "mma",
-            "wmma",
-        ),
-        *("vote", "match", "tex", "setp", "wgmma", "tcgen05", "elect", "mapa", "redux"),
-        *("mbarrier", "barrier", "clusterlaunchcontrol", "selp", "prmt", "wmma"),
-        "_factors",  # of a quotient: the product of the two is looked at
-    ]
-)
-"""What brings numbers from elsewhere, or is looked at in another way."""
+_MOVES = MOVES | COMPARISONS | PERMUTATIONS | {"cvta", "mapa", "selp"}
+"""Calculations that bring numbers from elsewhere, or are looked at in another way."""
 
 
 class Mattering:
@@ -94,7 +78,8 @@ class Mattering:
     def _why(self, at: int, each: Instruction) -> str:
         if each.opcode in _CONDITIONS and "pred" in each.qualifiers:
             return self._condition(at, each)
-        if each.opcode not in _MOVES and self._is_same(at, each):
+        computed = computes(each.mnemonic) and each.opcode not in _MOVES
+        if computed and self._is_same(at, each):
             return "gave the same for all numbers"
         return self._part(at, each)
 
@@ -140,8 +125,8 @@ class Mattering:
             for own, each in enumerate(self.function.instructions)
             if each.mnemonic == asked.mnemonic
             and _place(each) == _place(asked)
-            and (_constants(each) == _constants(asked) or each.opcode != "setp")
-            and (self._is_asked(own, each) or each.opcode == "setp")
+            and (_constants(each) == _constants(asked) or not each.is_comparison)
+            and (self._is_asked(own, each) or each.is_comparison)
         ]
 
     def _arithmetic(self) -> frozenset[object]:
@@ -169,7 +154,7 @@ class Mattering:
             for at in self._writers.get(number, ()):
                 made = self.function.instructions[at]
                 kinds = self.roots.kinds_of(made)
-                if made.opcode in ("ld", "ldu"):  # of which argument, in which memory
+                if made.is_load:  # of which argument, in which memory
                     names = frozenset(self.roots.names_of(made.operands[1:]))
                     found.add((made.qualifiers[:1], names))
                 elif MEMORY in kinds or _is_of_floats(made):
@@ -248,7 +233,7 @@ class Mattering:
         several = [*map(self.varied, each.operands[1:])]
         if self._only(at) is None or not any(several) or self._is_of_pair(each):
             return False
-        whole = each.opcode in ("add", "sub") and each.qualifiers[-1][0] in "su"
+        whole = each.is_sum and each.qualifiers[-1][0] in "su"
         if whole and sum(several) == 1:
             # A sum with a constant loses nothing, so one number came here, as to the
             # counter of a loop that makes one step.
@@ -259,7 +244,7 @@ class Mattering:
         if MEMORY in kinds:  # zero and infinity leave nothing of other numbers
             direct = [e for e in each.operands if isinstance(e, Immediate)]
             floats = [e.bits for e in direct if isinstance(e.value, float)]
-            if each.opcode in ("mul", "div", "fma") and _is_of_floats(each):
+            if each.opcode in PRODUCTS | FUSED | {"div"} and _is_of_floats(each):
                 fixed = map(self._fixed_bits, each.operands[1:])
                 floats += [bits for bits in fixed if bits is not None]
             return not {*floats} & {*ENDS}
@@ -295,7 +280,7 @@ class Mattering:
                     for of in self._writers.get(number, ())
                     if of < at
                 ]
-                if each.opcode != "ld":
+                if not each.is_load:
                     lost[at] = max(given, default=0.0) + self._loss(each)
         return lost
 
@@ -353,9 +338,10 @@ class Mattering:
             ended = bits[0] in _ZEROS or bits[1] in _ZEROS or bits[2] in _INFINITIES
             return len(lost) == 2 and ended
         others = [e for e in given if not any(e is one for one in lost)]
-        ends = ENDS if each.opcode in ("mul", "div") else _INFINITIES
-        sums = each.opcode in ("mul", "div", "add", "sub")
-        return sums and all(self._fixed_bits(operand) in ends for operand in others)
+        scales = each.is_product or each.opcode == "div"
+        ends = ENDS if scales else _INFINITIES
+        both = scales or each.is_sum
+        return both and all(self._fixed_bits(operand) in ends for operand in others)
 
     def _fixed_bits(self, operand: object) -> int | None:
         """The bits of an operand that was always the same; None if it was not."""
@@ -423,13 +409,13 @@ def _own_loss(instruction: Instruction) -> float:
     if instruction.opcode in ("shr", "bfe"):
         by = given[0] if instruction.opcode == "bfe" else last
         return 0.0 if by >= _SIGN else float(by)  # else it takes the sign
-    if instruction.opcode == "mul" and "hi" in instruction.qualifiers and last:
+    if instruction.is_product and "hi" in instruction.qualifiers and last:
         return max(0.0, 32 - math.log2(min(last, 1 << 32)))
     if instruction.opcode in ("div", "rem") and last:
         return math.log2(last)
     if instruction.opcode == "and" and last:
         return float((last & -last).bit_length() - 1)
-    if instruction.opcode in ("shl", "mul", "mad"):
+    if instruction.opcode in PRODUCTS | FUSED | {"shl"}:
         return -math.log2(max(1, 1 << last if instruction.opcode == "shl" else last))
     return 0.0
 
@@ -441,10 +427,8 @@ _FLOATS = frozenset(["f16", "f16x2", "bf16", "bf16x2", "f32", "f64"])
 
 
 def _is_of_floats(each: Instruction) -> bool:
-    return bool(_FLOATS & {*each.qualifiers}) and each.opcode not in _MEMORY
-
-
-_MEMORY = frozenset(["ld", "ldu", "st"])
+    moves = each.is_load or each.is_store
+    return bool(_FLOATS & {*each.qualifiers}) and not moves
 
 
 def _constants(each: Instruction) -> tuple[int, ...]:

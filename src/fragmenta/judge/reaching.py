@@ -246,7 +246,7 @@ class Kernels:
             both = {
                 at
                 for at, each in enumerate(own.function.instructions)
-                if each.opcode == "setp"
+                if each.is_comparison
                 and any(v.went_both(own, at, chooses) for v in others)
             }
             for each, small in _of_kernel(own.function, own.counts, own.roots, both):
@@ -401,7 +401,7 @@ def _of_kernel(
             continue
         way, place = "true" if on else "false", where(function, each)
         small = minor.is_library(each)
-        asks = each.opcode == "setp"
+        asks = each.is_comparison
         if asks and (roots.asks_for_end(each) or not roots.is_bound(each)):
             said = f"the condition of `{each.mnemonic}` was always {way}"
             small = small or minor.is_so(index)
@@ -451,12 +451,12 @@ class _Minor:
         self._both = {
             self._form(at)
             for at, each in enumerate(function.instructions)
-            if each.opcode == "setp" and counts[at, "on"] and counts[at, "off"]
+            if each.is_comparison and counts[at, "on"] and counts[at, "off"]
         }
         self._minor = {
             register
             for at, each in enumerate(function.instructions)
-            if each.opcode == "setp" and self.is_so(at)
+            if each.is_comparison and self.is_so(at)
             for register in registers(each.operands[0])
         }
 
@@ -516,14 +516,14 @@ class _Minor:
         found = {each.bits for o in of.operands[1:] for each in self._fixed(o)}
         for number in {n for each in of.operands[1:] for n in registers(each)}:
             for made in self._writes.get(number, ()) if depth else ():
-                if made.opcode != "ld" and made.qualifiers[-1:] == ("f32",):
+                if not made.is_load and made.qualifiers[-1:] == ("f32",):
                     found |= self._constants(made, depth - 1)
         return found - {*ENDS}
 
     def _fixed(self, operand: object) -> list[Immediate]:
         """A constant, also if a register has it."""
         made = [m for n in registers(operand) for m in self._writes.get(n, ())]
-        moved = len(made) == 1 and made[0].opcode == "mov"
+        moved = len(made) == 1 and made[0].is_move
         given = made[0].operands[1] if moved else operand
         return [given] if isinstance(given, Immediate) else []
 
@@ -566,9 +566,9 @@ class _Minor:
 
     def _is_infinite(self, each: Instruction) -> bool:
         """Whether an instruction can only give infinity or NaN."""
-        if each.opcode == "mov":
+        if each.is_move:
             return [one.bits for one in self._fixed(each.operands[1])] == [ENDS[2]]
-        if each.opcode != "fma" or each.qualifiers[-1] != "f32":
+        if not each.is_fused or each.qualifiers[-1] != "f32":
             return False
         given = [self._fixed(operand) for operand in each.operands[2:]]
         return all([one.bits for one in own] == [ENDS[2]] for own in given)

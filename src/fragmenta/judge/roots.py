@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fragmenta.judge.unrolling import of_compilers, of_functions
+from fragmenta.ptx import families
 from fragmenta.ptx.module import (
     Function,
     Immediate,
@@ -80,7 +81,7 @@ class Roots:
         self._atomics = {
             register
             for each in function.instructions
-            if each.opcode == "atom" and "cas" not in each.qualifiers
+            if each.is_fetch and "cas" not in each.qualifiers
             for register in registers(each.operands[0])
         }
         changed = True
@@ -96,7 +97,7 @@ class Roots:
 
     def _pass(self, instruction: Instruction) -> None:
         """Results of an instruction come from where its operands come from."""
-        if instruction.opcode in ("st", "red", "bra", "bar", "ret"):
+        if instruction.opcode in families.WITHOUT_RESULT:
             return
         goal, *given = (*instruction.operands, None)
         kinds, largest = set[str](), 0
@@ -105,7 +106,7 @@ class Roots:
             if instruction.opcode in ("shr", "bfe") and isinstance(each, Immediate):
                 number = 1 << min(number, 32)
             kinds, largest = kinds | found, max(largest, number)
-        if instruction.opcode == "setp":
+        if instruction.is_comparison:
             kinds = set() if self.is_bound(instruction) else {UNBOUND}
         if instruction.opcode in _LOADS:
             kinds = {PARAMETER if "param" in instruction.qualifiers else MEMORY}
@@ -154,7 +155,7 @@ class Roots:
 
     def is_of_address(self, instruction: Instruction) -> bool:
         """Whether an instruction gets an address of an array as a number."""
-        loads = instruction.opcode in (*_LOADS, "st", "red", "prefetch", "cp", "cvta")
+        loads = instruction.opcode in _OF_MEMORY
         read = {n for each in instruction.operands[1:] for n in registers(each)}
         return not loads and bool(read & self._addresses)
 
@@ -244,10 +245,10 @@ _OF_LIBRARIES = (0x00800000, 0x7F800000, 0x7F7FFFFF)
 """The bits of the smallest and of the largest normal float32, and of infinity."""
 ENDS = (0x00000000, 0x80000000, 0x7F800000, 0xFF800000)
 """The bits of zeros and infinities."""
-_LOADS = frozenset(["ld", "ldu", "atom", "call", "tex", "ldmatrix", "mma", "wmma"])
-
-
-_ADDRESSES = frozenset(["mov", "cvta", "add", "sub", "mad", "cvt", "or", "and", "shr"])
+_LOADS = families.READS | families.ROW_LOADS | families.WARP_PRODUCTS | {"call", "tex"}
+_OF_MEMORY = _LOADS | families.ACCESSES | families.COPIES | {"prefetch", "cvta"}
+_ADDRESSES = families.SUMS | families.CONVERSIONS | {"mov", "cvta", "mad", "or"}
+_ADDRESSES |= {"and", "shr"}
 """What makes an address, or a part of it, of another."""
 
 

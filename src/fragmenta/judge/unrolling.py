@@ -112,7 +112,7 @@ class _Match:
             return self._same[_number(wanted)] == number
         self._same[_number(wanted)] = number
         made, at = self._wanted.only(wanted), self._text.place(own)
-        if made is None or made.opcode == "ld":  # the argument
+        if made is None or made.is_load:  # the argument
             return number >= 0
         if at is None:
             return False
@@ -145,7 +145,7 @@ class _Text:
     def fixed(self, operand: object) -> int | None:
         """The bits of a constant, also if a register has it; None if it is none."""
         made = self.only(operand)
-        if made is not None and made.opcode == "mov":
+        if made is not None and made.is_move:
             operand = made.operands[1]
         return operand.bits & 0xFFFFFFFF if isinstance(operand, Immediate) else None
 
@@ -162,7 +162,7 @@ class _Text:
 
     def _comparisons(self) -> Iterator[tuple[int, Instruction, object, object]]:
         for at, each in enumerate(self.instructions):
-            if each.opcode == "setp" and len(each.operands) == 3:
+            if each.is_comparison and len(each.operands) == 3:
                 yield at, each, each.operands[1], each.operands[2]
 
     def tickets(self) -> Iterator[tuple[int, tuple[int, int, int]]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx import reading
+from fragmenta.ptx.families import STORES
 from fragmenta.ptx.module import type_bytes
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import Qualifiers, Slot, Syntax
@@ -126,7 +127,7 @@ def _operand(line: Syntax, slot: Slot, found: Qualifiers) -> str:
     if slot.address:
         if "param" not in found.get("space", ""):
             return "[%d2]"
-        return "[passed]" if line.opcode == "st" else "[given]"
+        return "[passed]" if line.opcode in STORES else "[given]"
     if slot.type == "imm":
         return slot.values[0].partition(".")[0] if slot.values else "16"
     if slot.type in _OTHERS or slot.name == "sink":

@@ -11,7 +11,7 @@ import numpy as np
 
 from fragmenta.errors import KernelFault, ranges
 from fragmenta.launch.limits import how_to_raise
-from fragmenta.ptx import rules
+from fragmenta.ptx import families, rules
 from fragmenta.ptx.barrier_places import is_block_barrier
 from fragmenta.ptx.module import Instruction, Module, Special, demangled, type_bytes
 from fragmenta.ptx.placement import reachable
@@ -194,17 +194,18 @@ def _metadata(place: Place, mnemonic: str) -> str:
 
 
 def _verb(instruction: Instruction, size: int) -> str:
-    if instruction.opcode == "cp":
+    if instruction.is_copy:
         return "reads" if size > 0 else "writes"
-    if instruction.opcode in ("ld", "ldu", "ldmatrix"):
+    if instruction.opcode in families.LOADS | families.ROW_LOADS:
         return "reads"
-    return "writes" if instruction.opcode in ("st", "red", "stmatrix") else "accesses"
+    stores = families.STORES | families.REDUCTIONS | families.ROW_STORES
+    return "writes" if instruction.opcode in stores else "accesses"
 
 
 def _space(instruction: Instruction, size: int) -> str:
     """The state space of the address: ``shared``, ``local``, or generic."""
     words = instruction.qualifiers
-    if instruction.opcode == "cp":  # it has two addresses
+    if instruction.is_copy:  # it has two addresses
         return "generic" if size > 0 else "shared"
     if any(each.startswith("shared") for each in words):
         return "shared"
@@ -472,10 +473,7 @@ def _waits(place: Place) -> bool:
     """Whether a thread of a block waits for others at a barrier, or for lanes."""
     functions = place.module.functions
     found = (functions[name].instructions[index] for name, index in _lanes(place))
-    return any(e.opcode in _BARRIERS or "sync" in e.qualifiers for e in found)
-
-
-_BARRIERS = ("bar", "barrier", "mbarrier")
+    return any(e.is_barrier or e.is_mbarrier or "sync" in e.qualifiers for e in found)
 
 
 def _has(count: int) -> str:
@@ -609,8 +607,7 @@ def _holds(place: Place, found: Spun) -> list[str]:
     if site < 0:
         last = "which no thread wrote" if who else ""
     elif (
-        tuple(place.compiled.places[site]) == found.at
-        and found.instruction.opcode != "ld"
+        tuple(place.compiled.places[site]) == found.at and not found.instruction.is_load
     ):
         last = ""  # an attempt in vain counts as a write
     else:

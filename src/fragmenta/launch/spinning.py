@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fragmenta.ptx.families import BARRIERS, FETCHES
 from fragmenta.ptx.flow import successors
 from fragmenta.ptx.module import (
     Address,
@@ -98,7 +99,7 @@ class Spinning:
 def _counts(instruction: Instruction) -> bool:
     """Whether an instruction adds one to a word."""
     words = instruction.qualifiers
-    if instruction.opcode not in ("atom", "red") or not {"add", "inc"} & set(words):
+    if not instruction.is_update or not {"add", "inc"} & set(words):
         return False
     last = instruction.operands[-1]
     return "inc" in words or (isinstance(last, Immediate) and last.value == 1)
@@ -151,13 +152,12 @@ def _reached(function: Function, start: list[int]) -> Iterator[int]:
 def _repeats(function: Function, place: int) -> bool:
     """Whether an instruction reads a word that others may change, again and again."""
     instruction = function.instructions[place]
-    reads = instruction.opcode in ("ld", "atom")
-    if not reads or set(instruction.qualifiers) & _ELSEWHERE:
+    if not instruction.is_read or set(instruction.qualifiers) & _ELSEWHERE:
         return False
     return place in _reached(function, list(successors(function)[place]))
 
 
-_PASSED = frozenset({"atom", "bar", "barrier"})
+_PASSED = FETCHES | BARRIERS
 """What may stand in a loop on a word, besides loads, exchanges and calculations."""
 _ELSEWHERE = frozenset({"param", "const", "local"})
 """Memory that no other thread changes."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.families import BARRIERS, FETCHES, STORES
 from fragmenta.ptx.flow import BRANCHES
 from fragmenta.ptx.module import (
     Address,
@@ -46,7 +47,7 @@ SURE = 2
 """So often all blocks are back in their states, again, before it is a deadlock."""
 _POLLS = frozenset({"loads", "exchanges", "calls"})
 """Kinds that leave memory as it is, besides calculations."""
-_ALSO = frozenset({"atom", "bar", "barrier", "ret"})
+_ALSO = FETCHES | BARRIERS | {"ret"}
 """Opcodes that may do so, too; atomics are looked at closely."""
 
 
@@ -187,7 +188,7 @@ def _polls(mnemonic: str) -> bool:
     from fragmenta.races.probes.polling import is_quiet
 
     opcode, *words = mnemonic.split(".")
-    if opcode in _ALSO or (opcode == "st" and words[0] == "param"):
+    if opcode in _ALSO or (opcode in STORES and words[0] == "param"):
         return True
     return kind_of(mnemonic).word in _POLLS or is_quiet(mnemonic)
 
@@ -252,7 +253,7 @@ class _Code:
         A loop that only counts is left to the limits: nobody else could end it.
         """
         for part in self._parts(ran):
-            if not any(each.opcode in ("ld", "atom") for each in part.code):
+            if not any(each.is_read for each in part.code):
                 continue
             asked = part.asked()
             for each in part.code:
@@ -267,7 +268,7 @@ class _Code:
         found = []
         for part in self._parts(ran):
             for each in part.code:
-                if each.opcode == "atom":
+                if each.is_fetch:
                     _, goal, *values = each.operands
                     scalar = all(isinstance(e, Register | Immediate) for e in values)
                     if not isinstance(goal, Address) or not scalar:

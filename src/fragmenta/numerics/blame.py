@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadCall, nearest
+from fragmenta.ptx.families import CONVERSIONS, FUSED, PRODUCTS, SUMS, UPDATES
 from fragmenta.ptx.opcodes.kinds import opcodes_of
 
 if TYPE_CHECKING:
@@ -21,18 +22,11 @@ WAYS = ("kind", "line", "instruction")
 INPUTS = "quantised inputs"
 _PRODUCTS = opcodes_of("multiplies")
 _KINDS = {
-    "cvt": "conversions",
-    "add": "sums",
-    "sub": "sums",
-    "fma": "sums",
-    "mad": "sums",
-    "mul": "products",
-    "div": "divisions and roots",
-    "rcp": "divisions and roots",
-    "sqrt": "divisions and roots",
-    "rsqrt": "divisions and roots",
-    "atom": "atomic operations",
-    "red": "atomic operations",
+    **dict.fromkeys(CONVERSIONS, "conversions"),
+    **dict.fromkeys(SUMS | FUSED, "sums"),
+    **dict.fromkeys(PRODUCTS, "products"),
+    **dict.fromkeys(("div", "rcp", "sqrt", "rsqrt"), "divisions and roots"),
+    **dict.fromkeys(UPDATES, "atomic operations"),
 }
 
 
@@ -233,10 +227,10 @@ def _better(site: Site) -> str:
     opcode, words = site.instruction.opcode, site.instruction.qualifiers
     if opcode in _PRODUCTS:
         return "its products were added in more bits, or promoted more often"
-    if opcode == "cvt":
+    if site.instruction.is_conversion:
         return "numbers were kept in a wider format"
     if "approx" in words:
         return "the function were not approximated"
-    if opcode in ("add", "sub", "fma", "mad", "atom", "red"):
+    if opcode in SUMS | FUSED | UPDATES:
         return "the sum were kept in more bits, or compensated"
     return f"{opcode} were computed in more bits"

@@ -20,6 +20,7 @@ from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.flow import DOTS
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.group_products import port_functions
+from fragmenta.ptx.families import PERMUTATIONS
 from fragmenta.ptx.module import Module
 from fragmenta.simt import untouched
 from fragmenta.simt.compiled import address_of, aligned, sparse
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from fragmenta.units.warpgroups import Wgmma
 
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
-_BYTES = frozenset({"s8", "u8", "prmt", "bfi"})
+_BYTES = PERMUTATIONS | {"s8", "u8", "bfi"}
 _ROUNDED = frozenset({"rni", "rzi", "rmi", "rpi"})
 ALL_LANES = (1 << LANES) - 1
 _KINDS = ("kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")

@@ -13,6 +13,7 @@ from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.words import COUNTED
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem, Related
+from fragmenta.ptx.families import FUSED, UPDATES
 from fragmenta.ptx.module import Instruction, Source
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _is_tie(site: Site) -> bool:
     if site.other is None or not (opcode in SUMS or "rni" in words):
         return False
     held, exact = (
-        math.prod(each[:2]) if opcode in ("fma", "mad") else min(each[:2], key=abs)
+        math.prod(each[:2]) if opcode in FUSED else min(each[:2], key=abs)
         for each in (site.other.operands, site.other.exact_operands)
     )
     if not math.isfinite(held) or not math.isfinite(exact):
@@ -269,7 +270,7 @@ def _site(found: Numerics, site: Site, effects: _Effects) -> Iterator[Problem]:
             )
     if counts.get("other_way"):
         # The least and the largest are hardly changed by that.
-        chooses = site.instruction.opcode in ("min", "max", "atom", "red")
+        chooses = site.instruction.opcode in UPDATES | {"min", "max"}
         words = "would choose another operand" if chooses else "decide otherwise"
         harmless = chooses or (not effects.matters and _is_tie(site))
         yield made(

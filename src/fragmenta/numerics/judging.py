@@ -148,7 +148,7 @@ class _Explains:
         makers = [
             each.number
             for each in self.sites.values()
-            if each.instruction.opcode == "cvt"
+            if each.instruction.is_conversion
             and not _reads_codes(each)
             and _smallest(each) == kind
         ]
@@ -213,7 +213,7 @@ def _reads_codes(site: Site) -> bool:
     """Whether it makes wider floats of codes, which is exact."""
     kinds = _formats(site)
     wide = len(kinds) == 2 and kinds[0].precision > kinds[1].precision
-    return site.instruction.opcode == "cvt" and wide and kinds[1].format in _CODES
+    return site.instruction.is_conversion and wide and kinds[1].format in _CODES
 
 
 def _smallest(site: Site) -> Kind | None:

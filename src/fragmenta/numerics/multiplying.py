@@ -78,7 +78,7 @@ class LaunchProducts:
         """The instruction of a site; of ``tcgen05``, only its descriptor tells it."""
         module = watch.launch.module()
         found = named(module.functions[function].instructions[index].mnemonic)
-        if isinstance(found, Remark) or found.unit == "tcgen05":
+        if isinstance(found, Remark) or found.tensor_memory:
             return None
         return found
 

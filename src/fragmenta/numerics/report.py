@@ -117,7 +117,7 @@ class Site:
     @property
     def fused(self) -> bool:
         """Whether it is a product and a sum of the PTX, which ``ptxas`` fuses."""
-        return self.instruction.opcode == "fma" and "fma" not in self.ptx
+        return self.instruction.is_fused and self.instruction.opcode not in self.ptx
 
     @property
     def line(self) -> int:
@@ -667,7 +667,7 @@ def _to_integer(instruction: Instruction) -> bool:
     words = instruction.qualifiers
     kinds = [each for each in words if each in TYPES]
     whole = [kind[0] in "us" for kind in kinds]
-    return instruction.opcode == "cvt" and whole[:1] == [True] and not all(whole)
+    return instruction.is_conversion and whole[:1] == [True] and not all(whole)
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from fragmenta.ptx.families import REDUCING
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.opcodes.kinds import opcodes_of
 
@@ -41,7 +42,7 @@ def number(value: float) -> str:
 
 def operand_count(instruction: Instruction) -> int:
     """How many numbers it computes with, at most three."""
-    if instruction.opcode in ("atom", "red"):
+    if instruction.is_update:
         return 2  # the old value, and another
     return min(3, max(1, len(instruction.operands) - 1))
 
@@ -58,11 +59,11 @@ def formula(instruction: Instruction, operands: Sequence[float], value: float) -
     shown = [number(each) for each in operands[:count]]
     result = number(value)
     opcode = instruction.opcode
-    if opcode in ("atom", "red"):
-        opcode = next(e for e in instruction.qualifiers if e in ("add", "min", "max"))
+    if instruction.is_update:
+        opcode = next(e for e in instruction.qualifiers if e in REDUCING)
     if opcode in _SIGNS and len(shown) == 2:
         return f"{shown[0]} {_SIGNS[opcode]} {shown[1]} = {result}"
-    if opcode in ("fma", "mad") and len(shown) == 3:
+    if instruction.is_fused and len(shown) == 3:
         return f"{shown[0]} x {shown[1]} + {shown[2]} = {result}"
     return f"{opcode}({', '.join(shown)}) = {result}"
 

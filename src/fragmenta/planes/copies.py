@@ -33,7 +33,7 @@ def copy_functions(module: Module) -> dict[int, int]:
     Copies that combine with what memory holds do: then there is nothing.
     """
     combine = any(
-        each.opcode == "cp" and "reduce" in each.qualifiers
+        each.is_copy and "reduce" in each.qualifiers
         for function in module.functions.values()
         for each in function.instructions
     )

@@ -26,7 +26,7 @@ _WAITS = frozenset({"try_wait", "test_wait"})
 
 def is_block_barrier(each: Instruction) -> bool:
     """Whether threads of a block wait for one another there."""
-    if each.opcode not in ("bar", "barrier") or is_cluster_barrier(each):
+    if not each.is_barrier or is_cluster_barrier(each):
         return is_cluster_barrier(each)
     return not {"warp", "arrive", "cluster"} & {*each.qualifiers}
 
@@ -58,7 +58,7 @@ def is_relaxed_arrival(each: Instruction) -> bool:
 
 def waits_for_mbarrier(each: Instruction) -> bool:
     """Whether threads ask there whether a phase of an mbarrier is over."""
-    return each.opcode == "mbarrier" and bool(_WAITS & {*each.qualifiers})
+    return each.is_mbarrier and bool(_WAITS & {*each.qualifiers})
 
 
 class Gap(NamedTuple):

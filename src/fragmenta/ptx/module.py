@@ -14,6 +14,7 @@ from functools import cache
 from typing import TypeAlias
 
 from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.ptx import families
 
 INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")
 """Files of installed packages and of the toolkit."""
@@ -199,6 +200,16 @@ Operand: TypeAlias = (
 # ── statements ──────────────────────────────────────────────────────────────
 
 
+class _OneOf:
+    """Whether an instruction is of a family."""
+
+    def __init__(self, opcodes: frozenset[str]) -> None:
+        self._opcodes = opcodes
+
+    def __get__(self, of: Instruction, owner: object) -> bool:
+        return of.opcode in self._opcodes
+
+
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One instruction of a function."""
@@ -213,6 +224,32 @@ class Instruction:
     """The line in the PTX text, from 1."""
     column: int
     source: Source | None = None
+
+    is_load = _OneOf(families.LOADS)
+    is_store = _OneOf(families.STORES)
+    is_fetch = _OneOf(families.FETCHES)
+    is_update = _OneOf(families.UPDATES)
+    is_access = _OneOf(families.ACCESSES)
+    is_read = _OneOf(families.READS)
+    is_write = _OneOf(families.WRITES)
+    is_copy = _OneOf(families.COPIES)
+    is_barrier = _OneOf(families.BARRIERS)
+    is_mbarrier = _OneOf(families.MBARRIERS)
+    is_move = _OneOf(families.MOVES)
+    is_conversion = _OneOf(families.CONVERSIONS)
+    is_comparison = _OneOf(families.COMPARISONS)
+    is_shuffle = _OneOf(families.SHUFFLES)
+    is_sum = _OneOf(families.SUMS)
+    is_product = _OneOf(families.PRODUCTS)
+    is_fused = _OneOf(families.FUSED)
+    of_fragments = _OneOf(families.WARP_PRODUCTS)
+    of_warpgroup = _OneOf(families.WARPGROUP)
+    of_tensor_memory = _OneOf(families.TENSOR_MEMORY)
+
+    @property
+    def votes(self) -> bool:
+        """Whether threads get a result of all at a barrier."""
+        return self.is_barrier and "red" in self.qualifiers
 
     @property
     def mnemonic(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from fragmenta.ptx.families import MBARRIERS, UPDATES
 from fragmenta.ptx.module import Function, Instruction
 
 
@@ -62,9 +63,8 @@ _SCOPES = {
 }
 """The scope that a word says."""
 DEFAULTS = {
-    "atom": Scope.GPU,
-    "red": Scope.GPU,
-    "mbarrier": Scope.CTA,
+    **dict.fromkeys(UPDATES, Scope.GPU),
+    **dict.fromkeys(MBARRIERS, Scope.CTA),
     "barrier": Scope.CLUSTER,
 }
 """The scope of instructions that need not name one, by their first word.
@@ -116,12 +116,11 @@ def role(instruction: Instruction) -> Role | None:
     acquires = bool(words & {"acquire", "acq_rel"})
     if "async" in words:
         return None
-    if opcode in ("atom", "red"):
-        reads = opcode == "atom"
+    reads, stores = instruction.is_read, instruction.is_store
+    if instruction.is_update:
         return Role(False, True, releases, reads, acquires and reads, False, level)
-    if opcode in ("ld", "st") and words & STRONG:
-        stores = opcode == "st"
-        return Role(False, stores, releases, not stores, acquires, stores, level)
+    if (reads or stores) and words & STRONG:
+        return Role(False, stores, releases, reads, acquires, stores, level)
     return None
 
 

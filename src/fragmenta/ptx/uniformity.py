@@ -12,12 +12,13 @@ from bisect import bisect_right
 from typing import TypeAlias
 
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.families import FETCHES, SHUFFLES
 from fragmenta.ptx.flow import BRANCHES, ENDS, BasicBlock, blocks, postdominators
 from fragmenta.ptx.module import Function, Instruction, Special
 
 _OWN = ("%tid", "%laneid", "%lanemask", "%warpid")
 """Special registers that differ between the threads of a block."""
-_APART = frozenset({"atom", "shfl", "elect", "activemask", "match", "vote", "call"})
+_APART = FETCHES | SHUFFLES | {"elect", "activemask", "match", "vote", "call"}
 """Instructions whose results may differ between threads of a block."""
 
 

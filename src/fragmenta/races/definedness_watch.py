@@ -21,7 +21,6 @@ from fragmenta.races.racy_reads import WORDS, shared_addresses
 from fragmenta.races.shadow.global_records import WORD
 from fragmenta.races.undefined_products import (
     UNSET,
-    Words,
     tensor_work,
     warpgroup_product,
 )
@@ -32,7 +31,7 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
-from fragmenta.units.events import Event, Operand
+from fragmenta.units.events import Event
 from fragmenta.units.findings import Problems
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
@@ -199,13 +198,6 @@ class DefinedWatch(Planes):
     def _key(self, warp: Warp, event: Event) -> tuple[str, int, int, int]:
         function, index = self.launch.compiled.places[event.site]
         return function, index, warp.block.index, warp.number
-
-    def shadow_of(self, warp: Warp, operand: Operand) -> Words | None:
-        """The shadows of a register in all lanes; None if it is always defined."""
-        place = self.places.get(operand.place) if operand.kind == "r" else None
-        if place is None:
-            return None
-        return operand._replace(place=place).lanes(warp)
 
     def observer(self, cluster: Cluster) -> DefinedObserver:
         """A new observer that follows a cluster."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once_property
-from fragmenta.ptx import rules
+from fragmenta.ptx import families, rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch, Who
 from fragmenta.races.layout_watch import ASK_LAYOUT, ASK_ROWS, is_watched
@@ -74,8 +74,8 @@ def instructions_of(compiled: Described) -> Instructions:
     """Which instructions a kernel has; all observers of all its launches ask."""
     every = {each.words for each in kernel_units(compiled).events}
     return Instructions(
-        any(each[0] == "wgmma" for each in every),
-        any(each[:2] in (("cp", "async"), ("cp", "reduce")) for each in every),
+        any(each[0] in families.WARPGROUP for each in every),
+        any(each[0] in families.COPIES for each in every),
         any(each[:2] == ("barrier", "cluster") for each in every),
         any(each[0] == "tensormap" for each in every),
         any(map(is_watched, every)),
@@ -340,7 +340,7 @@ class LaunchWatch:
         """
         if not found.case.same_value or found.before is None:
             return found
-        atomic = self._words(found.before.site)[0] in ("atom", "red")
+        atomic = self._words(found.before.site)[0] in families.UPDATES
         now, before = (
             self.observers[0].order.describe(each.agent)[0]
             for each in (found.now, found.before)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fragmenta.races.order import Clock, Order, know
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.layout import MBARRIERS
+from fragmenta.races.shadow.layout import COUNTED, MBARRIERS
 from fragmenta.simt.compiled import address_of, aligned, sparse, zeros
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.mbarrier_state import Mbarrier
@@ -64,7 +64,7 @@ class MbarrierClocks(Record):
 
     def agent(self, rank: int, slot: int) -> int:
         """The agent of the copies that an mbarrier counts."""
-        return self._order.agent("mbarrier", rank, slot % MBARRIERS)
+        return self._order.agent(COUNTED, rank, slot % MBARRIERS)
 
     def attach(self, mbarrier: Mbarrier) -> None:
         """Give a new mbarrier its clocks."""

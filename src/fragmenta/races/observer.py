@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fragmenta.arrays.once import once
-from fragmenta.ptx import rules
+from fragmenta.ptx import families, rules
 from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.ordering import Role, Scope, fence_role
 from fragmenta.races import register_pool
@@ -33,7 +33,7 @@ from fragmenta.races.report.history import History, Note
 from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow import layout as heads
 from fragmenta.races.shadow.global_records import Flags
-from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS
+from fragmenta.races.shadow.layout import COUNTED, LAST_EPOCH, MBARRIERS, WARPGROUP
 from fragmenta.races.shadow.problem_table import ProblemTable
 from fragmenta.races.shadow.product_layout import KINS
 from fragmenta.races.shared_shadow import SharedShadow
@@ -411,7 +411,7 @@ class Observer(TensorObserver, Unattended):
     def _everything(self, warp: Warp, lanes: int) -> Clock:
         """What lanes know, and that an mbarrier was here before."""
         clock = self.row(warp, lanes)
-        agent = self.order.agent("mbarrier", warp.block.rank, 0)
+        agent = self.order.agent(COUNTED, warp.block.rank, 0)
         clock[:, 0, agent : agent + MBARRIERS] = LAST_EPOCH + 1
         return clock
 
@@ -687,7 +687,7 @@ class Observer(TensorObserver, Unattended):
         clock = rows[0].copy()
         for each in rows[1:]:
             self.order.merge(clock, each)
-        agent = self.order.agent("wgmma", block.rank, number)
+        agent = self.order.agent(WARPGROUP, block.rank, number)
         self.note("product", warp, ALL, event, [(agent, work.group)], work.group)
         parts = []
         for _, units, owners in work.reads():
@@ -753,7 +753,7 @@ class Observer(TensorObserver, Unattended):
         self.registers_watch.acquire(step, waited)
         warp, block, number = step.warp, step.warp.block, step.warp.number // 4
         clock = self.order.new_clock()
-        agent = self.order.agent("wgmma", block.rank, number)
+        agent = self.order.agent(WARPGROUP, block.rank, number)
         know(clock, agent, waited.until)
         self.note("multiplied", warp, ALL, step.event, waited.until)
         self.learn(warp, warp.live, clock)
@@ -784,10 +784,10 @@ class Observer(TensorObserver, Unattended):
         """A fence, or an instruction that all lanes of a warp execute together."""
         warp, event, lanes = step
         words, rank = event.words, warp.block.rank
-        if words[0] == "wgmma":
+        if words[0] in families.WARPGROUP:
             self.meet(step)
             self.registers_watch.fence(step)
-        elif words[0] == "tcgen05":
+        elif words[0] in families.TENSOR_MEMORY:
             self.tensor_fence(step)
         elif words[0] == "collides":
             report_collision(step, self.order.head(rank, np.int32))

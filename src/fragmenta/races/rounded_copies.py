@@ -36,6 +36,7 @@ from fragmenta.ptx.module import (
     Symbol,
     Vector,
 )
+from fragmenta.ptx.opcodes.kinds import computes
 
 _P = (1 << 31) - 1
 """The prime of the field: products of two numbers have 62 bits."""
@@ -45,12 +46,6 @@ _FLOATS = ("f16", "f32", "f64", "bf16")
 _UNIFORM = ("%ctaid", "%nctaid", "%ntid")
 _SMOOTH = frozenset({"abs", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"})
 """Functions of floats whose results are near where their operands are."""
-_PURE = _SMOOTH | {
-    *("add", "sub", "mul", "mad", "fma", "neg", "min", "max", "div", "rem", "rcp"),
-    *("and", "or", "xor", "not", "shl", "shr", "shf", "bfe", "bfi", "prmt", "lop3"),
-    *("mov", "cvt", "cvta", "setp", "selp", "slct", "set", "popc", "clz", "brev"),
-}
-"""What gives the same bits wherever it is given the same bits."""
 _OBSERVED = frozenset({"volatile", "relaxed", "acquire", "mmio"})
 _LOW = 0xFFFFFFFF
 _BITS = 10
@@ -194,11 +189,11 @@ class Copies:
     def _made(self, index: int, of: Instruction, register: Register) -> _Value:
         """What an instruction writes to one of its registers."""
         found = None
-        if of.opcode == "ld":
+        if of.is_load:
             found = self._loaded(index, of, register)
-        elif of.opcode == "shfl" and of.operands[0] == register:
+        elif of.is_shuffle and of.operands[0] == register:
             found = self._shuffled(index, of)
-        elif of.opcode in _PURE and of.operands[0] == register:
+        elif of.operands[0] == register and _is_pure(of):
             given = [self._operand(each, index) for each in of.operands[1:]]
             known = [each for each in given if each is not None]
             if len(known) == len(given):
@@ -231,7 +226,7 @@ class Copies:
         return _Value(given.number[other], given.name[other])
 
     def _computed(self, of: Instruction, given: Sequence[_Value]) -> _Value:
-        if of.opcode == "mov":
+        if of.is_move:
             return given[0]
         same = self._named(of.mnemonic, *(each.name for each in given))
         types = [each for each in of.qualifiers if each.startswith((*_FLOATS, *"bsu"))]
@@ -249,7 +244,7 @@ class Copies:
         """The result in the field; None if it is not smooth."""
         if {"sat", "relu"} & set(of.qualifiers):
             return None
-        if of.opcode == "cvt" and len(given) == 1:
+        if of.is_conversion and len(given) == 1:
             return given[0]
         if of.opcode in _FIELD:
             return np.asarray(_FIELD[of.opcode](*given) % _P)
@@ -258,6 +253,11 @@ class Copies:
         if of.opcode in _SMOOTH:
             return self._named((of.opcode, "of"), *given).number
         return None
+
+
+def _is_pure(of: Instruction) -> bool:
+    """Whether it gives the same bits wherever its operands have the same bits."""
+    return computes(of.mnemonic) and of.opcode not in ("addc", "subc", "madc")
 
 
 _WHOLE: dict[str, Callable[..., Numbers]] = {

@@ -23,6 +23,7 @@ from fragmenta.ptx import rules
 from fragmenta.races.order import Clock, Order, know
 from fragmenta.races.report import phrases
 from fragmenta.races.report.history import History
+from fragmenta.races.shadow.layout import COMMITTED
 from fragmenta.races.shadow.tensor_layout import AGENTS
 from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.tmem_execution import Execution
@@ -220,7 +221,7 @@ class TensorObserver(Port):
         warp, event, lanes = step
         lane = first(lanes)
         kind = task.effect.kind
-        new = self._access(kind, "tcgen05", warp, event, lane, _form(task))
+        new = self._access(kind, COMMITTED, warp, event, lane, _form(task))
         new = new._replace(threads=task.threads)
         self._same_group(warp, event, lanes)
         self._check(new, step, task.cells_read, task.cells_written)
@@ -251,12 +252,12 @@ class TensorObserver(Port):
         warp, mbarrier, lane = step.warp, arrival.mbarrier, first(step.lanes)
         work, clock = self._last
         if work != (warp, lane, arrival.covers):
-            agent, epoch = self._agent("tcgen05", warp), self._period("tcgen05", warp)
+            agent, epoch = self._agent(COMMITTED, warp), self._period(COMMITTED, warp)
             clock = self.order.publish(
                 warp.block.rank, warp.number, 1 << lane, warp.live
             )
             mine = self.order.new_clock()
-            mine[:, 1, agent] = self._next_period("tcgen05", warp)
+            mine[:, 1, agent] = self._next_period(COMMITTED, warp)
             mine[:, 2, agent] = np.uint32(1 << lane).astype(np.int32)  # a bit each
             self.order.merge(clock, mine)
             self._last = (warp, lane, arrival.covers), clock

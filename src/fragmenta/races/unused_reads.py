@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.families import LOADS, ROW_LOADS, TENSOR_MEMORY, WARPGROUP
 from fragmenta.ptx.rules import ERROR, INFO, UNINITIALISED
 from fragmenta.races.definedness_watch import DefinedWatch
 from fragmenta.races.global_watch import SplitWords
@@ -79,8 +80,7 @@ ROUNDS = 4
 Part: TypeAlias = tuple[int, int] | None
 """The clusters that are run again, as a range; None: all of them."""
 _GLOBAL = Detected.MIXED, Detected.WRITE_READ, Detected.READ_WRITE
-_LOADS = ("ld", "ldu", "ldmatrix")
-_PRODUCTS = ("wgmma", "tcgen05")
+_PRODUCTS = WARPGROUP | TENSOR_MEMORY
 """Opcodes of products, and the agents that read for them."""
 
 
@@ -257,7 +257,7 @@ def _certain(launch: Run, found: list[Collision]) -> set[Place]:
     return {
         (of, at)
         for of, at in places
-        if functions[of].instructions[at].opcode in _LOADS
+        if functions[of].instructions[at].opcode in LOADS | ROW_LOADS
         and at in certain_uses(functions[of])
     }
 
@@ -293,7 +293,7 @@ def _followable(launch: Run, found: Collision) -> bool:
     ):
         return False
     narrow = all(map(can_follow, effects(load).writes))
-    return kind == "warp" and load.opcode in _LOADS and narrow
+    return kind == "warp" and load.opcode in LOADS | ROW_LOADS and narrow
 
 
 def _cluster(found: Collision) -> int:

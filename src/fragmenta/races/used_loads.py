@@ -9,30 +9,31 @@ warp signals anybody, what comes after cannot meet the load on a GPU.
 from __future__ import annotations
 
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.families import BARRIERS
 from fragmenta.ptx.flow import BRANCHES, ENDS, successors
 from fragmenta.ptx.module import Function, Instruction
+from fragmenta.ptx.opcodes.kinds import kind_of
 
 _STEPS = 20_000
 """So many instructions are followed at most."""
 _ORDERED = frozenset({"release", "relaxed", "volatile", "acq_rel"})
-_SIGNALS = frozenset({"bar", "barrier", "call", "griddepcontrol", *ENDS})
+_SIGNALS = BARRIERS | {"call", "griddepcontrol", *ENDS}
 
 
 def _stores(instruction: Instruction) -> bool:
     """Whether an instruction needs the values of its registers at once."""
-    words = instruction.qualifiers
-    moved = instruction.opcode == "tcgen05" and words[0] == "st"
-    return moved or instruction.opcode in {"st", "stmatrix", "red", "atom", *BRANCHES}
+    kind = kind_of(instruction.mnemonic).word
+    return kind in ("stores", "updates") or instruction.opcode in BRANCHES
 
 
 def _signals(instruction: Instruction) -> bool:
     """Whether other threads, or work that it issues, may go on after an instruction."""
     opcode, words = instruction.opcode, instruction.qualifiers
-    if opcode == "tcgen05":
+    if instruction.of_tensor_memory:
         return words[0] not in ("ld", "wait::ld", "wait::st")
-    if opcode == "mbarrier":
+    if instruction.is_mbarrier:
         return not {"try_wait", "test_wait"} & set(words)
-    if opcode in ("st", "red", "atom"):
+    if instruction.is_write:
         return not _ORDERED.isdisjoint(words)
     return opcode in _SIGNALS and "warp" not in words
 

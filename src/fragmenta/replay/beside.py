@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fragmenta.ptx.families import BARRIERS
 from fragmenta.replay.memories import Memories
 from fragmenta.replay.parts import Array, Columns, Row, Value
 from fragmenta.replay.program import Traced
@@ -170,7 +171,7 @@ class Beside:
         wanted = {
             number: each
             for number, each in enumerate(self.sites)
-            if each["opcode"].split(".")[0] in ("bar", "barrier")
+            if each["opcode"].split(".")[0] in BARRIERS
             and "warp" not in each["opcode"]
             and "cluster" not in each["opcode"]
         }

@@ -19,6 +19,7 @@ from fragmenta.numerics.engine import Kept
 from fragmenta.numerics.report import Output
 from fragmenta.numerics.seconds import Held, Seconds, kind_of
 from fragmenta.numerics.summaries import bits_lost, ulps
+from fragmenta.ptx.families import UPDATES
 from fragmenta.ptx.module import demangled
 from fragmenta.replay.parts import COLUMNS, MOMENTS, Array, Columns
 from fragmenta.replay.recorded import Replay
@@ -214,7 +215,7 @@ class Moments:
         replay = self.replay
         if self.alone:
             return np.zeros(writes.size, bool)
-        of_sites = [e.opcode.startswith(("atom", "red")) for e in replay.sites]
+        of_sites = [e.opcode.partition(".")[0] in UPDATES for e in replay.sites]
         of_units = ["red" in f"{e['kind']} {e['name']}" for e in replay.units]
         step = np.minimum(replay.columns["w_step"][writes], len(replay) - 1)
         unit = replay.columns["w_unit"][writes]

@@ -81,7 +81,7 @@ def meeting(call: Call) -> Iterator[Instruction]:
     units = program(call.kernel.loaded.module, call.kernel.name).units
     for name in units:
         for each in functions[name].instructions:
-            if may_order(each) or each.opcode == "atom":
+            if may_order(each) or each.is_fetch:
                 yield each
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fragmenta.ptx.families import FUSED, SUMS
 from fragmenta.sameness.telling import (
     Node,
     accumulated,
@@ -165,7 +166,7 @@ def _sum(node: Node) -> _Sum | None:
 
 
 def _adds(node: Node) -> bool:
-    return node.kind == "operation" and node.name.split(".")[0] in ("add", "fma")
+    return node.kind == "operation" and node.name.split(".")[0] in SUMS | FUSED
 
 
 def _same_line(node: Node, other: Node) -> bool:

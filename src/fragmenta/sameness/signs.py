@@ -24,10 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fragmenta.ptx.families import PRODUCTS, SUMS
 from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.sameness.cones import Computed, Node, Nodes
 
-_CLEAN = ("add", "sub", "mul", "fma", "div", "min", "max", "neg", "abs", "sqrt", "rcp")
+_CLEAN = SUMS | PRODUCTS | {"fma", "div", "min", "max", "neg", "abs", "sqrt", "rcp"}
 _SYMMETRIC = frozenset({"rn", "rz", "ftz", "f32"})
 _DIRECTED = frozenset({"rm", "rp", "ftz", "f32"})
 _TURNED = {"min": "max", "max": "min"}

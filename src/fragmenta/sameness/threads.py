@@ -319,11 +319,11 @@ class Following:
     ) -> None:
         """Follow one instruction, which data may guard."""
         before = dict(state.registers) if guard is not None else {}
-        if each.opcode == "ld":
+        if each.is_load:
             self._load(each, state, threads)
-        elif each.opcode == "st":
+        elif each.is_store:
             self._store(each, state, threads, guard)
-        elif each.opcode == "mov":
+        elif each.is_move:
             self._move(each, state, threads)
         elif each.opcode == "cvta":
             self._write(

@@ -21,8 +21,6 @@ Numbers = tuple[int, ...]
 _NUMBERS: dict[BoxLayout, int] = {}
 _LAYOUTS: list[BoxLayout] = []
 _LOCK = Lock()
-GATHERED = 4
-"""Rows of a copy with ``.tile::gather4``."""
 
 
 class BoxLayout(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 
 from fragmenta.errors import BadOperands, Error
 from fragmenta.ptx.effects import find
+from fragmenta.ptx.families import LOADS, STORES
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -83,7 +84,7 @@ def _registers(
     return found
 
 
-@handles("ld", "ldu")
+@handles(*LOADS)
 def ld(writer: Writer, instruction: Instruction) -> None:
     """A load, of one element or a vector."""
     kind, address = element_type(instruction), _address(instruction)
@@ -95,7 +96,7 @@ def ld(writer: Writer, instruction: Instruction) -> None:
     _transfer(writer, instruction, load, space, kind, address, goals)
 
 
-@handles("st")
+@handles(*STORES)
 def st(writer: Writer, instruction: Instruction) -> None:
     """A store, of one element or a vector."""
     if find(instruction.mnemonic) is not None:  # st.async

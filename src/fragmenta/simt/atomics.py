@@ -23,6 +23,7 @@ from fragmenta.jit.trace import (
     select,
 )
 from fragmenta.ptx.effects import find
+from fragmenta.ptx.families import REDUCING, UPDATES
 from fragmenta.ptx.module import Address, Instruction, Operand, Sink, Vector, type_bits
 from fragmenta.ptx.opcodes.atomics import OPERATIONS
 from fragmenta.ptx.opcodes.table import TABLE
@@ -68,7 +69,7 @@ class Atomic(NamedTuple):
         return f"atom.{'.'.join(map(str, self))}"
 
 
-@handles("atom", "red")
+@handles(*UPDATES)
 def atom(writer: Writer, instruction: Instruction) -> None:
     """An atomic operation, with or without the old value as a result."""
     words = instruction.qualifiers
@@ -80,7 +81,7 @@ def atom(writer: Writer, instruction: Instruction) -> None:
         raise Error(f"{instruction.mnemonic} is not supported")
     kind = element_type(instruction)
     operands = list(instruction.operands)
-    goal: Operand = operands.pop(0) if instruction.opcode == "atom" else Sink()
+    goal: Operand = operands.pop(0) if instruction.is_fetch else Sink()
     address = operands.pop(0)
     if not isinstance(address, Address):
         raise Error(f"{instruction.mnemonic} needs an address")
@@ -133,7 +134,7 @@ def _places(
 
 COMMUTATIVE = tuple(
     (operation, kind)
-    for operation in ("add", "min", "max", "and", "or", "xor")
+    for operation in REDUCING
     for kind in ("u32", "s32", "b32", "u64", "s64", "b64")
 )
 """Atomics whose order does not matter; their notes are 2, 3, ... in this order."""

@@ -26,6 +26,7 @@ from fragmenta.jit.trace import (
     intrinsic,
     select,
 )
+from fragmenta.ptx.families import BARRIERS
 from fragmenta.ptx.module import Immediate, Instruction, Operand
 from fragmenta.simt import layout, warps
 from fragmenta.simt.emitter import Writer, handles
@@ -36,12 +37,13 @@ from fragmenta.simt.memory import fault, has, lane_of
 from fragmenta.simt.synchronising import outsiders
 from fragmenta.simt.warps import P, routine
 
+MODES = ("sync", "arrive", "red")
 _VOTES = ("popc", "and", "or")
 PATIENCE = 64
 """For how many turns a warp lets others come to a barrier first."""
 
 
-@handles("bar", "barrier")
+@handles(*BARRIERS)
 def bar(writer: Writer, instruction: Instruction) -> None:
     """A barrier of a block, or of the lanes of a warp."""
     words = instruction.qualifiers
@@ -57,10 +59,10 @@ def bar(writer: Writer, instruction: Instruction) -> None:
         writer.probes.warp_barrier_passed(writer, passed)
         go_on(writer, passed)
         return
-    mode = next((w for w in words if w in ("sync", "arrive", "red")), "sync")
+    mode = next((word for word in words if word in MODES), "sync")
     operands = list(instruction.operands)
-    result = operands.pop(0) if mode == "red" else None
-    votes = _word(writer, operands.pop()) if mode == "red" else "0"
+    result = operands.pop(0) if instruction.votes else None
+    votes = _word(writer, operands.pop()) if instruction.votes else "0"
     number = writer.pointer(operands[0], "b32")
     count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
     if len(operands) > 1 and not writer.mode.stepped:
@@ -324,7 +326,7 @@ def _sync_warp(code: Code, warp: Raw, members: Raw, lanes: Value) -> Value:
 SYNC_WARP = routine("bar.warp.sync", _sync_warp, [P, P, I32], I32)
 BARRIER = {
     mode: routine(f"bar.{mode}", _barrier(mode), [P, P, P, P, I32, I32, I32], I32)
-    for mode in ("sync", "arrive", "red")
+    for mode in MODES
 }
 GIVE_WAY = routine("bar.give_way", _give_way, [P, P, P, I32], I32)
 VOTED = {

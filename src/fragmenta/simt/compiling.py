@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from fragmenta.jit import compiler
+from fragmenta.ptx.families import REDUCING
 from fragmenta.ptx.module import Instruction, Module, Symbol
 from fragmenta.simt import (  # noqa: F401 - some only register handlers of opcodes
     accessing,
@@ -110,18 +111,18 @@ def _prints(instruction: Instruction) -> bool:
 def may_order(instruction: Instruction) -> bool:
     """Whether the results of blocks may depend on the order in which they run."""
     words = instruction.qualifiers
-    if instruction.opcode in ("ld", "st"):
+    if instruction.is_load or instruction.is_store:
         if any(word.startswith("shared") for word in words):
             return False
         ordered = {"volatile", "acquire", "release", "relaxed", "mmio"}
         return bool(ordered & set(words))
-    if instruction.opcode not in ("atom", "red"):
+    if not instruction.is_update:
         return False
     if any(word.startswith("shared") for word in words):
         return False
-    simple = {"add", "and", "or", "xor", "min", "max"} & set(words)
+    simple = {*REDUCING} & set(words)
     whole = {"u32", "s32", "b32", "u64", "s64", "b64"} & set(words)
-    return instruction.opcode == "atom" or not (simple and whole)
+    return instruction.is_fetch or not (simple and whole)
 
 
 # ── text ────────────────────────────────────────────────────────────────────

@@ -33,9 +33,9 @@ def _may_diverge(instruction: Instruction) -> bool:
     """Whether lanes that execute an instruction may go on at different times."""
     if instruction.opcode in ("brx", "call"):
         return True
-    if instruction.opcode in ("bar", "barrier"):
+    if instruction.is_barrier:
         operands = instruction.operands
-        if "red" in instruction.qualifiers:  # a result, numbers, a predicate
+        if instruction.votes:  # a result, numbers, a predicate
             operands = operands[1:-1]
         same = all(isinstance(each, Immediate) for each in operands)
         return instruction.guard is not None or not same

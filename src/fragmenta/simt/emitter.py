@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fragmenta.errors import BadOperands, Error
 from fragmenta.ptx.checking.mnemonics import reading
+from fragmenta.ptx.families import ROW_LOADS, ROW_STORES, WARP_PRODUCTS
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -45,7 +46,7 @@ from fragmenta.simt.program import JUMPS, CodeBlock, PlacedFunction, Program
 FULL, PARTIAL = "b", "m"
 ADDRESSES = (8, 16, 32, 64)
 """Bits of registers that may hold an address; ptxas takes them all."""
-WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
+WHOLE_WARP = WARP_PRODUCTS | ROW_LOADS | ROW_STORES | {"movmatrix"}
 """Opcodes that are carried out for all lanes at once, with any guard."""
 INTERNAL = (
     ArithmeticError,

@@ -27,6 +27,7 @@ from typing import Any
 
 from fragmenta.errors import Error
 from fragmenta.ptx.effects import OPCODES
+from fragmenta.ptx.families import MBARRIERS
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -40,6 +41,7 @@ from fragmenta.ptx.module import (
     Symbol,
     Vector,
 )
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.simt import layout, warps
 from fragmenta.simt.emitter import HANDLERS, Writer, Written, handles
@@ -49,7 +51,7 @@ from fragmenta.simt.wgmma_operands import describe as form
 from fragmenta.simt.wgmma_operands import is_wgmma
 
 
-@handles("mbarrier", "tensormap", "spcompress", "spdecompress")
+@handles(*MBARRIERS, "tensormap", "spcompress", "spdecompress")
 def event(writer: Writer, instruction: Instruction) -> None:
     """An instruction that is carried out in Python."""
     lanes = writer.lanes()
@@ -123,24 +125,25 @@ def describe(writer: Writer, instruction: Instruction) -> tuple[list[str], list[
 def _fidelity(instruction: Instruction) -> str:
     """How sure its bits are; an instruction without a result has none."""
     given = instruction.operands
-    if instruction.opcode == "tcgen05":
-        return _of_tensor_memory(instruction.qualifiers)
+    if instruction.of_tensor_memory:
+        return _of_tensor_memory(instruction)
     if instruction.opcode in ("spcompress", "spdecompress"):
         return "modelled"
-    if instruction.opcode == "mbarrier" and given and isinstance(given[0], Sink):
+    if instruction.is_mbarrier and given and isinstance(given[0], Sink):
         return "ieee"
     match = TABLE.find(instruction.mnemonic, len(given))
     return match.syntax.fidelity if match else "ieee"
 
 
-def _of_tensor_memory(words: tuple[str, ...]) -> str:
+def _of_tensor_memory(instruction: Instruction) -> str:
     """How sure the bits of a ``tcgen05`` are: moves are exact, sums are published.
 
     Nobody has published the sums of sparse products, of ``.ws`` and of pairs.
     """
-    if words[0] == "ld" and "f32" in words:
+    words, kind = instruction.qualifiers, kind_of(instruction.mnemonic).word
+    if kind == "loads" and "f32" in words:
         return "modelled"
-    if words[0] != "mma" or "kind::i8" in words:
+    if kind != "multiplies" or "kind::i8" in words:
         return "ieee"
     alone = not {"sp", "ws", "cta_group::2"} & set(words)
     return "published" if alone else "modelled"

@@ -24,6 +24,7 @@ from fragmenta.jit.trace import (
     convert,
     select,
 )
+from fragmenta.ptx.families import COPIES
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -83,9 +84,7 @@ def is_lane_copy(instruction: Instruction) -> bool:
     """Whether each lane copies some bytes; no bulk copy, group or wait."""
     words = instruction.qualifiers
     others = {"bulk", "mbarrier", "commit_group", "wait_group", "wait_all"}
-    return (
-        instruction.opcode == "cp" and words[0] == "async" and not others & set(words)
-    )
+    return instruction.is_copy and words[0] == "async" and not others & set(words)
 
 
 def lane_copy(writer: Writer, instruction: Instruction) -> LaneCopy:
@@ -104,11 +103,11 @@ def lane_copy(writer: Writer, instruction: Instruction) -> LaneCopy:
     return LaneCopy(bytes_, *to, *of, used, ignored)
 
 
-@handles("cp")
+@handles(*COPIES)
 def cp(writer: Writer, instruction: Instruction) -> None:
     """``cp.async`` of 4, 8 or 16 bytes for each lane, and its groups."""
     words = instruction.qualifiers
-    bulk = words[:1] != ("async",) or "bulk" in words or "mbarrier" in words
+    bulk = words[:1] != ("async",) or not {"bulk", "mbarrier"}.isdisjoint(words)
     waits = words[1] in ("commit_group", "wait_group", "wait_all")
     if bulk or writer.mode.scheduled or (waits and writer.mode.watch):
         event(writer, instruction)

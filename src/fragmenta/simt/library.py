@@ -55,6 +55,12 @@ def define(
     code.close(trace(code, *given))
 
 
+def taken(code: Code, counter: Raw) -> Value:
+    """What a counter in memory was before; all threads take numbers of it."""
+    b, one = code.builder, ir.Constant(counter.type.pointee, 1)
+    return Value(b, b.atomic_rmw("add", counter, one, "monotonic"))
+
+
 def field(code: Code, base: Raw, offset: int, of: Type) -> Memory:
     """The memory at a fixed distance from a pointer."""
     b = code.builder

@@ -28,6 +28,7 @@ from fragmenta.jit.trace import (
     select,
 )
 from fragmenta.ptx.checking.tensor import Remark, named
+from fragmenta.ptx.families import ROW_LOADS, ROW_STORES, WARP_PRODUCTS
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -89,7 +90,7 @@ def _registers(
 # ── multiplying ─────────────────────────────────────────────────────────────
 
 
-@handles("mma", "wmma")
+@handles(*WARP_PRODUCTS)
 def mma(writer: Writer, instruction: Instruction) -> None:
     """A multiplication, or a load or store of a fragment."""
     op = operation(instruction)
@@ -234,7 +235,7 @@ def _tables(writer: Writer, plan: Plan) -> tuple[str, str]:
     )
 
 
-@handles("ldmatrix", "stmatrix")
+@handles(*ROW_LOADS, *ROW_STORES)
 def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     """Load or store 8x8 matrices; the lanes have the addresses of their rows."""
     op = operation(instruction)
@@ -522,7 +523,7 @@ def move_rows(
                         mover.piece(memory, goal, lane, piece)
         return failed.value
 
-    name = f"{'st' if stores else 'ld'}matrix.{registers}.{pieces}.{plan.bits}.{used}"
+    name = f"matrix.{stores:d}.{registers}.{pieces}.{plan.bits}.{used}"
     kinds = [P, P, P, I64, P, P, I32, *[P] * registers]
     sign = ".signed" * plan.signed
     return routine(f"{name}.{bits}.{window}.{width}{sign}", trace, kinds, I32)
@@ -603,7 +604,7 @@ def move_lines(
                             note(code, where, address, size, PLAIN)
         return failed.value
 
-    name = f"wmma.{'st' if stores else 'ld'}.{registers}.{pieces}.{plan.bits}.{element}"
+    name = f"wmma.{stores:d}.{registers}.{pieces}.{plan.bits}.{element}"
     kinds = [P, P, P, I64, P, P, P, I32, *[P] * registers]
     return routine(f"{name}.{bits}.{space}.{width}", trace, kinds, I32)
 

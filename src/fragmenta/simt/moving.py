@@ -11,6 +11,7 @@ from llvmlite import ir
 from fragmenta.errors import Error
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, Code, Trace, Value, convert, select
+from fragmenta.ptx.families import MOVES
 from fragmenta.ptx.module import Instruction, Operand, Sink, Vector, type_bits
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt import warps
@@ -19,7 +20,7 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, as_signed, define, field
 
 
-@handles("mov")
+@handles(*MOVES)
 def mov(writer: Writer, instruction: Instruction) -> None:
     """A move; of a vector, a packing or an unpacking."""
     d, a = instruction.operands

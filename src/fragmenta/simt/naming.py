@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadMetadata
+from fragmenta.ptx.families import ACCESSES
 from fragmenta.ptx.module import Instruction, Module, demangled
 from fragmenta.ptx.placement import place_shared
 from fragmenta.simt.arguments import Elements
@@ -213,7 +214,7 @@ def short(mnemonic: str) -> str:
     """
     words = mnemonic.split(".")
     first = words[0]
-    if first in ("ld", "st", "atom", "red"):
+    if first in ACCESSES:
         spaces = [w for w in words if w.partition("::")[0] in ("shared", "global")]
         return ".".join([first, *spaces[:1]])
     # The table takes a while to import, and only reports need it.

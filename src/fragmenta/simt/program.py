@@ -41,7 +41,7 @@ _ONE_FOR_ALL = frozenset({"tensormap"})
 
 def meets(instruction: Instruction) -> bool:
     """Whether lanes wait for one another at an instruction."""
-    if instruction.opcode in ("bar", "barrier"):
+    if instruction.is_barrier:
         return True
     return "sync" in instruction.qualifiers and instruction.opcode not in _ONE_FOR_ALL
 
@@ -49,16 +49,13 @@ def meets(instruction: Instruction) -> bool:
 def waits(instruction: Instruction) -> bool:
     """Whether lanes may have to wait at an instruction for something asynchronous."""
     words = instruction.qualifiers
-    match instruction.opcode:
-        case "mbarrier":
-            return "try_wait" in words
-        case "wgmma":
-            return "wait_group" in words or "mma_async" in words
-        case "tcgen05":
-            return "alloc" in words
-        case "barrier":
-            return "cluster" in words and "wait" in words
-    return False
+    if instruction.is_mbarrier:
+        return "try_wait" in words
+    if instruction.of_warpgroup:
+        return "wait_group" in words or "mma_async" in words
+    if instruction.of_tensor_memory:
+        return "alloc" in words
+    return instruction.is_barrier and "cluster" in words and "wait" in words
 
 
 def stays(instruction: Instruction) -> bool:
@@ -257,7 +254,7 @@ def _addressed(function: Function) -> frozenset[str]:
     return frozenset(
         each.name
         for instruction in function.instructions
-        if instruction.opcode == "mov"
+        if instruction.is_move
         for each in instruction.operands
         if isinstance(each, Symbol) and each.name in names
     )

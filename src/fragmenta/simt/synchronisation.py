@@ -35,11 +35,11 @@ def synchronises(instruction: Instruction) -> int:
     [33, 0]
     """
     words, opcode = instruction.qualifiers, instruction.opcode
-    if opcode in ("bar", "barrier"):
+    if instruction.is_barrier:
         if "warp" in words:
             return 0
         return ACTS if "arrive" in words else ACTS | MEETS
-    if opcode == "mbarrier":
+    if instruction.is_mbarrier:
         if "test_wait" in words or "try_wait" in words:
             return POLLS | WAITS
         return 0 if "pending_count" in words else ACTS

@@ -23,6 +23,7 @@ from fragmenta.jit.trace import (
     select,
 )
 from fragmenta.ptx.checking.divergence import is_aligned
+from fragmenta.ptx.families import REDUCING, SHUFFLES
 from fragmenta.ptx.module import Immediate, Instruction, Operand, Pair, Sink
 from fragmenta.simt import layout, warps
 from fragmenta.simt.emitter import Writer, handles
@@ -33,7 +34,7 @@ from fragmenta.simt.memory import has, lane_of
 from fragmenta.simt.program import Program
 from fragmenta.simt.warps import P, routine
 
-_NAMED = ("shfl", "vote", "match", "redux", "elect")
+_NAMED = SHUFFLES | {"vote", "match", "redux", "elect"}
 _ALL = (1 << LANES) - 1
 _TOLD: WeakKeyDictionary[Program, dict[tuple[str, int, str], int]] = WeakKeyDictionary()
 """Where a warp notes what lanes were reported for: function, instruction, mistake."""
@@ -41,7 +42,7 @@ _TOLD: WeakKeyDictionary[Program, dict[tuple[str, int, str], int]] = WeakKeyDict
 
 def meet(writer: Writer, instruction: Instruction) -> None:
     """Let the lanes of a block go on only together with those they wait for."""
-    if instruction.opcode in ("bar", "barrier") and not is_aligned(instruction):
+    if instruction.is_barrier and not is_aligned(instruction):
         return  # lanes wait there by other means
     here = writer.active()
     if instruction.guard is not None:  # the others go on
@@ -146,7 +147,7 @@ def _reports(writer: Writer) -> bool:
     return not (writer.mode.defined or writer.mode.raced or writer.mode.recorded)
 
 
-@handles("shfl")
+@handles(*SHUFFLES)
 def shfl(writer: Writer, instruction: Instruction) -> None:
     """Each lane reads a register of another lane."""
     unknown, d = shuffle(writer, instruction), _pair(instruction.operands[0])[0]
@@ -246,7 +247,7 @@ def redux(writer: Writer, instruction: Instruction) -> None:
     kind = words[-1]
     if kind == "f32":
         raise Error("redux.sync of f32 is for sm_100a; its order is not known here")
-    operation = next(w for w in words if w in ("add", "min", "max", "and", "or", "xor"))
+    operation = next(word for word in words if word in REDUCING)
     d, a = instruction.operands[:2]
     writer.call(
         reduce(operation, kind == "s32"),

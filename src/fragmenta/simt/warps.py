@@ -41,6 +41,7 @@ from fragmenta.simt.library import (
     define,
     field,
     pointer_at,
+    taken,
 )
 
 VECTOR = ir.VectorType(I32, LANES)
@@ -419,9 +420,7 @@ def _grid(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
     reset = ir.Function(b.module, ir.FunctionType(void, [POINTER]), "reset")
     with repeat(code) as again:
         with code.when(status[0] == Status.ENDED):
-            following = b.bitcast(queue, I64.as_pointer())
-            one = ir.Constant(I64, 1)
-            index[0] = Value(b, b.atomic_rmw("add", following, one, "monotonic"))
+            index[0] = taken(code, b.bitcast(queue, I64.as_pointer()))
             with code.when(index[0] < last[0]):
                 b.call(reset, [block])
         there = index[0] < last[0]

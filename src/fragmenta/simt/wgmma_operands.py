@@ -132,7 +132,7 @@ class WgmmaForm(NamedTuple):
 
 def is_wgmma(instruction: Instruction) -> bool:
     """Whether it multiplies; ``wgmma.fence`` and the like do not."""
-    return instruction.opcode == "wgmma" and "mma_async" in instruction.qualifiers
+    return instruction.of_warpgroup and "mma_async" in instruction.qualifiers
 
 
 def describe(instruction: Instruction) -> WgmmaForm:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.ptx.families import WARPGROUP
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import Status
@@ -295,7 +296,7 @@ class Recorder:
     def _known(self) -> Known:
         """What is needed to read the notes."""
         machine = self.machine
-        has = any(each.words[0] == "wgmma" for each in machine.events)
+        has = any(each.words[0] in WARPGROUP for each in machine.events)
         return Known(
             machine.launch.compiled,
             machine.events,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
 from fragmenta.ptx import effects
+from fragmenta.ptx.families import TENSOR_MEMORY
 from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Described, Event, Plain, events, once_per_kernel
 from fragmenta.units.known_maps import KnownMaps
@@ -154,7 +155,7 @@ class KernelUnits:
     @cached_property
     def tensor(self) -> bool:
         """Whether the kernel uses tensor memory."""
-        return any(each.words[0] == "tcgen05" for each in self.events)
+        return any(each.words[0] in TENSOR_MEMORY for each in self.events)
 
 
 @once_per_kernel

@@ -232,9 +232,10 @@ def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
     check_cells(warp, event, lanes, task.cells)
     kind = task.effect.kind
     block.moves.setdefault((kind, warp.number), []).append(task)
-    block.stores[warp.number] += kind == "st"
+    loads = isinstance(task, Load)
+    block.stores[warp.number] += not loads
     cluster.port.issue(Step(warp, event, lanes), task)
-    if kind == "ld":
+    if loads:
         task.started = True
         task.finish()
     else:
@@ -311,8 +312,10 @@ def _given(
 # ── waiting ─────────────────────────────────────────────────────────────────
 
 
-def _wait(warp: Warp, event: Event, lanes: int, kind: str) -> int:
-    block = warp.block
+@carries_out("tcgen05.wait::ld", "tcgen05.wait::st")
+def wait(warp: Warp, event: Event, lanes: int) -> int:
+    """Wait until all loads of the warp have filled registers, or all stores cells."""
+    block, kind = warp.block, event.words[1].removeprefix("wait::")
     found: list[Work] = [*block.moves.pop((kind, warp.number), [])]
     if kind == "st":
         found += block.cluster.pool.stores(block.rank, warp.number)
@@ -322,15 +325,3 @@ def _wait(warp: Warp, event: Event, lanes: int, kind: str) -> int:
     step = Step(warp, event, lanes)
     warp.block.cluster.port.acquire(step, Waited(f"wait::{kind}"))
     return lanes
-
-
-@carries_out("tcgen05.wait::ld")
-def wait_ld(warp: Warp, event: Event, lanes: int) -> int:
-    """Wait until all loads of the warp have filled their registers."""
-    return _wait(warp, event, lanes, "ld")
-
-
-@carries_out("tcgen05.wait::st")
-def wait_st(warp: Warp, event: Event, lanes: int) -> int:
-    """Wait until all stores of the warp have filled their cells."""
-    return _wait(warp, event, lanes, "st")

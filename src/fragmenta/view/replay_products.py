@@ -27,12 +27,11 @@ from fragmenta.ptx.module import (
     Register,
     Vector,
 )
+from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.replay.parts import Site
 from fragmenta.replay.recorded import Replay
 from fragmenta.shared.operands import major_of
 from fragmenta.view.explorer_data import JsonRecord, drawn_record
-
-_OPCODES = ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "movmatrix")
 
 
 def products_record(replay: Replay) -> JsonRecord | None:
@@ -59,7 +58,7 @@ class _Products:
     def read(self) -> None:
         """Look at all instructions that may be products."""
         for number, site in enumerate(self.replay.sites):
-            if site.opcode.partition(".")[0] not in _OPCODES:
+            if site.opcode.partition(".")[0] not in TENSOR:
                 continue
             try:
                 found = self._product(number, self._lines.instruction(site))

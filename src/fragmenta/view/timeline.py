@@ -19,6 +19,7 @@ from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.ptx import rules
 from fragmenta.races.report.history import Recorded
 from fragmenta.races.report.stories import Agent, story_of
+from fragmenta.races.shadow.layout import COUNTED
 from fragmenta.units.schedule import EAGER, LAZY
 from fragmenta.view.picture import Picture
 from fragmenta.view.svg import Drawing, document, down, words
@@ -39,7 +40,7 @@ MOST_AGAIN = 5_000_000
 _LEFT, _RIGHT = 116, 972
 _ROW, _STEP = 13, 17
 _LETTER = 5.6  # the width of a letter of 9 pixels
-_COPIES = "mbarrier", "cp.async", "bulk-read", "bulk-write"
+_COPIES = COUNTED, "cp.async", "bulk-read", "bulk-write"
 """Agents whose work is done at once in the schedule eager."""
 
 _COLOURS = {
@@ -397,7 +398,7 @@ class _Picture:
         found, begin = [], 0.0
         for bar in row.bars:
             start, end = float(bar.start), self.until(bar)
-            if row.key[0] == "mbarrier":
+            if row.key[0] == COUNTED:
                 copies = self._counted.get((*row.key[1:], bar.label), [])
                 own = [e for e in copies if bar.start <= e.start <= bar.end]
                 end = max(end, begin, *map(self.until, own))

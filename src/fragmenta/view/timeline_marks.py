@@ -198,7 +198,7 @@ class _Marked:
         members = self.seen.recorded.members
         if agent is None or (agent.block >= 0 and agent.block not in members):
             return None
-        if self.found.rule is rules.MBARRIER and agent.kind == "mbarrier":
+        if self.found.rule is rules.MBARRIER and agent.is_copy:
             return self.seen.at_site(agent.site, agent.rank, self.seen.last)
         return self.seen.point(agent)
 
@@ -262,7 +262,7 @@ class _Marked:
 
     def _who(self, agent: Agent) -> str:
         what = self.names.mnemonic(agent.site)
-        if agent.kind in ("mbarrier", "bulk-read", "bulk-write"):
+        if agent.is_copy or agent.kind in ("bulk-read", "bulk-write"):
             what = "the copy"
         of = f" of warp {agent.number}" if agent.kind == "warp" else ""
         shape = self.reporter.launch.shape

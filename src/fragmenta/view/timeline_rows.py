@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.races.report.history import Note, Recorded, moment
 from fragmenta.races.report.stories import Agent
+from fragmenta.races.shadow.layout import COMMITTED, COUNTED, WARPGROUP
 from fragmenta.simt.naming import Names
 
 MOST_PACKED = 10
@@ -275,7 +276,7 @@ class ClusterRows:
             waits.setdefault(each.warp, []).append(each)
         for index, each in self._noted(rank, "product"):
             warpgroup, group = each.warp // 4, each.about[1]
-            key = ("wgmma", rank, warpgroup)
+            key = (WARPGROUP, rank, warpgroup)
             row = rows.setdefault(warpgroup, Row(key, f"wgmma {warpgroup}"))
             members = range(4 * warpgroup, 4 * warpgroup + 4)
             ends = [_waited(waits.get(each, []), group, self.last) for each in members]
@@ -288,7 +289,7 @@ class ClusterRows:
 
     def _tensor_rows(self, rank: int) -> list[Row]:
         """The work on tensor memory, until it is done or its warp has waited."""
-        packed = _Packed("tensor", rank, "tcgen05")
+        packed = _Packed("tensor", rank, COMMITTED)
         for index, each in self._noted(rank, "tensor", "move"):
             end = self._tensor_end(index, each)
             what = self.names.mnemonic(each.site)
@@ -345,7 +346,7 @@ class ClusterRows:
         return [rows[each] for each in sorted(rows)]
 
     def _mbarrier(self, rank: int, offset: int) -> Row:
-        return Row(("mbarrier", rank, offset), self._name(offset))
+        return Row((COUNTED, rank, offset), self._name(offset))
 
     # ── problems ────────────────────────────────────────────────────────────
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from fragmenta.numerics.code.exact import MEANINGS
 from fragmenta.planes.code import following
 from fragmenta.planes.code.kinds import FLOATS
+from fragmenta.ptx import families
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import COMPUTING, Syntax
 from fragmenta.ptx.opcodes.tensor import NAMES
@@ -18,9 +19,30 @@ NEW = ("manages", "synchronises")
 """Kinds whose results are made of no operand."""
 OF_LANES = {"activemask", "elect"}
 """Their results say which lanes are there, and have nothing of other operands."""
-OF_CONDITIONS = {"match", "vote"}
-"""Their results are truth values of all lanes, which have no second values."""
 NOT_RUN = {"multimem"}
+EXACTLY = {
+    "LOADS": "loads",
+    "STORES": "stores",
+    "UPDATES": "updates",
+    "COPIES": "copies",
+}
+FAMILIES = EXACTLY | {
+    "ROW_LOADS": "loads",
+    "ROW_STORES": "stores",
+    "BARRIERS": "synchronises",
+    "MBARRIERS": "synchronises",
+    "MOVES": "moves",
+    "CONVERSIONS": "converts",
+    "COMPARISONS": "compares",
+    "PERMUTATIONS": "moves",
+    "SHUFFLES": "exchanges",
+    "SUMS": "computes",
+    "PRODUCTS": "computes",
+    "FUSED": "computes",
+    "WARP_PRODUCTS": "multiplies",
+    "WARPGROUP": "multiplies",
+    "TENSOR_MEMORY": "multiplies",
+}
 
 
 def lines() -> Iterator[Syntax]:
@@ -43,28 +65,44 @@ def moved() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("rules", "without"),
-    [
-        (definedness.RULES, OF_LANES | NOT_RUN),
-        ({*following.RULES, "redux"}, OF_LANES | OF_CONDITIONS | NOT_RUN),
-    ],
-    ids=["undefined bits", "second values"],
-)
-def test_what_comes_from_elsewhere_has_a_rule(
-    rules: Container[str], without: set[str]
-) -> None:
-    assert {opcode for opcode in moved() if opcode not in rules} == without
-    opcodes = {*TABLE.lines} | {name.partition(".")[0] for name in NAMES}
-    assert {opcode for opcode in opcodes if opcode in rules} >= {"ld", "shfl", "mma"}
+def kinds() -> dict[str, set[str]]:
+    """All opcodes, with the kinds of their instructions."""
+    found = {
+        opcode: {one.does[0] for one in TABLE.lines[opcode]} for opcode in TABLE.lines
+    }
+    for name, each in NAMES.items():
+        found.setdefault(name.partition(".")[0], set()).add(each.word)
+    return found
 
 
-@pytest.mark.parametrize(
-    "rules", [definedness.RULES, following.RULES], ids=["undefined", "second"]
-)
-def test_a_rule_is_of_an_opcode_that_there_is(rules: Container[str]) -> None:
-    opcodes = {*TABLE.lines} | {name.partition(".")[0] for name in NAMES}
-    assert set(rules) <= opcodes
+def test_what_comes_from_elsewhere_has_a_rule() -> None:
+    assert {*moved()} - {*families.RULES} == OF_LANES | NOT_RUN
+    assert {*families.RULES} <= {*kinds()}
+
+
+def test_each_instrument_has_each_rule() -> None:
+    words = {*families.RULES.values()}
+    assert {*definedness.RULES} == words
+    assert all(callable(getattr(following.Step, each)) for each in words)
+
+
+def test_what_has_a_rule_is_no_calculation() -> None:
+    assert not [each for each in families.RULES if kinds()[each] & COMPUTING]
+
+
+@pytest.mark.parametrize(("family", "kind"), FAMILIES.items())
+def test_a_family_is_of_one_kind(family: str, kind: str) -> None:
+    opcodes = getattr(families, family)
+    assert {*opcodes} <= {*kinds()}
+    assert all(kind in kinds()[each] for each in opcodes)
+
+
+def test_all_of_a_kind_are_of_its_family() -> None:
+    """Beside what the catalogue has, and what does not run."""
+    for family, kind in EXACTLY.items():
+        others = {name.partition(".")[0] for name in NAMES} | NOT_RUN
+        found = {each for each, words in kinds().items() if kind in words}
+        assert found - others == {*getattr(families, family)}
 
 
 def test_numerics_knows_what_is_computed_with_floats() -> None:

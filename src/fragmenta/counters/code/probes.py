@@ -16,6 +16,7 @@ from fragmenta.counters.products import tensor_kind
 from fragmenta.isa.tables.moves import ROW_BYTES
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.module import Address, Instruction, Operand, Pair, Register
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import MEMORY, Writer, Written, address_of
 from fragmenta.simt.lane_copies import is_lane_copy, lane_copy
@@ -57,9 +58,10 @@ class CounterProbes(Probes):
                 _divergence(writer, off)
         if self._values:
             keep_operands(writer, instruction)
-        if instruction.opcode == "tcgen05" and "mma" in instruction.qualifiers:
+        multiplies = kind_of(instruction.mnemonic).word == "multiplies"
+        if instruction.of_tensor_memory and multiplies:
             _tensor_products(writer, instruction)
-        if instruction.opcode != "cp":
+        if not instruction.is_copy:
             return
         if is_lane_copy(instruction):
             _lane_copy(writer, instruction)
@@ -70,7 +72,7 @@ class CounterProbes(Probes):
         """Count for how many lanes a comparison is true."""
         if self._values and count_result(writer, instruction):
             return
-        decides = instruction.opcode == "setp" or (
+        decides = instruction.is_comparison or (
             self._values and _joins_predicates(instruction)
         )
         goal = instruction.operands[0] if decides else None

@@ -23,6 +23,7 @@ from fragmenta.jit.trace import (
     select,
     shift_unsigned,
 )
+from fragmenta.ptx.families import PRODUCTS, SUMS, WITHOUT_RESULT
 from fragmenta.ptx.module import Instruction, Operand, Register
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import Writer, Written
@@ -35,10 +36,8 @@ NEARLY = 2.0**-18
 _MIX = 0x9E3779B1
 _FLOAT, _SAME, _FUSED = "float", "same", "fused"
 _FLOATS = {"f32": F32, "f64": F64}
-_TWO = frozenset(
-    ["add", "sub", "mul", "min", "max", "and", "or", "xor", "selp", "div", "rem"]
-)
-_SUMS = ("add", "sub", "mul", "div")
+_FLOATING = SUMS | PRODUCTS | {"div"}
+_TWO = _FLOATING | {"min", "max", "and", "or", "xor", "selp", "rem"}
 _WIDE = frozenset(["wide", "hi", "lo", "pred", "cc", "sat"])
 """Words of instructions whose parts are not looked at."""
 
@@ -65,13 +64,13 @@ def parts(instruction: Instruction) -> Composition | None:
     if not words or _WIDE & {*words} - {"lo"}:
         return None
     kind = words[-1]
-    if instruction.opcode == "fma" and kind in _FLOATS:
+    if instruction.is_fused and kind in _FLOATS:
         return Composition(_FUSED, (1, 2, 3))
     if instruction.opcode not in _TWO or len(instruction.operands) < 3:
         return None
-    if instruction.opcode in _SUMS and kind in _FLOATS:
+    if instruction.opcode in _FLOATING and kind in _FLOATS:
         return Composition(_FLOAT, (1, 2))
-    if instruction.opcode in ("mul", "div"):
+    if instruction.is_product or instruction.opcode == "div":
         return None
     return Composition(_SAME, (1, 2))
 
@@ -147,8 +146,8 @@ def _source(writer: Writer, instruction: Instruction, number: int) -> Written | 
 def _goal(instruction: Instruction) -> Register | None:
     """The one register with the result of an instruction; None if there is none."""
     first = instruction.operands[0] if instruction.operands else None
-    stores = instruction.opcode in ("st", "red", "bar", "barrier", "bra", "setp")
-    if stores or not isinstance(first, Register) or first.type == "pred":
+    none = instruction.opcode in WITHOUT_RESULT or instruction.is_comparison
+    if none or not isinstance(first, Register) or first.type == "pred":
         return None
     return first
 

@@ -81,8 +81,7 @@ def counted_global(
     among the parameters nowhere.  ``number`` is where the record of the site is.
     ``past_l1``: its sectors are counted where it writes, by :func:`counted_goal`.
     """
-    kind = "atom" if reads and writes else "ld" if reads else "st"
-    name = f"count.{kind}.{access.bytes}.a{access.address}.{int(past_l1)}"
+    name = f"count.{reads:d}{writes:d}.{access.bytes}.a{access.address}.{int(past_l1)}"
 
     def trace(
         code: Code,

@@ -15,7 +15,7 @@ from fragmenta.expressions.code.names import Named, named, narrow
 from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
 from fragmenta.expressions.code.products import LOGGED
 from fragmenta.planes.code.flow import from_parameter, of_lanes
-from fragmenta.planes.code.following import RULES, Step
+from fragmenta.planes.code.following import Step
 from fragmenta.planes.code.following import named_parameter as is_named
 from fragmenta.planes.code.kinds import floating
 from fragmenta.planes.code.probes import PlaneProbes
@@ -23,6 +23,7 @@ from fragmenta.planes.code.routines import second_lanes
 from fragmenta.planes.code.twins import added
 from fragmenta.planes.code.warp_products import write_product
 from fragmenta.ptx.checking.register_effects import registers
+from fragmenta.ptx.families import RULES
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -31,6 +32,7 @@ from fragmenta.ptx.module import (
     Vector,
     type_bits,
 )
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt.accessing import element_type
 from fragmenta.simt.emitter import Written
@@ -74,7 +76,8 @@ class ExpressionStep(Step):
         named = [e for e in dict.fromkeys(registers(addresses)) if self.has(e)]
         if named:
             self._noted("address", named)
-        if self.instruction.opcode not in RULES and not of_lanes(self.instruction):
+        rule = RULES.get(self.instruction.opcode, "vote")
+        if rule == "vote" and not of_lanes(self.instruction):
             others = [each for each in self.reads if each not in named]
             self._noted("lost", others)  # such as ``match`` or ``redux``
         super().write()
@@ -224,9 +227,8 @@ class ExpressionStep(Step):
 
     def after(self) -> None:
         """Hash products of matrices."""
-        words = self.instruction.qualifiers
-        opcode = self.instruction.opcode
-        if opcode == "mma" or (opcode == "wmma" and words[0] == "mma"):
+        kind = kind_of(self.instruction.mnemonic).word
+        if self.instruction.of_fragments and kind == "multiplies":
             self.if_any(self._multiplied)
 
     def _multiplied(self) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fragmenta.errors import UnknownType
+from fragmenta.ptx.families import PRODUCTS, SUMS
 from fragmenta.ptx.module import Instruction, type_bits
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.registers.dtype import dtype
 
-_ROUNDED = frozenset({"add", "sub", "mul", "fma"})
+_ROUNDED = SUMS | PRODUCTS | {"fma"}
 _ROUNDINGS = frozenset({"rn", "rz", "rm", "rp", "rna", "rs"})
 _CLEAN = frozenset({"f32", "f16", "bf16"})
 """Types whose operations have one NaN, so that operands commute."""
@@ -111,7 +112,7 @@ def named(instruction: Instruction) -> Named:
     """
     opcode, words = instruction.opcode, instruction.qualifiers
     kinds = [each for each in words if each in TYPES]
-    if opcode == "cvt" and len(kinds) == 2:
+    if instruction.is_conversion and len(kinds) == 2:
         return _conversion(instruction, kinds)
     if not kinds or len(set(kinds)) > 1:
         bits = type_bits(kinds[-1]) if kinds else 32

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.ptx.families import WRITES
 from fragmenta.races.recording.log import Action, Flag, Log, Touched
 from fragmenta.simt.layout import SHARED_SLOT, SLOT_BITS
 
@@ -95,7 +96,7 @@ def _plainly(
 def _writes(action: Action, words: NDArray[np.int64]) -> bool:
     """Whether an action writes one of some words."""
     if isinstance(action, Flag):
-        return action.opcode != "ld" and bool((words == action.address).any())
+        return action.opcode in WRITES and bool((words == action.address).any())
     if not isinstance(action, Touched) or not action.write:
         return False
     return bool(np.isin(action.addresses, words).any())

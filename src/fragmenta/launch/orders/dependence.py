@@ -43,13 +43,13 @@ class Dependent(NamedTuple):
 def synchronises(instruction: Instruction) -> bool:
     """Whether an instruction is one of those that are explored."""
     words = instruction.qualifiers
-    if instruction.opcode in ("bar", "barrier"):
+    if instruction.is_barrier:
         return "warp" not in words
-    if instruction.opcode in ("cp", "st", "red"):
+    if _only_moves(instruction):
         return "async" in words
     if instruction.opcode == "clusterlaunchcontrol":
         return "try_cancel" in words
-    if instruction.opcode == "mbarrier":
+    if instruction.is_mbarrier:
         return True
     found = role(instruction)
     return found is not None and found.reads and not found.fence
@@ -57,22 +57,20 @@ def synchronises(instruction: Instruction) -> bool:
 
 def asks(instruction: Instruction) -> bool:
     """Whether its result is the state of what synchronises, not data."""
-    asked = ("mbarrier", "elect", "activemask", "clusterlaunchcontrol")
-    return instruction.opcode in asked
+    asked = ("elect", "activemask", "clusterlaunchcontrol")
+    return instruction.is_mbarrier or instruction.opcode in asked
 
 
 def hands(instruction: Instruction) -> bool:
     """Whether threads get what it makes of the operands of other threads."""
     if asks(instruction):
         return False
-    reduces = instruction.opcode in ("bar", "barrier")
-    combines = reduces and "red" in instruction.qualifiers
-    return combines or kind_of(instruction.mnemonic).word == "exchanges"
+    return instruction.votes or kind_of(instruction.mnemonic).word == "exchanges"
 
 
 def _begins(instruction: Instruction, function: Function) -> bool:
     """Whether data come from memory here; a shuffle hands on what lanes have."""
-    shuffles = instruction.opcode == "shfl"
+    shuffles = instruction.is_shuffle
     return loads(instruction, function) and not (asks(instruction) or shuffles)
 
 
@@ -177,13 +175,13 @@ class Flow:
             if synchronises(each) and role(each) is None and not _only_moves(each):
                 for source in self.sources(index):
                     yield self._made(index, source, True)
-            if _accesses(each) or each.opcode in ("atom", "cp"):
+            if _accesses(each) or each.is_fetch or each.is_copy:
                 yield from self._accessing(index)
 
     def _told(self, inside: list[int], source: int) -> Iterable[Dependent]:
         """Stores that are done or not as a strong load says: they tell it, too."""
         for index in inside:
-            if _accesses(self.code[index]) and self.code[index].opcode != "ld":
+            if _accesses(self.code[index]) and not self.code[index].is_load:
                 yield self._made(index, source, False)._replace(stored=True)
 
     def _accessing(self, index: int) -> Iterable[Dependent]:
@@ -249,12 +247,14 @@ class Flow:
 def _accesses(instruction: Instruction) -> bool:
     """Whether an instruction accesses memory that others see."""
     words = set(instruction.qualifiers)
-    return instruction.opcode in ("ld", "st", "red") and not words & {"param", "local"}
+    here = instruction.is_access and not instruction.is_fetch
+    return here and not words & {"param", "local"}
 
 
 def _only_moves(instruction: Instruction) -> bool:
     """Whether data only say what is copied, not what is waited for."""
-    return instruction.opcode in ("cp", "st", "red")
+    stored = instruction.is_write and not instruction.is_fetch
+    return stored or instruction.is_copy
 
 
 def dependent(module: Module, kernel: str) -> list[Dependent]:

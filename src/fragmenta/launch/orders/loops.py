@@ -83,7 +83,7 @@ class Loops:
         for name in {name for name, _ in self.places}:
             function = self.module.functions[name]
             for index, each in enumerate(function.instructions):
-                if each.opcode in ("ld", "atom"):
+                if each.is_read:
                     loop = looped(function, index)
                     some = loop.sources if loop is not None else ()
                     found |= {(name, e) for e in some if e is not None}

@@ -30,6 +30,7 @@ from fragmenta.launch.orders.word_events import (
 )
 from fragmenta.orders import program as said
 from fragmenta.orders.program import Order, Program, Proxy, Steps
+from fragmenta.ptx import families
 from fragmenta.ptx.ordering import Scope
 from fragmenta.races.recording.log import (
     Action,
@@ -339,7 +340,7 @@ class _Builder:
                             for each in self.touched(agent, entry.action):
                                 self.users.add(each, entry.action.write, agent.number)
                     elif self.synchronises(entry.action):
-                        writes = entry.action.opcode != "ld"
+                        writes = entry.action.opcode in families.WRITES
                         for agent in own:
                             if agent.who.lanes & entry.lanes:
                                 each = self.flagged(agent, entry.action)
@@ -423,7 +424,7 @@ class _Batches:
 
 
 def _is_product(work: Flying) -> bool:
-    return work.queue[0] == "wgmma"
+    return work.queue[0] in families.WARPGROUP
 
 
 def _adjacent(entries: list[Entry]) -> list[bool]:
@@ -746,7 +747,7 @@ class _Walk:
 
     def _flag(self, entry: Entry, action: Flag) -> None:
         agents = self._of(entry)
-        writes = action.opcode != "ld"
+        writes = action.opcode in families.WRITES
         order, scope = Order(action.sense), Scope[action.scope.upper()]
         site = entry.site
         if action.address not in self.builder.words:
@@ -765,11 +766,11 @@ class _Walk:
         if lanes > 1 and site in self.builder.deciding:
             self.builder.limits.append(f"lanes {site}")
         # Each group releases what it did itself; what is no sum, one does for all.
-        sums = action.operation in SUMS or action.opcode == "st"
+        sums = action.operation in SUMS or action.opcode in families.STORES
         alone = waits or (writes and not sums)
         for each in agents[:1] if alone else agents:
             share = lanes if alone else (each.who.lanes & entry.lanes).bit_count()
-            if kept and share > 1 and action.opcode == "atom":
+            if kept and share > 1 and action.opcode in families.FETCHES:
                 self.builder.limits.append(f"lanes {site}")
             condition = self._condition(each, site, action)
             how = order, scope, site

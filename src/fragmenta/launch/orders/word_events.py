@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from fragmenta.orders import program as said
 from fragmenta.orders.program import Order
 from fragmenta.orders.typed import named
+from fragmenta.ptx import families
 from fragmenta.ptx.ordering import Scope, written_scope
 from fragmenta.ptx.ordering import scope as scope_of
 from fragmenta.races.recording.log import Fenced, Flag
@@ -41,7 +42,7 @@ def word_events(
     What they find is kept under a name, if one is given.
     """
     atomic, times = None, 1
-    if action.opcode in ("atom", "red"):
+    if action.opcode in families.UPDATES:
         operand, compare = (*action.given[::-1], 0, 0)[:2]
         if action.operation != "cas":
             compare = 0
@@ -52,7 +53,7 @@ def word_events(
             operand *= lanes & 1
         elif action.operation in ("inc", "dec"):
             times = lanes
-        returns = action.opcode == "atom"
+        returns = action.opcode in families.FETCHES
         what = operation, operand, compare, returns, None
         each = lanes if operation.startswith("add.") else 1  # floats round each time
         atomic = said.Atomic(word, *what, *how, times=each, kept=kept)
@@ -60,7 +61,7 @@ def word_events(
         return [said.Await(word, condition, atomic, *how, kept=kept)]
     if atomic is not None:
         return [atomic] * times
-    if action.opcode == "st":
+    if action.opcode in families.STORES:
         value = action.given[0] if action.given else 0
         return [said.Store(word, value, *how)]
     return [said.Load(word, *how, kept=kept)]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from fragmenta.ptx.module import Instruction, Operand, Register, Vector
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.simt.program import Program
-from fragmenta.simt.wgmma_operands import is_wgmma
 
 
 class Chains(NamedTuple):
@@ -43,10 +43,8 @@ def chains(program: Program) -> Chains:
 
 def multiplies(instruction: Instruction) -> bool:
     """Whether it is a product of matrices in registers."""
-    words = instruction.qualifiers
-    if instruction.opcode == "wmma":
-        return words[:1] == ("mma",)
-    return instruction.opcode == "mma" or is_wgmma(instruction)
+    in_registers = not instruction.of_tensor_memory
+    return in_registers and kind_of(instruction.mnemonic).word == "multiplies"
 
 
 def _roots(instructions: Sequence[Instruction]) -> dict[int, int]:
@@ -66,7 +64,7 @@ def _roots(instructions: Sequence[Instruction]) -> dict[int, int]:
             if goal is None:
                 continue
             products[place] = goal
-            last = None if each.opcode == "wgmma" else _first(each.operands[3])
+            last = None if each.of_warpgroup else _first(each.operands[3])
             if last is not None:
                 parents[root(last)] = root(goal)
     # One zero is copied to many accumulators: that does not connect them.
@@ -80,7 +78,7 @@ def _copies(instructions: Sequence[Instruction]) -> dict[int, list[int]]:
     """The registers that each register is copied to."""
     found: dict[int, list[int]] = {}
     for each in instructions:
-        if each.opcode == "mov" and len(each.operands) == 2:
+        if each.is_move and len(each.operands) == 2:
             goal, source = (_first(operand) for operand in each.operands)
             if goal is not None and source is not None:
                 found.setdefault(source, []).append(goal)

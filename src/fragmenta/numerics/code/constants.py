@@ -42,7 +42,7 @@ def _constants(function: Function) -> dict[int, int]:
 
 def _moved(instruction: Instruction) -> int:
     """The bits of the constant that an instruction moves; -1 if it does not."""
-    if instruction.opcode != "mov":
+    if not instruction.is_move:
         return -1
     goal, source = instruction.operands
     if not isinstance(goal, Register) or not isinstance(source, Immediate):
@@ -85,9 +85,7 @@ def rounds_by_magic(function: Function, instruction: Instruction) -> bool:
     if not kind:
         return False
     *_, last = instruction.operands
-    given = (
-        instruction.operands[1:] if instruction.opcode in ("add", "sub") else (last,)
-    )
+    given = instruction.operands[1:] if instruction.is_sum else (last,)
     return any(_magic(function, each, kind) for each in given)
 
 
@@ -136,7 +134,7 @@ def upper_words(function: Function) -> frozenset[int]:
 
 def _unpacks(instruction: Instruction) -> bool:
     """Whether it takes an f64 apart."""
-    if instruction.opcode != "mov" or "b64" not in instruction.qualifiers:
+    if not instruction.is_move or "b64" not in instruction.qualifiers:
         return False
     goal, source = instruction.operands
     return (
@@ -149,6 +147,6 @@ def _unpacks(instruction: Instruction) -> bool:
 
 def _whole(instruction: Instruction) -> bool:
     """Whether it computes 32-bit whole numbers."""
-    return bool(
-        {"b32", "s32", "u32"} & set(instruction.qualifiers)
-    ) and instruction.opcode not in ("ld", "cvt")
+    return bool({"b32", "s32", "u32"} & set(instruction.qualifiers)) and not (
+        instruction.is_load or instruction.is_conversion
+    )

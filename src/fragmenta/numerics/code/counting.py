@@ -20,13 +20,14 @@ from fragmenta.numerics.code.uses import (
 )
 from fragmenta.planes.code.flow import DOTS
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.families import MOVES, PRODUCTS, SUMS
 from fragmenta.ptx.module import Instruction, Register, type_bits
 
-OPERATIONS = DOTS | {"min", "max", "add", "sub", "mul", "mad", "neg", "abs"}
+_RINGS = SUMS | PRODUCTS | {"mad", "neg"}
+"""Their lowest bits depend on nothing but the lowest bits of the operands."""
+OPERATIONS = DOTS | _RINGS | {"min", "max", "abs"}
 """Operations on integers that keep second values."""
-_RINGS = frozenset({"add", "sub", "mul", "mad", "neg"})
-"""Those whose lowest bits depend on nothing but the lowest bits of the operands."""
-_MOVES = frozenset({"mov", "selp"})
+_MOVES = MOVES | {"selp"}
 _WORDS = frozenset({"s32", "u32", "s16", "u16"})
 _GOALS = _WORDS | BYTES | {"s64", "u64"}
 """Types of integers that a rounding makes."""
@@ -84,12 +85,12 @@ class Counted:
         computed: dict[int, bool] = {}
         for each in self.uses.function.instructions:
             sums = type_of(each) == "s32" and (_computes(each) or each.opcode in DOTS)
-            sums |= each.opcode == "cvt" and is_whole(each) and _all(each, computed)
+            sums |= each.is_conversion and is_whole(each) and _all(each, computed)
             for one in effects(each).writes:
                 computed[one.number] = sums and computed.get(one.number, True)
         for each in self.uses.function.instructions:
             kinds = types_of(each)
-            if each.opcode != "cvt" or len(kinds) != 2 or not _carries(each):
+            if not each.is_conversion or len(kinds) != 2 or not _carries(each):
                 continue
             (source,), narrow = reads(each) or [-1], min(kinds, key=type_bits)
             signed = {*kinds} <= {"s32", "s16", "s8"} and narrow != "s32"
@@ -119,7 +120,7 @@ class Counted:
 
     def _extensions(self) -> list[Instruction]:
         given = self.uses.function.instructions
-        return [each for each in given if each.opcode == "cvt" and _extends(each)]
+        return [each for each in given if each.is_conversion and _extends(each)]
 
     def _only_low(self, number: int, short: set[int]) -> bool:
         """Whether a register is computed, and used for nothing but its lowest byte.
@@ -129,13 +130,13 @@ class Counted:
         made = self.uses.writers.get(number, [])
         used = self.uses.readers.get(number, [])
         return all(
-            (_is_ring(each) and (each.opcode != "cvt" or short.issuperset(reads(each))))
+            (_is_ring(each) and not (each.is_conversion and {*reads(each)} - short))
             or (bool(_begun(each)) and each.opcode not in DOTS)
             for each in made
         ) and all(
             _extends(each)
             or (_is_ring(each) and goal_of(each) in short)
-            or (each.opcode == "st" and type_of(each) in BYTES)
+            or (each.is_store and type_of(each) in BYTES)
             for each in used
         )
 
@@ -143,13 +144,13 @@ class Counted:
 def _extends(each: Instruction) -> bool:
     """Whether it takes the lowest byte with its sign."""
     kinds = types_of(each)
-    return each.opcode == "cvt" and len(kinds) == 2 and kinds[1] == "s8"
+    return each.is_conversion and len(kinds) == 2 and kinds[1] == "s8"
 
 
 def _is_ring(each: Instruction) -> bool:
     """Whether its lowest byte comes from the lowest bytes of its operands."""
     words = {"wide", "hi", "sat"} & {*each.qualifiers}
-    if each.opcode == "cvt":
+    if each.is_conversion:
         return is_whole(each) and not _extends(each) and not words
     return each.opcode in _RINGS and _computes(each) and not words
 
@@ -161,7 +162,7 @@ def _all(each: Instruction, computed: dict[int, bool]) -> bool:
 
 def _to_whole(each: Instruction) -> bool:
     """Whether it makes an integer of a float."""
-    rounds = each.opcode == "cvt" and "rni" in each.qualifiers
+    rounds = each.is_conversion and "rni" in each.qualifiers
     return rounds or cuts(each)
 
 
@@ -169,7 +170,7 @@ def _begun(each: Instruction) -> list[int]:
     """Registers in which an instruction begins an integer: of a byte, or a product."""
     if each.opcode in DOTS:
         return [goal_of(each)]
-    if each.opcode not in ("ld", "ldu") or type_of(each) not in BYTES:
+    if not each.is_load or type_of(each) not in BYTES:
         return []
     return [one.number for one in effects(each).writes]
 
@@ -183,8 +184,8 @@ def _computes(each: Instruction) -> bool:
 
 def _carries(each: Instruction) -> bool:
     """Whether it moves an integer, or makes it wider or narrower."""
-    if each.opcode == "shfl":
+    if each.is_shuffle:
         return True
-    if each.opcode == "cvt":
+    if each.is_conversion:
         return is_whole(each) and not {"sat", "relu"} & set(each.qualifiers)
     return each.opcode in _MOVES and type_bits(type_of(each)) in (16, 32)

@@ -42,6 +42,7 @@ from fragmenta.numerics.code.double import (
 )
 from fragmenta.numerics.code.elements import Element, Kind
 from fragmenta.numerics.code.functions import FUNCTIONS
+from fragmenta.ptx import families
 from fragmenta.ptx.opcodes.half import rounded, value_of
 from fragmenta.ptx.opcodes.table import Qualifiers
 
@@ -239,7 +240,7 @@ QUICK: dict[str, Callable[..., Value]] = {
 """The same of the hardware's operands, of 32 bits or less, in f64.
 
 It is for the error of one instruction, which is far above that rounding."""
-SUMS = frozenset({"add", "sub", "fma", "mad"})
+SUMS = families.SUMS | families.FUSED
 """Opcodes that may cancel and absorb."""
 LOG_OF_TWO = 0.6931471805599453
 LONG = frozenset({*FUNCTIONS, "div"})

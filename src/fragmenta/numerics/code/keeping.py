@@ -35,7 +35,6 @@ ROW_SIZE, ROW_SITE, ROW_LANES, ROW_WARP, ROW_BLOCK, ROW_WIDTH = 0, 4, 8, 12, 16,
 """Words of a row; that of the block has 64 bits.  The width is that of an element."""
 ROW_HEAD = 64
 """Bytes of a row before its planes."""
-_STORES = ("st", "red", "atom")
 
 
 class _Kept(NamedTuple):
@@ -64,7 +63,7 @@ class KeepingStep(NumericsStep):
         """What lanes have stored to arrays or to shared memory; None if nothing."""
         given, writer = self.instruction, self.writer
         words = given.qualifiers
-        if given.opcode not in _STORES or {"async", "bulk"} & set(words):
+        if not given.is_write or {"async", "bulk"} & set(words):
             return None
         address = next((e for e in given.operands if isinstance(e, Address)), None)
         if address is None or {*registers([address])} & {*effects(given).writes}:
@@ -72,7 +71,7 @@ class KeepingStep(NumericsStep):
         space = param_space(writer, space_of(given), address)
         if space not in ("global", "shared", "cluster"):
             return None
-        data = given.operands[2 if given.opcode == "atom" else 1]
+        data = given.operands[2 if given.is_fetch else 1]
         count = len(data.items) if isinstance(data, Vector) else 1
         bits = type_bits(element_type(given))
         width = min(bits, 64)

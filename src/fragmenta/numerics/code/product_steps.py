@@ -7,6 +7,7 @@ from fragmenta.numerics.code.products import BORN
 from fragmenta.planes.code.following import Step
 from fragmenta.planes.code.warp_products import write_product
 from fragmenta.ptx.module import Register
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.simt.emitter import Written
 from fragmenta.simt.matrices import operation
 
@@ -25,16 +26,15 @@ class ProductStep(Step):
 
     def after(self) -> None:
         """All operands are in the stage, and so is D."""
-        if self.instruction.opcode in ("mma", "wmma") and multiplies(self.instruction):
+        if self.instruction.of_fragments and multiplies(self.instruction):
             self.if_any(self._multiplied)
 
-    def elsewhere(self) -> None:
+    def warpgroup(self) -> None:
         """Products that are carried out elsewhere have numbers, too."""
-        words = self.instruction.qualifiers
-        if multiplies(self.instruction) or (
-            self.instruction.opcode == "tcgen05" and words[:1] == ("mma",)
-        ):
+        if kind_of(self.instruction.mnemonic).word == "multiplies":
             self._number()
+
+    tensor = warpgroup
 
     def _number(self) -> int:
         """Number the instruction, and tell the launch that it is a product."""

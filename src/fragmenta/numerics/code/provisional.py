@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from fragmenta.planes.code.kinds import from_float
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.families import BARRIERS, COPIES, SHUFFLES, WRITES
 from fragmenta.ptx.flow import destinations, successors
 from fragmenta.ptx.module import Function, Instruction
 
 _LONGEST = 64
 """The most instructions between a decision and the branch."""
-_ACTS = frozenset({"st", "red", "atom", "cp", "call", "shfl", "vote", "bar", "barrier"})
+_ACTS = WRITES | COPIES | SHUFFLES | BARRIERS | {"call", "vote"}
 """Instructions whose operands others see."""
 
 
@@ -54,7 +55,7 @@ def _found(function: Function) -> Provisional:
     at: dict[int, list[Kept]] = {}
     after: list[list[int]] = []
     for place, each in enumerate(function.instructions):
-        if each.opcode == "cvt" and each.guard is None and from_float(each):
+        if each.is_conversion and each.guard is None and from_float(each):
             after = after or successors(function)
             for branch, taken in _branch(function, place, after):
                 at.setdefault(branch, []).append(Kept(place, taken))

@@ -35,9 +35,10 @@ from fragmenta.numerics.code.uses import (
     reads,
     type_of,
 )
+from fragmenta.ptx.families import MOVES, PERMUTATIONS, PRODUCTS
 from fragmenta.ptx.module import Function, Instruction
 
-_UNPACKS = frozenset({"and", "bfe", "shr", "prmt", "lop3"})
+_UNPACKS = PERMUTATIONS | {"and", "bfe", "shr", "lop3"}
 """What takes a code out of a word."""
 
 
@@ -109,7 +110,7 @@ def _unrounded(uses: Uses) -> Iterator[tuple[int, str]]:
     A sum is none: ``x * scale + 0.5f`` is rounded, and nobody knows what else is added.
     """
     for each in uses.function.instructions:
-        if each.opcode != "cvt" or "rzi" not in each.qualifiers or is_whole(each):
+        if not each.is_conversion or "rzi" not in each.qualifiers or is_whole(each):
             continue
         found = bounds_of(uses, each)._replace(low=False)
         lowest = [least for one in found.bounds.values() for least in _least(uses, one)]
@@ -117,8 +118,9 @@ def _unrounded(uses: Uses) -> Iterator[tuple[int, str]]:
             continue
         near = reached(uses, set(reads(each)[:1]), back=True)
         makers = [one for number in near for one in uses.writers.get(number, ())]
-        passed = {"min", "max", "mov", "mul", "div"}
-        if any(one.opcode in ("mul", "div") for one in makers) and all(
+        scaling = PRODUCTS | {"div"}
+        passed = MOVES | scaling | {"min", "max"}
+        if any(one.opcode in scaling for one in makers) and all(
             one.opcode in passed for one in makers
         ):
             yield id(each), "all" if found.within else "negative"
@@ -136,21 +138,21 @@ def _zero_point(of: Uses, each: Instruction) -> bool:
     So is ``int z = zero[group]`` in ``(code - z) * scale``, where the code was unpacked
     from a word.  Elsewhere, cutting off is meant.
     """
-    if each.opcode != "cvt" or "rzi" not in each.qualifiers or type_of(each) != "s32":
+    if not each.is_conversion or "rzi" not in each.qualifiers or type_of(each) != "s32":
         return False
     uses, made = of.readers, of.writers
     (source,) = reads(each)[:1] or (-1,)
-    loaded = {one.opcode for one in made.get(source, ())} == {"ld"}
+    loaded = {one.is_load for one in made.get(source, ())} == {True}
     if not loaded or uses.get(source) != [each] or made.get(goal_of(each)) != [each]:
         return False
     shifts = uses.get(goal_of(each), [])
     return bool(shifts) and all(
-        one.opcode in ("sub", "add")
+        one.is_sum
         and len(reads(one)) == 2
         and all(
             _is_code(made.get(code)) for code in reads(one) if code != goal_of(each)
         )
-        and {user.opcode for user in uses.get(goal_of(one), ())} == {"cvt"}
+        and {user.is_conversion for user in uses.get(goal_of(one), ())} == {True}
         and all(type_of(user)[:1] in ("f", "b") for user in uses[goal_of(one)])
         for one in shifts
     )
@@ -159,6 +161,6 @@ def _zero_point(of: Uses, each: Instruction) -> bool:
 def _is_code(makers: list[Instruction] | None) -> bool:
     """Whether a register holds what was unpacked from a word, or a byte."""
     return bool(makers) and all(
-        each.opcode in _UNPACKS or (each.opcode == "ld" and type_of(each) in BYTES)
+        each.opcode in _UNPACKS or (each.is_load and type_of(each) in BYTES)
         for each in makers or ()
     )

@@ -19,6 +19,7 @@ from fragmenta.numerics.code.uses import (
     type_of,
     types_of,
 )
+from fragmenta.ptx import families
 from fragmenta.ptx.module import Instruction, Operand, Register, type_bits
 
 LOWEST = frozenset({-32768, -32767, -128, -127, -8, -7, 0})
@@ -54,7 +55,7 @@ def half_of(uses: Uses, each: Instruction) -> float | str | None:
 
     0 for a conversion to the nearest integer; None if it does not round.
     """
-    if each.opcode != "cvt":
+    if not each.is_conversion:
         return None
     if "rni" in each.qualifiers:
         return 0.0
@@ -92,7 +93,7 @@ def _has_sign(uses: Uses, operand: Operand) -> bool:
 
 def cuts(each: Instruction) -> bool:
     """Whether a float is cut to an integer; one that was rounded before is kept."""
-    return each.opcode == "cvt" and bool({"rzi", "rmi", "rpi"} & {*each.qualifiers})
+    return each.is_conversion and bool({"rzi", "rmi", "rpi"} & {*each.qualifiers})
 
 
 def kept(uses: Uses, rounding: Instruction) -> Kept | None:
@@ -123,14 +124,14 @@ def _given_to(uses: Uses, rounding: Instruction) -> set[int]:
     found = set(reads(rounding)[:1])
     if half_of(uses, rounding):
         for each in uses.makers(rounding.operands[1]):
-            found |= set(reads(each)) if each.opcode in ("add", "sub") else set()
+            found |= set(reads(each)) if each.is_sum else set()
     return found
 
 
 def _is_exponent(uses: Uses, each: Instruction) -> bool:
     if each.opcode == "shl":
         return bool(_EXPONENTS.intersection(uses.constants(each, "u32")[1:]))
-    if each.opcode in ("mul", "mad") and type_of(each)[0] in "us":
+    if (each.is_product or each.is_fused) and type_of(each)[0] in "us":
         return 2.0**23 in uses.constants(each)
     return each.opcode == "ex2"
 
@@ -144,7 +145,7 @@ def bounds_of(uses: Uses, rounding: Instruction, *, shifts: bool = False) -> Kep
     near |= reached(uses, _given_to(uses, rounding), back=True)
     stored, low, found = False, _is_unsigned(rounding), dict[int, Instruction]()
     for each in uses.reading(near):
-        stored |= each.opcode == "st" and type_bits(type_of(each)) == 8
+        stored |= each.is_store and type_bits(type_of(each)) == 8
         stored |= _packs(uses, each)
         low |= _is_unsigned(each)
         if each.opcode in ("min", "max") and len(each.operands) == 3:
@@ -156,7 +157,7 @@ def bounds_of(uses: Uses, rounding: Instruction, *, shifts: bool = False) -> Kep
 
 def _is_unsigned(each: Instruction) -> bool:
     """Whether it makes an unsigned integer of a float, which is none below zero."""
-    kinds = types_of(each) if each.opcode == "cvt" else []
+    kinds = types_of(each) if each.is_conversion else []
     return len(kinds) == 2 and kinds[0][0] == "u" and kinds[1][0] == "f"
 
 
@@ -172,7 +173,7 @@ def narrowed(uses: Uses, rounding: Instruction) -> Iterator[Instruction]:
     """The conversions to an integer of a rounded float."""
     near = reached(uses, {goal_of(rounding)}, back=False, shifts=True)
     for each in uses.reading(near):
-        whole = each.opcode == "cvt" and type_of(each)[:1] in ("s", "u")
+        whole = each.is_conversion and type_of(each)[:1] in ("s", "u")
         if whole and "rni" not in each.qualifiers:
             yield each
 
@@ -199,7 +200,8 @@ def mask_of(uses: Uses, each: Instruction) -> str:
 
 def _counts(each: Instruction) -> bool:
     """Whether it takes an integer for a number, or stores it."""
-    return each.opcode in ("cvt", "add", "sub", "mul", "mad", "min", "max", "st")
+    computes = each.is_sum or each.is_product or each.opcode in ("mad", "min", "max")
+    return computes or each.is_conversion or each.is_store
 
 
 def _packs(uses: Uses, each: Instruction) -> bool:
@@ -207,7 +209,7 @@ def _packs(uses: Uses, each: Instruction) -> bool:
     if each.opcode == "bfi":
         return uses.constants(each, "u32")[3] == _BYTE_BITS
     if each.opcode != "and":
-        return each.opcode == "prmt"
+        return each.opcode in families.PERMUTATIONS
     if 255 not in uses.constants(each, "u32"):
         return False
     words, ways = {goal_of(each)}, [goal_of(each)]
@@ -215,9 +217,9 @@ def _packs(uses: Uses, each: Instruction) -> bool:
         for other in uses.readers.get(ways.pop(), ()):
             if goal_of(other) in words:
                 continue
-            if other.opcode in ("or", "prmt", "bfi", "lop3"):
+            if other.opcode in families.PERMUTATIONS | {"or", "bfi", "lop3"}:
                 return True
-            if other.opcode in ("shl", "mov"):
+            if other.is_move or other.opcode == "shl":
                 words.add(goal_of(other))
                 ways.append(goal_of(other))
     return False
@@ -253,12 +255,12 @@ def _varying(uses: Uses, each: Instruction) -> list[int]:
 
 def _keeps(uses: Uses, each: Instruction, back: bool) -> bool:
     """Whether its result is the number that it was given, but for bounds."""
-    if each.opcode == "cvt" and "rni" not in each.qualifiers:
+    if each.is_conversion and "rni" not in each.qualifiers:
         first, last = (kind[:1] for kind in (types_of(each) * 2)[:2])
         return is_whole(each) or (not back and (first in "us" or last in "us"))
     if each.opcode == "and":
         return not back and bool(mask_of(uses, each))
-    return each.opcode in ("min", "max", "mov")
+    return each.is_move or each.opcode in ("min", "max")
 
 
 def _shifts(uses: Uses, each: Instruction) -> bool:
@@ -266,7 +268,7 @@ def _shifts(uses: Uses, each: Instruction) -> bool:
 
     One that was computed is subtracted from the codes again.
     """
-    if each.opcode not in ("add", "sub") or len(each.operands) != 3:
+    if not each.is_sum or len(each.operands) != 3:
         return False
     if any(number is not None for number in uses.constants(each)):
         return True
@@ -280,12 +282,13 @@ def _is_given(uses: Uses, operand: Operand) -> bool:
     """Whether an operand was loaded, and at most converted."""
     seen: set[int] = set()
     made = uses.makers(operand)
-    while len(made) == 1 and made[0].opcode in ("cvt", "mov", "neg"):
+    passing = families.MOVES | families.CONVERSIONS | {"neg"}
+    while len(made) == 1 and made[0].opcode in passing:
         if id(made[0]) in seen or {"rni"} & {*made[0].qualifiers}:
             return False
         seen.add(id(made[0]))
         made = uses.makers(made[0].operands[1])
-    return len(made) == 1 and made[0].opcode in ("ld", "ldu")
+    return len(made) == 1 and made[0].is_load
 
 
 def _is_taken_back(uses: Uses, operand: Operand, shift: Instruction) -> bool:

@@ -62,6 +62,7 @@ from fragmenta.numerics.code.exact import (
 )
 from fragmenta.numerics.code.notes import Notes
 from fragmenta.numerics.code.records import CHUNK, Lanes, Record, facts
+from fragmenta.ptx.families import FUSED, PRODUCTS
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
@@ -207,7 +208,7 @@ class Work:
         }
         self.contracted: Variable | None = None
         """The largest difference that a contraction makes, in ulp."""
-        if form.match.syntax.opcode in ("fma", "mad"):
+        if form.match.syntax.opcode in FUSED:
             self.counts["contracted"] = code.variable(none)
             self.contracted = code.variable(zeros)
         if form.words.get(UNROUNDED):
@@ -713,7 +714,7 @@ def _parts(
     values = given.values
     if len(errors) == 1:  # what the instruction itself has not added
         errors = [abs((exact.upper - local.upper) + (exact.lower - local.lower))]
-    elif opcode in ("mul", "fma", "mad"):
+    elif opcode in PRODUCTS | FUSED:
         errors[0], errors[1] = errors[0] * abs(values[1]), errors[1] * abs(values[0])
     elif opcode == "div":
         errors[1] = errors[1] * abs(given.held)

@@ -32,6 +32,7 @@ from fragmenta.numerics.code.routines import (
 from fragmenta.planes.code.flow import DOTS
 from fragmenta.planes.code.probes import PlaneProbes
 from fragmenta.ptx.checking.mnemonics import reading
+from fragmenta.ptx.families import REDUCING
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -124,13 +125,14 @@ class NumericsStep(ProductStep):
 
     def decides(self) -> None:
         """A comparison, or a conversion to an integer."""
-        opcode, function = self.instruction.opcode, self.writer.unit.function
+        function = self.writer.unit.function
         if id(self.instruction) in quantised(function).narrowed:
             return
         if self.writer.index in provisional(function).decisions:
             return  # what a branch throws away does not count
         if not {"num", "nan"} & set(self.instruction.qualifiers):
-            self._beside(DECIDES if opcode == "cvt" else COMPARES)
+            decides = self.instruction.is_conversion
+            self._beside(DECIDES if decides else COMPARES)
 
     def lost(self) -> None:
         """Bits of floats are changed: a new sign or exponent keeps the second value.
@@ -196,7 +198,7 @@ class NumericsStep(ProductStep):
 
     def _way(self) -> str:
         given = self.instruction
-        if given.opcode == "cvt" and _integral(given):
+        if given.is_conversion and _integral(given):
             return ROUNDS if self._quantises() else DECIDES
         if rounds_by_magic(self.writer.unit.function, given):
             return MAGIC
@@ -351,13 +353,11 @@ class NumericsStep(ProductStep):
     def _atomic(self) -> bool:
         """Call the routine of an atomic operation; false if there is none."""
         given, writer = self.instruction, self.writer
-        operation = next(
-            (e for e in given.qualifiers if e in ("add", "min", "max")), ""
-        )
-        if given.opcode not in ("atom", "red") or not operation:
+        operation = next((e for e in given.qualifiers if e in REDUCING), "")
+        if not given.is_update or not operation:
             return False
         operands = list(given.operands)
-        goal = operands.pop(0) if given.opcode == "atom" else Sink()
+        goal = operands.pop(0) if given.is_fetch else Sink()
         address, source = operands[:2]
         kind = element_type(given)
         if kind not in KINDS or not isinstance(address, Address):

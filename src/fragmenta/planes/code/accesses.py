@@ -33,12 +33,12 @@ def access(what: Access, stores: bool, held: tuple[Held, ...], planes: int) -> R
     Its registers are the first planes of those that are followed.  Others are not
     loaded, and zeros are stored for them.
     """
-    verb = "st" if stores else "ld"
     words = "".join(f"{each.size}" if each.followed else "-" for each in held)
-    name = f"planes.{verb}.{planes}.{what._replace(signed=False).name}.{words}"
+    what = what._replace(signed=False)
+    name = f"planes.{stores:d}.{planes}.{what.name}.{words}"
     mover = partial(_PlaneMove, held=held, planes=planes)
     given = sum(each.followed for each in held)
-    return accessing(name, what._replace(signed=False), stores, mover, given)
+    return accessing(name, what, stores, mover, given)
 
 
 class _PlaneMove(Move):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from fragmenta.planes.code.kinds import FLOATS, floating, transparent
 from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.families import SHUFFLES
 from fragmenta.ptx.module import (
     Address,
     Function,
@@ -24,7 +25,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.kinds import computes, kind_of, opcodes_of
 
-LANES = frozenset({"shfl", "movmatrix"})
+LANES = SHUFFLES | {"movmatrix"}
 """Opcodes that move values between lanes."""
 DOTS = frozenset({"dp4a", "dp2a"})
 """Opcodes that multiply packed integers, which may stand for numbers."""
@@ -168,7 +169,7 @@ class _Flow:
             self._floats(reads, writes)
             return
         moves = of.opcode in LANES or transparent(of, granule)
-        if of.opcode == "shfl":
+        if of.is_shuffle:
             reads = [*registers(of.operands[1:2])]
         of_it, to = (
             [e.number for e in each if e.number in self.known]

@@ -23,6 +23,7 @@ from fragmenta.planes.code.kinds import (
     truth_table,
 )
 from fragmenta.ptx.checking.register_effects import registers
+from fragmenta.ptx.families import PERMUTATIONS, RULES
 from fragmenta.ptx.module import (
     Address,
     Instruction,
@@ -90,7 +91,7 @@ class Step(Beside):
 
         An atomic operation leaves no second value in memory here.
         """
-        if self.instruction.opcode in ("atom", "red"):
+        if self.instruction.is_update:
             self.forget()
         self.clear()
 
@@ -162,8 +163,6 @@ class Step(Beside):
         rule = RULES.get(self.instruction.opcode)
         if rule is not None:
             getattr(self, rule)()
-        elif self.instruction.opcode == "redux" and floating(self.instruction):
-            self.reduction()
         elif not of_lanes(self.instruction):
             self.clear()
         elif floating(self.instruction):
@@ -202,7 +201,7 @@ class Step(Beside):
             self.clear()
         elif not transparent(self.instruction, self.granule):
             self.lost()
-        elif opcode == "mov":
+        elif self.instruction.is_move:
             self.move()
         elif opcode == "selp":
             self.choose()
@@ -285,7 +284,7 @@ class Step(Beside):
             at = self.writer.register(each)
             made = (
                 routines.unpermuted(self.granule)
-                if opcode == "prmt"
+                if opcode in PERMUTATIONS
                 else routines.misplaced(at.bits, self.granule)
             )
             place = f"ptr {self.writer.address(at)}"
@@ -404,16 +403,16 @@ class Step(Beside):
     def forget(self) -> None:
         """No second value in memory where an atomic operation is about to write."""
         # After the address; a cache policy may follow.
-        data = self.instruction.operands[2 - (self.instruction.opcode == "red")]
+        data = self.instruction.operands[1 + self.instruction.is_fetch]
         items = data.items if isinstance(data, Vector) else (data,)
         kind = type_bits(element_type(self.instruction))
         zero = self.twins.nothing[min(kind, 64)]
         count = len(items) * (kind // min(kind, 64))
         source = zero if count == 1 else Vector((zero,) * count)
         for plane in range(self.planes):
-            self.execute(self._accessing("st", source), plane)
+            self.execute(self._accessing(source, stores=True), plane)
 
-    def _accessing(self, opcode: str, data: Operand) -> Instruction:
+    def _accessing(self, data: Operand, *, stores: bool) -> Instruction:
         """A load or a store where an atomic operation is."""
         given = self.instruction.operands
         address = next(each for each in given if isinstance(each, Address))
@@ -423,9 +422,9 @@ class Step(Beside):
             words.append(f"v{len(data.items)}")
         return replace(
             self.instruction,
-            opcode=opcode,
+            opcode="st" if stores else "ld",
             qualifiers=(*words, f"b{bits}"),
-            operands=(data, address) if opcode == "ld" else (address, data),
+            operands=(address, data) if stores else (data, address),
             guard=None,
         )
 
@@ -446,7 +445,7 @@ class Step(Beside):
 
     def _swaps(self) -> bool:
         """Whether it is a ``cas`` after which one can see which lanes stored."""
-        if self.instruction.opcode != "atom":
+        if not self.instruction.is_fetch:
             return False
         bits = type_bits(element_type(self.instruction))
         goal, _, *sources = self.instruction.operands[:4]
@@ -459,7 +458,7 @@ class Step(Beside):
         for plane in range(self.planes):
             twin = self.twin(goal, plane, True)
             if not isinstance(twin, Sink):
-                self.execute(self._accessing("ld", twin), plane)
+                self.execute(self._accessing(twin, stores=False), plane)
 
     def swapped(self) -> None:
         """After a ``cas``: lanes that found what they expected have stored."""
@@ -472,7 +471,7 @@ class Step(Beside):
         mask, lanes = writer.mask, writer.lanes()
         writer.mask = writer.value(f"and i32 {word}, {lanes}")
         for plane in range(self.planes):
-            self.execute(self._accessing("st", self.twin(new, plane)), plane)
+            self.execute(self._accessing(self.twin(new, plane), stores=True), plane)
         writer.mask = mask
 
     def finish(self) -> None:
@@ -503,8 +502,17 @@ class Step(Beside):
         controls = tuple(i for i in range(len(given)) if i != data)
         self.if_any(lambda: self.in_planes(0, controls))
 
+    def vote(self) -> None:
+        """``redux`` computes; ``vote`` and ``match`` give truth values."""
+        if floating(self.instruction):
+            self.reduction()
+        else:
+            self.clear()
+
     def elsewhere(self) -> None:
         """Units do it to planes when they are issued; calls move their parameters."""
+
+    call = warpgroup = tensor = elsewhere
 
 
 def _names_space(word: str) -> bool:
@@ -533,25 +541,5 @@ def follow(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> Non
 
 def follow_on(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> None:
     """Write the code after an instruction."""
-    if instruction.opcode == "atom" or probes.step.after is not Step.after:
+    if instruction.is_fetch or probes.step.after is not Step.after:
         probes.step(probes, writer, instruction).finish()
-
-
-RULES = {
-    "ld": "load",
-    "ldu": "load",
-    "st": "store",
-    "atom": "atomic",
-    "red": "atomic",
-    "cp": "copy",
-    "call": "elsewhere",
-    "wgmma": "elsewhere",
-    "tcgen05": "elsewhere",
-    "ldmatrix": "rows",
-    "stmatrix": "stored_rows",
-    "movmatrix": "transpose",
-    "mma": "multiply",
-    "wmma": "multiply",
-    "shfl": "shuffle",
-}
-"""The method for opcodes that are more than a calculation in each lane."""

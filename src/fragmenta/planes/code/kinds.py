@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fragmenta.ptx.families import PERMUTATIONS
 from fragmenta.ptx.module import Immediate, Instruction, Operand, Register, type_bits
 from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.opcodes.table import TYPES
@@ -41,7 +42,7 @@ def floating(instruction: Instruction) -> bool:
 
 def from_float(instruction: Instruction) -> bool:
     """Whether it makes a whole number of a float."""
-    if instruction.opcode != "cvt":
+    if not instruction.is_conversion:
         return False
     kinds = [each for each in instruction.qualifiers if each in TYPES]
     return len(kinds) == 2 and kinds[0] in _WHOLE and kinds[1] in FLOATS
@@ -58,13 +59,12 @@ def transparent(instruction: Instruction, granule: int) -> bool:
     if kind.word != "moves":
         return False
     given = [instruction.operands[each] for each in kind.controls]
-    match instruction.opcode:
-        case "selp":
-            return True
-        case "prmt":
-            return words == {"b32"} and _permutes(given[0], granule)
-        case "cvt":
-            return min(map(type_bits, words & TYPES)) >= granule
+    if instruction.opcode == "selp":
+        return True
+    if instruction.opcode in PERMUTATIONS:
+        return words == {"b32"} and _permutes(given[0], granule)
+    if instruction.is_conversion:
+        return min(map(type_bits, words & TYPES)) >= granule
     return all(_fits(each, granule) for each in given)
 
 

@@ -142,14 +142,14 @@ class Divergence:
         return None
 
     def _result(self, made: Instruction, of: Register, depth: int) -> Lanes | None:
-        if made.opcode in ("mov", "cvt") and len(made.operands) == 2:
+        if (made.is_move or made.is_conversion) and len(made.operands) == 2:
             return self._copied(made, depth)
         if made.opcode in _COMPUTE and len(made.operands) == 3:
             return self._computed(made, depth)
         if made.opcode == "not" and made.qualifiers == ("pred",):
             lanes = self.value(made.operands[1], depth)
             return None if lanes is None else tuple(1 - each for each in lanes)
-        if made.opcode == "setp" and len(made.operands) == 3:
+        if made.is_comparison and len(made.operands) == 3:
             return self._compared(made, depth)
         return None
 

@@ -13,6 +13,7 @@ from fragmenta.ptx.checking.places import Place
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.reaching import Unwritten, unwritten
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.families import MOVES
 from fragmenta.ptx.flow import blocks
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.rules import INFO, WARNING
@@ -25,7 +26,7 @@ _WHEN = {
 }
 
 
-_COPIES = ("mov", "selp")
+_COPIES = MOVES | {"selp"}
 """A compiler may move an unwritten value without using it."""
 
 
@@ -42,7 +43,7 @@ def cta_groups(function: Function, context: Context) -> Iterator[Problem]:
     first = ""
     for each in function.instructions:
         found = re.search(r"\.(cta_group::[12])\b", each.mnemonic)
-        if each.opcode != "tcgen05" or found is None:
+        if not each.of_tensor_memory or found is None:
             continue
         first = first or found[1]
         if found[1] != first:

@@ -83,7 +83,7 @@ class Names:
         """Whether variables are in the state spaces that the instruction names."""
         said = [word.partition("::")[0] for word in of.qualifiers]
         named = [word for word in said if word in _SPACES]
-        if not named and of.opcode in ("ld", "st", "atom", "red"):
+        if not named and of.is_access:
             named = ["generic"]
         addresses = (
             (number, each.base)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fragmenta.errors import one_of
-from fragmenta.ptx import rules
+from fragmenta.ptx import families, rules
 from fragmenta.ptx.checking import registers
 from fragmenta.ptx.module import (
     Address,
@@ -24,6 +24,7 @@ from fragmenta.ptx.module import (
     Symbol,
     Vector,
 )
+from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import Match, Slot
 from fragmenta.ptx.rules import ERROR, WARNING, Rule
 
@@ -46,29 +47,14 @@ class Finding(NamedTuple):
 
 
 #: Opcodes that take registers wider than their type.
-_WIDER = ("ld", "ldu", "st", "cvt")
+_WIDER = families.LOADS | families.STORES | families.CONVERSIONS
 #: Opcodes whose result may be left out as ``_``.
-_SINKS = ("setp", "atom", "mbarrier", "lop3")
+_SINKS = families.COMPARISONS | families.FETCHES | families.MBARRIERS | {"lop3"}
 #: Video instructions: ptxas lets a constant stand for their result.
-_VIDEO = frozenset(
-    f"v{name}{parts}"
-    for name in (
-        "add",
-        "sub",
-        "absdiff",
-        "min",
-        "max",
-        "shl",
-        "shr",
-        "mad",
-        "set",
-        "avrg",
-    )
-    for parts in ("", "2", "4")
-)
-_LOGIC = ("mov", "and", "or", "xor", "not", "vote")
+_VIDEO = frozenset(each for each in TABLE.lines if each[0] == "v") - {"vote"}
+_LOGIC = families.MOVES | {"and", "or", "xor", "not", "vote"}
 #: Opcodes that take the address of a variable in the place of a register.
-_ADDRESSES = ("mov", "cvta", "mapa", "getctarank")
+_ADDRESSES = families.MOVES | {"cvta", "mapa", "getctarank"}
 #: Operands that are there if, and only if, a modifier is.
 _TIED = {"policy": "L2__cache_hint", "mask": "multicast__cluster"}
 
@@ -120,11 +106,10 @@ def _passes(of: Instruction, match: Match) -> int:
     It ignores a fourth one of ``atom.exch``, and lets the barrier of an asynchronous
     store be left out.
     """
-    if of.opcode == "atom" and "exch" in of.qualifiers:
+    if of.is_fetch and "exch" in of.qualifiers:
         return 1
     waits = any(slot.name == "mbar" for slot in match.syntax.operands)
-    stores = of.opcode in ("st", "red") and waits and not match.qualifiers.get("vec")
-    return -1 if stores else 0
+    return -1 if of.is_write and waits and not match.qualifiers.get("vec") else 0
 
 
 def _miscounted(of: Instruction, slots: list[Slot], free: int) -> str:
@@ -259,7 +244,7 @@ def _special(
     of: Instruction, slot: Slot, operand: Special, kind: str
 ) -> Finding | None:
     have = registers.special_type(operand)
-    if of.opcode not in ("mov", "cvt") or registers.kind(kind) in ("f", "packed"):
+    if not (of.is_move or of.is_conversion) or registers.kind(kind) in ("f", "packed"):
         hint = (
             f"read it with mov.{have.replace('u', 'b')} first" if have != "pred" else ""
         )
@@ -268,7 +253,7 @@ def _special(
             f"{of.mnemonic} does not take the special register {operand.name}",
             hint,
         )
-    if kind in ("u16", "b16", "s16") or registers.fits(have, kind, of.opcode == "cvt"):
+    if kind in ("u16", "b16", "s16") or registers.fits(have, kind, of.is_conversion):
         return None
     return Finding(
         rules.REGISTER,
@@ -292,7 +277,7 @@ def _selected(of: Instruction, slot: Slot, operand: Part | Negative) -> Finding 
 
 def _braced(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding | None:
     """Braces where the line has none: one register in them, or mov."""
-    if of.opcode == "mov":
+    if of.is_move:
         return _packed(of, slot, operand, kind)
     if len(operand.items) == 1 and of.opcode in _WIDER:
         return _scalar(of, slot, operand.items[0], kind)
@@ -330,7 +315,7 @@ def _vector(
     if not isinstance(operand, Vector) or len(operand.items) != count:
         wrong = _no(slot, f"{count} registers in braces", operand)
         # ptxas takes one register or constant in mov, and puts bytes of it anywhere.
-        lax = of.opcode == "mov" and not slot.result and not isinstance(operand, Vector)
+        lax = of.is_move and not slot.result and not isinstance(operand, Vector)
         lax = lax and _scalar(of, slot, operand, kind) is None
         return wrong._replace(severity=WARNING) if lax else wrong
     if operand.name and of.opcode == "multimem":
@@ -375,7 +360,7 @@ def _elements(
     if read and (slot.result or constants):
         what = "registers without constants" if constants else "registers"
         return _no(slot, f".{kind} {what}", read[0])
-    if len(constants) == len(items) or (of.opcode == "mov" and have):
+    if len(constants) == len(items) or (of.is_move and have):
         beside = _type(have[0]) if have else kind
         found = (_scalar(of, slot, each, beside) for each in constants)
         unfit = next((each for each in found if each), None)
@@ -418,7 +403,7 @@ def _pair(of: Instruction, match: Match, slot: Slot, operand: Pair) -> Finding |
             return _no(slot, f"a .{kinds[0]} and a .{kinds[1]} register", operand)
     if of.opcode == "elect" and isinstance(operand.second, Sink):
         return _no(slot, "a register or _, and a predicate", operand)
-    if of.opcode == "shfl" and isinstance(operand.first, Sink):
+    if of.is_shuffle and isinstance(operand.first, Sink):
         return _no(slot, "a register, and a predicate or _", operand)
     return None
 
@@ -542,11 +527,11 @@ _KINDS: dict[str, _Check] = {
 def _together(of: Instruction, match: Match) -> Iterator[Finding]:
     """Problems of several operands together."""
     found = match.qualifiers
-    if of.opcode == "mov" and not found.get("vec"):
+    if of.is_move and not found.get("vec"):
         yield from _both_vectors(of)
     space = found.get("space", "")
     everywhere = space in ("", "global")
-    if found.get("L2__cache_hint") and not everywhere and of.opcode != "cp":
+    if found.get("L2__cache_hint") and not everywhere and not of.is_copy:
         yield Finding(rules.MODIFIERS, f".L2::cache_hint does not go with .{space}")
     bits = bits_at_once(of, match)
     wide = everywhere and of.opcode != "ldu" and "async" not in of.qualifiers
@@ -554,7 +539,7 @@ def _together(of: Instruction, match: Match) -> Iterator[Finding]:
     if bits > (256 if wide else 128):
         most = 256 if wide else 128
         yield Finding(rules.MODIFIERS, f"{of.mnemonic} has {bits} bits; at most {most}")
-    if of.opcode in ("bar", "barrier") and "cluster" not in of.qualifiers:
+    if of.is_barrier and "cluster" not in of.qualifiers:
         yield from _threads(of)
 
 
@@ -571,7 +556,7 @@ def _both_vectors(of: Instruction) -> Iterator[Finding]:
 def bits_at_once(of: Instruction, match: Match) -> int:
     """How many bits a vector that is loaded or stored has; 0 without a vector."""
     slot = next((each for each in match.syntax.operands if each.vector), None)
-    if slot is None or of.opcode not in ("ld", "ldu", "st"):
+    if slot is None or not (of.is_load or of.is_store):
         return 0
     kind = match.syntax.type_of(slot, match.qualifiers)
     return 8 * _count(match.qualifiers, slot) * registers.size(kind)
@@ -579,7 +564,7 @@ def bits_at_once(of: Instruction, match: Match) -> int:
 
 def _threads(of: Instruction) -> Iterator[Finding]:
     """The number of threads at a barrier is a multiple of a warp."""
-    number, count = (2, 4) if "red" in of.qualifiers else (1, 2)
+    number, count = (2, 4) if of.votes else (1, 2)
     given = of.operands[number] if len(of.operands) == count else None
     if not isinstance(given, Immediate):
         return

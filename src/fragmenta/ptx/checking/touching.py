@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from fragmenta.arrays.once import OncePer
 from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.families import BARRIERS, MBARRIERS, ROW_LOADS, ROW_STORES, WARPGROUP
 from fragmenta.ptx.module import (
     Address,
     Function,
@@ -22,9 +23,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.kinds import kind_of
 
 _NEAR = ("shared", "shared::cta", "shared::cluster", "local", "param", "const")
-_SHARED_ONLY = frozenset(
-    {"mbarrier", "ldmatrix", "stmatrix", "wgmma", "bar", "barrier"}
-)
+_SHARED_ONLY = MBARRIERS | ROW_LOADS | ROW_STORES | WARPGROUP | BARRIERS
 _MAP_BYTES = 128
 
 
@@ -63,7 +62,7 @@ def touched(function: Function) -> Touched | None:
         kind = kind_of(each.mnemonic).word
         if not addresses or each.opcode in _SHARED_ONLY or kind == "hints":
             continue
-        if each.opcode == "cp":
+        if each.is_copy:
             copied = _copied(each, function, sources)
             if copied is None:
                 return None
@@ -178,12 +177,12 @@ def _given(
             if base.name not in {e.name for e in function.parameters}:
                 return set() if _is_near(instruction, function, base) else None
             found.add(base.name)
-    if instruction.opcode in ("ld", "ldu", "atom") and not found:
+    if instruction.is_read and not found:
         # Only a word of 64 bits can be a pointer; two halves are packed by mov.
         wide = any(_bits(e) >= 64 for e in effects(instruction).writes)
         return None if wide else set()
     reads = effects(instruction).reads
-    packs = instruction.opcode == "mov" and any(_bits(e) < 64 for e in reads)
+    packs = instruction.is_move and any(_bits(e) < 64 for e in reads)
     if packs and any(_bits(e) >= 64 for e in effects(instruction).writes):
         return None
     for register in reads:

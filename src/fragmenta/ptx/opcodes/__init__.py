@@ -3,7 +3,7 @@
 Importing this package fills the table of opcodes.
 """
 
-from fragmenta.ptx.opcodes import (
+from fragmenta.ptx.opcodes import (  # noqa: F401 - they fill the table
     atomics,
     comparison,
     control,
@@ -20,23 +20,4 @@ from fragmenta.ptx.opcodes import (
     synchronising,
     video,
 )
-from fragmenta.ptx.opcodes.table import TABLE
-
-__all__ = [
-    "TABLE",
-    "atomics",
-    "comparison",
-    "control",
-    "conversion",
-    "fields",
-    "floating",
-    "fp8",
-    "half",
-    "integer",
-    "logic",
-    "memory",
-    "moving",
-    "special",
-    "synchronising",
-    "video",
-]
+from fragmenta.ptx.opcodes.table import TABLE as TABLE

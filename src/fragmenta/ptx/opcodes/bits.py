@@ -28,8 +28,6 @@ from fragmenta.jit.trace import (
     select,
 )
 
-I128 = ir.IntType(128)
-
 WIDTHS = {
     "8": I8,
     "16": I16,

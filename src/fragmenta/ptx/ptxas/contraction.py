@@ -126,13 +126,13 @@ def _kind(instruction: Instruction, allowed: Sequence[str]) -> Kind | None:
 
 
 def _product(instruction: Instruction) -> Kind | None:
-    if instruction.opcode != "mul" or instruction.guard is not None:
+    if not instruction.is_product or instruction.guard is not None:
         return None
     return _kind(instruction, ()) if is_calculation(instruction, 2) else None
 
 
 def _sum(instruction: Instruction) -> Kind | None:
-    if instruction.opcode not in ("add", "sub") or not is_calculation(instruction, 2):
+    if not instruction.is_sum or not is_calculation(instruction, 2):
         return None
     return _kind(instruction, ("sat",))
 
@@ -200,11 +200,11 @@ class _Piece:
         if not isinstance(source, Register) or not isinstance(to, Register):
             return None
         held = self._held.get(source.number)
-        if held is None or instruction.opcode not in ("mov", "neg"):
+        if held is None or instruction.is_move:
+            return held
+        if instruction.opcode != "neg":
             return None
         product, negative = held
-        if instruction.opcode == "mov":
-            return product, negative
         kind = _kind(instruction, ())
         same = kind is not None and kind.type == product.kind.type != "bf16x2"
         if not same or (kind and kind.ftz and not product.kind.ftz):

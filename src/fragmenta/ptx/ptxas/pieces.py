@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.families import LOADS, ROW_LOADS, SHUFFLES
 from fragmenta.ptx.flow import destinations, falls_through, successors
 from fragmenta.ptx.module import Function, Immediate, Instruction, Part, Register
 from fragmenta.ptx.opcodes.kinds import computes
 
 # ptxas leaves these out if their results are not used, and all that only computes.
-_WITHOUT_EFFECT = frozenset({"activemask", "ld", "ldmatrix", "mma", "shfl", "vote"})
+_WITHOUT_EFFECT = LOADS | ROW_LOADS | SHUFFLES | {"activemask", "mma", "vote"}
 _EFFECTS = frozenset({"acquire", "volatile"})
 
 # Divisions and roots that ptxas makes a call or several blocks of.
@@ -45,7 +46,7 @@ def uses(instruction: Instruction) -> Uses:
     reads = {each.number for each in found.reads}
     writes = [each.number for each in found.writes]
     # A product of wgmma adds to its accumulator.
-    updates = found.unknown or instruction.opcode == "wgmma"
+    updates = found.unknown or instruction.of_warpgroup
     if updates:
         reads.update(writes)
     first = instruction.operands[0] if instruction.operands else None
@@ -73,7 +74,7 @@ def constants(
     found: dict[int, Immediate] = {}
     for each, used in zip(code, known or map(uses, code), strict=True):
         times.update(used.writes)
-        if each.opcode == "mov" and each.guard is None and len(each.operands) == 2:
+        if each.is_move and each.guard is None and len(each.operands) == 2:
             goal, source = each.operands
             if (
                 isinstance(goal, Register)

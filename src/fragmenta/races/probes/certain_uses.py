@@ -106,7 +106,7 @@ def _used(instruction: Instruction) -> int:
     named = [each for each in instruction.operands if isinstance(each, Address)]
     found = _bits(tuple(registers(named)))
     words = set(instruction.qualifiers)
-    if instruction.opcode == "st" and "global" in words and not words & {"async"}:
+    if instruction.is_store and "global" in words and not words & {"async"}:
         found |= _bits(tuple(registers(instruction.operands[1:2])))
     return found
 

@@ -19,7 +19,9 @@ from fragmenta.isa.tables.moves import row_bytes
 from fragmenta.planes.code.beside import Beside
 from fragmenta.planes.code.kinds import truth_table
 from fragmenta.planes.code.twins import added, place_twin, place_words
+from fragmenta.ptx import families
 from fragmenta.ptx.checking.register_effects import registers
+from fragmenta.ptx.families import MOVES
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -50,6 +52,7 @@ from fragmenta.simt.emitter import (
     address_of,
 )
 from fragmenta.simt.events import described, if_some, notify, tell
+from fragmenta.simt.lane_copies import is_lane_copy
 from fragmenta.simt.library import Routine
 from fragmenta.simt.matrices import operation
 from fragmenta.simt.program import PlacedFunction, Program, register_bytes
@@ -65,7 +68,7 @@ _SCRATCH: WeakKeyDictionary[PlacedFunction, dict[str, tuple[Register, Register]]
 """Two registers of each width, for what is used at once."""
 _POISONED: WeakKeyDictionary[Program, tuple[int, int]] = WeakKeyDictionary()
 
-_KEEPING = frozenset({"mov", "cvta", "xor", "not"})
+_KEEPING = MOVES | {"cvta", "xor", "not"}
 """Opcodes whose results are undefined wherever an operand is."""
 _DROPPING = frozenset({"moves", "reverses", "bitwise"})
 """Kinds whose results may lack undefined bits of their operands."""
@@ -95,7 +98,7 @@ def keeps_undefined(instruction: Instruction) -> bool:
     bit to bit.  Masks, shifts and choices may drop the undefined bits.
     """
     opcode, mnemonic = instruction.opcode, instruction.mnemonic
-    if opcode in RULES or not computes(mnemonic):
+    if not computes(mnemonic):
         return False
     if opcode in _KEEPING:
         return all(isinstance(e, Register | Not) for e in instruction.operands)
@@ -167,9 +170,8 @@ class _Step(Beside):
             if isinstance(each, Address):
                 self.check(registers((each,)), "address")
         opcode = self.instruction.opcode
-        rule = RULES.get(opcode)
-        if rule is not None:
-            rule(self)
+        if opcode in families.RULES:
+            RULES[families.RULES[opcode]](self)
         elif opcode == "brx":
             self.check(registers(self.instruction.operands[:1]), "branch")
         elif not computes(self.instruction.mnemonic):
@@ -535,7 +537,7 @@ def _atomic(step: _Step) -> None:
     instruction = step.instruction
     bits = type_bits(element_type(instruction))
     operands = list(instruction.operands)
-    goal = operands.pop(0) if instruction.opcode == "atom" else Sink()
+    goal = operands.pop(0) if instruction.is_fetch else Sink()
     address, *sources = operands
     if bits not in (32, 64) or "async" in instruction.qualifiers:
         step.operands(*sources)
@@ -596,11 +598,9 @@ def _report_atomic(step: _Step, old: Written, new: Written, outlives: str) -> No
 
 def _copy(step: _Step) -> None:
     words = step.instruction.qualifiers
-    bulk = words[:1] != ("async",) or "bulk" in words or "mbarrier" in words
-    groups = len(words) > 1 and words[1] in ("commit_group", "wait_group", "wait_all")
     policy = step.instruction.operands[-1:] if "L2::cache_hint" in words else ()
     step.operands(*policy)
-    if not (bulk or groups or step.writer.mode.scheduled):
+    if is_lane_copy(step.instruction) and not step.writer.mode.scheduled:
         step.execute(replace(step.instruction, guard=None))
 
 
@@ -614,7 +614,7 @@ def _warpgroup(step: _Step) -> None:
 
 def _tensor(step: _Step) -> None:
     """``tcgen05``: its units make the shadows of tensor memory."""
-    stores = step.instruction.qualifiers[:1] == ("st",)
+    stores = kind_of(step.instruction.mnemonic).word == "stores"
     step.operands(*step.instruction.operands[-1:] if stores else ())
 
 
@@ -632,7 +632,7 @@ def _rows(step: _Step) -> None:
     def load() -> None:
         step.execute(twin)
 
-    raced = step.writer.mode.raced and step.instruction.opcode == "ldmatrix"
+    raced = step.writer.mode.raced and step.instruction.opcode in families.ROW_LOADS
     step.if_any((lambda: _raced_rows(step, load)) if raced else load)
 
 
@@ -664,24 +664,19 @@ def _stored_rows(step: _Step) -> None:
 
 
 RULES: dict[str, Callable[[_Step], None]] = {
-    "ld": _load,
-    "ldu": _load,
-    "st": _store,
-    "atom": _atomic,
-    "red": _atomic,
-    "cp": _copy,
+    "load": _load,
+    "store": _store,
+    "atomic": _atomic,
+    "copy": _copy,
     "call": _call,
-    "wgmma": _warpgroup,
-    "tcgen05": _tensor,
-    "ldmatrix": _rows,
-    "stmatrix": _stored_rows,
-    "movmatrix": _transposed,
-    "mma": _multiply,
-    "wmma": _multiply,
-    "shfl": _shuffle,
+    "warpgroup": _warpgroup,
+    "tensor": _tensor,
+    "rows": _rows,
+    "stored_rows": _stored_rows,
+    "transpose": _transposed,
+    "multiply": _multiply,
+    "shuffle": _shuffle,
     "vote": _vote,
-    "match": _vote,
-    "redux": _vote,
 }
 """What is done before opcodes that are more than a calculation in each lane."""
 JUMPS = frozenset({"bra", "brx", "ret", "exit", "call"})

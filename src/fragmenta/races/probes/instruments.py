@@ -84,7 +84,7 @@ class RaceProbes(Probes):
         near_kind = f"narrow {kind}" if small else kind
         if kind != "atomic" and "volatile" in instruction.qualifiers:
             near_kind = kind.replace("strong", "volatile")
-        raced = writer.mode.raced and instruction.opcode in ("ld", "ldu")
+        raced = writer.mode.raced and instruction.is_load
         if raced and window != GLOBAL:
             about = ["raced", str(what.bytes), window]
             tell(writer, about, [located(writer, at, offset)])
@@ -251,7 +251,7 @@ def _copies_boxes(program: Program) -> bool:
     """Whether any function copies boxes by tensor maps."""
     if program not in _BOXES:
         _BOXES[program] = any(
-            each.opcode == "cp" and "tensor" in each.qualifiers
+            each.is_copy and "tensor" in each.qualifiers
             for unit in program.units.values()
             for each in unit.function.instructions
         )
@@ -280,7 +280,7 @@ def _is_syncthreads(instruction: Instruction) -> bool:
 
     Others may be met at several places: Triton's warps that wait for work do so.
     """
-    if instruction.opcode not in ("bar", "barrier") or "warp" in instruction.qualifiers:
+    if not instruction.is_barrier or "warp" in instruction.qualifiers:
         return False
     numbers = [each for each in instruction.operands if isinstance(each, Immediate)]
     return [each.value for each in numbers] == [0]

@@ -7,11 +7,11 @@ operation is worth its time.  Such a load may be out of date: the operation deci
 from __future__ import annotations
 
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.families import BARRIERS
 from fragmenta.ptx.flow import successors
 from fragmenta.ptx.module import Address, Function, Instruction, Register
 
-_ATOMIC = frozenset({"atom", "red"})
-_ORDERING = frozenset({"bar", "barrier", "fence", "membar", "call"})
+_ORDERING = BARRIERS | {"fence", "membar", "call"}
 """What follows them has nothing to do with the load."""
 
 
@@ -48,7 +48,7 @@ def optimistic(function: Function, index: int) -> bool:
             continue
         seen.add(place)
         each = code[place]
-        if each.opcode in _ATOMIC and _word(each, copied) == wanted:
+        if each.is_update and _word(each, copied) == wanted:
             return True
         if each.opcode not in _ORDERING:
             left += after[place]
@@ -73,7 +73,7 @@ def _copies(function: Function) -> dict[int, int]:
     for each in function.instructions:
         for register in effects(each).writes:
             written[register.number] = written.get(register.number, 0) + 1
-        if each.opcode in ("mov", "cvta") and all(
+        if (each.is_move or each.opcode == "cvta") and all(
             isinstance(operand, Register) for operand in each.operands
         ):
             goal, source = each.operands

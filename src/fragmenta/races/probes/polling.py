@@ -25,8 +25,7 @@ from fragmenta.ptx.ordering import role
 from fragmenta.simt.emitter import immediate_bits
 
 _FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
-_WITHOUT_RESULT = ("nanosleep", "fence", "membar", "pragma")
-_QUIET = frozenset({"bra", *_WITHOUT_RESULT})
+_QUIET = frozenset({"bra", "nanosleep", "fence", "membar", "pragma"})
 """Opcodes that change nothing that others see, besides those that only compute."""
 
 
@@ -116,7 +115,7 @@ def looped(function: Function, index: int) -> Loop | None:
     ((3, 4, 5), ['%r0'], (1,))
     """
     code = function.instructions
-    if code[index].opcode not in ("ld", "atom") or not spins(function, index):
+    if not code[index].is_read or not spins(function, index):
         return None
     inside = quiet_loop(function, index)
     body = [code[each] for each in inside]
@@ -168,7 +167,7 @@ def quiet_loop(function: Function, index: int) -> tuple[int, ...]:
 
 def _varies(instruction: Instruction) -> bool:
     """Whether an instruction computes from more than registers and constants."""
-    if instruction.opcode in ("bra", *_WITHOUT_RESULT):
+    if instruction.opcode in _QUIET:
         return False
     plain = Register | Immediate | Not
     return not all(isinstance(each, plain) for each in instruction.operands)
@@ -276,11 +275,11 @@ def condition(function: Function, index: int) -> Condition | None:
         named = [o.number for o in each.operands if isinstance(o, Register)]
         if not held & set(named[1:]):
             continue
-        if each.opcode == "mov":
+        if each.is_move:
             held.add(named[0])
         elif each.opcode == "and" and isinstance(each.operands[2], Immediate):
             held, mask = {named[0]}, int(each.operands[2].value)
-        elif each.opcode == "setp" and len(each.operands) == 3:
+        elif each.is_comparison and len(each.operands) == 3:
             found = each if found is None else None
         else:
             return None

@@ -6,6 +6,7 @@ from enum import IntFlag
 
 from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import Function, Register
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.simt.wgmma_operands import describe, is_wgmma
 
 REGISTER_BYTES = 64
@@ -29,7 +30,8 @@ def roles(function: Function) -> dict[int, Role]:
     """
     found: dict[int, Role] = {}
     for instruction in function.instructions:
-        if instruction.opcode == "tcgen05" and instruction.qualifiers[0] == "ld":
+        kind = kind_of(instruction.mnemonic).word
+        if instruction.of_tensor_memory and kind == "loads":
             for result in effects(instruction).writes:
                 before = found.get(result.number, Role(0))
                 found[result.number] = before | Role.LOADED

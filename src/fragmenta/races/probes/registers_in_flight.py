@@ -29,7 +29,7 @@ _SUMMED = int(Role.ACCUMULATOR)
 
 def watch_registers(writer: Writer, instruction: Instruction) -> None:
     """Write the code before an instruction that uses registers of a product."""
-    if instruction.opcode == "wgmma":
+    if instruction.of_warpgroup:
         return
     known = _roles(writer)
     if not known:
@@ -47,7 +47,7 @@ def watch_registers(writer: Writer, instruction: Instruction) -> None:
     for place in _places(writer, read, known, _SUMMED):
         _mark(writer, place, READ)
     for place in _places(writer, written, known, _FENCED):
-        _mark(writer, place, MOVED if instruction.opcode == "mov" else COMPUTED)
+        _mark(writer, place, MOVED if instruction.is_move else COMPUTED)
 
 
 def _roles(writer: Writer) -> dict[int, int]:

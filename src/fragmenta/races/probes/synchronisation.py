@@ -39,7 +39,7 @@ class OrderProbes(Probes):
 
     def before(self, writer: Writer, instruction: Instruction) -> None:
         """Lanes that execute a ``.sync`` instruction have met."""
-        if meets(instruction) and instruction.opcode not in ("bar", "barrier"):
+        if meets(instruction) and not instruction.is_barrier:
             tell(writer, ["met"], [])
 
     def access(
@@ -88,7 +88,7 @@ class OrderProbes(Probes):
         """Lanes arrive at a barrier of the block, or poll it."""
         instruction = writer.unit.function.instructions[writer.index]
         operands = list(instruction.operands)
-        if mode == "red":
+        if instruction.votes:
             operands = operands[1:-1]
         tell(writer, ["arrives", mode], [described(writer, each) for each in operands])
 
@@ -107,7 +107,7 @@ def _strong(instruction: Instruction, window: str) -> list[str]:
     """The words of the event of a strong access."""
     words = instruction.qualifiers
     operation = next((w for w in words if w in OPERATIONS), "")
-    if instruction.opcode not in ("atom", "red"):
+    if not instruction.is_update:
         operation = ""
     kind = next(word for word in reversed(words) if word in TYPES)
     reach = scope((instruction.opcode, *words)).name.lower()
@@ -137,7 +137,7 @@ def _values(writer: Writer) -> list[list[Any]]:
     """The operands of the present instruction that are no address and no result."""
     instruction = writer.unit.function.instructions[writer.index]
     given = list(instruction.operands)
-    if instruction.opcode in ("ld", "atom"):
+    if instruction.is_read:
         given = given[1:]
     found: list[list[Any]] = []
     kind = next(word for word in reversed(instruction.qualifiers) if word in TYPES)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.families import SUMS
 from fragmenta.ptx.module import (
     Address,
     Function,
@@ -24,7 +25,7 @@ from fragmenta.races.probes.windows import GIVEN
 
 _NEW = ("manages", "synchronises")
 """Kinds whose results are made of no operand: they count as defined."""
-_CANCELLING = frozenset({"add", "sub", "xor", "mad", "lop3"})
+_CANCELLING = SUMS | {"xor", "mad", "lop3"}
 CALLED = -1
 """The source of what a function is given in a register: its call."""
 
@@ -55,8 +56,9 @@ def loads(instruction: Instruction, function: Function) -> bool:
     That includes what a call gives and returns, what products make of memory, and what
     a shuffle reads of lanes that do not take part.
     """
-    kind, opcode = kind_of(instruction.mnemonic).word, instruction.opcode
-    if opcode in ("call", "shfl") or (kind == "multiplies" and opcode == "wgmma"):
+    kind = kind_of(instruction.mnemonic).word
+    multiplies = instruction.of_warpgroup and kind == "multiplies"
+    if kind == "calls" or instruction.is_shuffle or multiplies:
         return True
     if kind not in ("loads", "updates"):
         return False

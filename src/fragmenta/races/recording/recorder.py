@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.ptx import rules
+from fragmenta.ptx import effects, rules
+from fragmenta.ptx.families import MBARRIERS, REDUCTIONS
 from fragmenta.ptx.module import type_bits
 from fragmenta.races.probes.polling import spins
 from fragmenta.races.probes.synchronisation import LOOP
@@ -120,14 +121,14 @@ class OrdersWatch:
             for number, (function, index) in (
                 (each.number, places[each.site])
                 for each in machine.events
-                if each.words[0] in ("mbarrier", "flag")
+                if each.words[0] in MBARRIERS | {"flag"}
             )
         }
         """Whether an event repeats itself until it succeeds, by its number."""
         machine.events = [self._peeking(each) for each in machine.events]
 
     def _peeking(self, event: Event) -> Event:
-        tests = event.words[:2] in (("mbarrier", "test_wait"), ("mbarrier", "try_wait"))
+        tests = event.mnemonic.startswith(effects.WAYS["mbarrier"].waits)
         if not tests or self.spinning[event.number]:
             return event
 
@@ -351,7 +352,7 @@ class Recorder(Port):
         if (
             ends is None
             and self.watch.spinning[event.number]
-            and action.opcode != "red"
+            and action.opcode not in REDUCTIONS
         ):
             until = Until("eq", action.found, -1)
             made = action._replace(until=until, guessed=True)

@@ -24,7 +24,7 @@ from fragmenta.ptx.flow import ENDS
 from fragmenta.ptx.module import Address, Instruction, Module, Source
 from fragmenta.races.report.stories import Collision
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.layout import Apart
+from fragmenta.races.shadow.layout import COUNTED, Apart
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.naming import place
@@ -60,9 +60,9 @@ class Between(NamedTuple):
         """Whether one statement loads and stores the place, as ``x += 1`` does."""
         load, store = sorted(
             (self.paths.code[each] for each in (self.now, self.before)),
-            key=lambda each: each.opcode,
+            key=lambda each: each.is_store,
         )
-        if (load.opcode, store.opcode) != ("ld", "st") or not _one_line(load, store):
+        if not (load.is_load and store.is_store and _one_line(load, store)):
             return False
         places = [
             next((e for e in each.operands if isinstance(e, Address)), None)
@@ -113,9 +113,9 @@ def _ends(code: Sequence[Instruction]) -> list[int]:
 def _group_kind(work: Instruction) -> str:
     """How the names of commit_group and wait_group begin, for a copy or a product."""
     words = {*work.qualifiers}
-    if work.opcode == "wgmma":
+    if work.of_warpgroup:
         return "wgmma" if "mma_async" in words else ""
-    if work.opcode != "cp" or "async" not in words:
+    if not work.is_copy or "async" not in words:
         return ""
     if words & {"commit_group", "wait_group", "wait_all", "mbarrier"}:
         return ""
@@ -127,7 +127,7 @@ def _group_kind(work: Instruction) -> str:
 
 def _gives_back(each: Instruction, lock: Instruction) -> bool:
     """Whether an instruction writes the word of a lock."""
-    if each.opcode not in ("atom", "st", "red"):
+    if not each.is_write:
         return False
     one, other = (
         next((e for e in made.operands if isinstance(e, Address)), None)
@@ -265,7 +265,7 @@ class Directions:
         for taken, each in enumerate(paths.code):
             words = {*each.qualifiers}
             spins = any(taken in body for body in paths.loops.values())
-            if each.opcode != "atom" or "cas" not in words or not spins:
+            if not each.is_fetch or "cas" not in words or not spins:
                 continue
             held = not paths.avoids(taken, between.now)
             if words & {"acquire", "acq_rel"} or paths.avoids(taken, between.before):
@@ -286,7 +286,7 @@ class Directions:
         """The problem in the order that nothing keeps, if it was seen in the other."""
         now, before = found.story.now, found.story.before
         kinds = {now.kind, before.kind if before is not None else ""}
-        other_rule = kinds & {*LANE_WAITS, "mbarrier"} and "warp" in kinds
+        other_rule = kinds & {*LANE_WAITS, COUNTED} and "warp" in kinds
         if before is None or not found.rule.race or not other_rule:
             return found
         if found.noted.case.space != "shared" or found.noted.before is None:
@@ -294,7 +294,7 @@ class Directions:
         between = self.between(found, is_block_barrier)
         if between is None or not between.backwards:
             return found
-        if "mbarrier" in kinds and between.paths.reaches(between.before, between.now):
+        if COUNTED in kinds and between.paths.reaches(between.before, between.now):
             return found  # a wait for the mbarrier may be what is missing
         return _exchanged(found, self._own_wait(between, now.kind))
 
@@ -305,7 +305,7 @@ class Directions:
             words = {*each.qualifiers}
             mine = ("bulk" in words) == (kind != "cp.async")
             return (
-                each.opcode == "cp"
+                each.is_copy
                 and mine
                 and bool(words & {"wait_group", "wait_all"})
                 and (kind != "bulk-write" or "read" not in words)

@@ -22,6 +22,7 @@ from fragmenta.races.report.directions import CLUSTER, LANE_WAITS, Directions, n
 from fragmenta.races.report.places import Advice, Places
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Wait
 from fragmenta.races.shadow.detected import Detected
+from fragmenta.races.shadow.layout import COMMITTED, WARPGROUP
 from fragmenta.simt import layout
 from fragmenta.simt.naming import Names, block_words, counted, element, place
 from fragmenta.units.findings import Finding, Launched
@@ -350,17 +351,17 @@ class Reporter:
 
     def _user(self, who: Agent) -> str:
         """What reads through the async proxy."""
-        if who.kind == "tcgen05":
+        if who.kind == COMMITTED:
             return f"the {self.names.mnemonic(who.site)}"
-        return "the wgmma" if who.kind == "wgmma" else "the copy"
+        return "the wgmma" if who.kind == WARPGROUP else "the copy"
 
     def _agent(self, who: Agent, than: Agent | None = None) -> str:
         """Who did something, and where it is written.
 
         ``than`` is another, whose block is not named again.
         """
-        lane = "" if who.lane < 0 or who.kind == "wgmma" else f" lane {who.lane}"
-        if who.kind == "mbarrier":
+        lane = "" if who.lane < 0 or who.kind == WARPGROUP else f" lane {who.lane}"
+        if who.is_copy:
             lane = ""
             if who.issuer is not None:
                 _, warp, lanes = who.issuer
@@ -427,7 +428,7 @@ class Reporter:
         rule, wait = found.rule, found.story.wait
         if rule is rules.MBARRIER:
             return ""
-        if before.kind == "mbarrier" and before.mbarrier is not None:
+        if before.is_copy and before.mbarrier is not None:
             return self._counted_copy(found, now, before)
         if rule is not rules.OVERWRITE_WHILE_READ or wait is None:
             return ""

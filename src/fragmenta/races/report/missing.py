@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fragmenta.ptx import rules
 from fragmenta.ptx.languages import PTX, Words
 from fragmenta.races.report.stories import Agent, Collision
+from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import Apart
 from fragmenta.simt.naming import Names
 from fragmenta.units.findings import Finding
@@ -43,11 +44,11 @@ _BY_REPAIR = (
 )
 """What is missing by the words of a repair, the first that are in it."""
 _GROUPS = {
-    "wgmma": "wgmma.wait_group",
+    layout.WARPGROUP: "wgmma.wait_group",
     "cp.async": f"cp.async.wait_group and {_BAR}",
     "bulk-read": "cp.async.bulk.wait_group.read",
     "bulk-write": "cp.async.bulk.wait_group",
-    "tcgen05": _COMMIT,
+    layout.COMMITTED: _COMMIT,
     "tcgen05.ld": "tcgen05.wait::ld",
     "tcgen05.st": "tcgen05.wait::st",
 }
@@ -114,7 +115,7 @@ def _between(found: Collision, names: Names) -> Missing | None:
     simple = found.rule.race and not (case.same_value or found.unused)
     if before is None or not simple or story.narrow is not None:
         return None
-    if before.kind == "mbarrier" and before.mbarrier is not None:
+    if before.is_copy and before.mbarrier is not None:
         name = names.shared(before.mbarrier[1]) or f"{before.mbarrier[1]:#x}"
         return Missing(f"mbarrier.try_wait {name}, phase {before.epoch}")
     if before.kind != "warp":
@@ -124,7 +125,7 @@ def _between(found: Collision, names: Names) -> Missing | None:
         far = (now.rank, now.number) != (before.rank, before.number)
         arrival = -1 if story.wait is None else story.wait.arrival
         # Who issued the work has to wait for it, then to tell the others.
-        return Missing(words, far and before.kind != "tcgen05", arrival)
+        return Missing(words, far and before.kind != layout.COMMITTED, arrival)
     return Missing(_of_threads(found, now, before))
 
 

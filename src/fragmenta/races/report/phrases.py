@@ -11,15 +11,16 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.rules import ATOMIC, Rule
 from fragmenta.races.report.stories import Agent
+from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import Apart
 
 AGENTS = {
     "warp": "{mnemonic} of warp {number}{lane} at {place}",
     "cp.async": "cp.async of warp {number}{lane} at {place}",
-    "wgmma": "wgmma of warpgroup {number}{lane} at {place}",
-    "mbarrier": "the copy of {place}{lane},",
-    "tcgen05": "{mnemonic} of warp {number}{lane} at {place}",
+    layout.WARPGROUP: "wgmma of warpgroup {number}{lane} at {place}",
+    layout.COUNTED: "the copy of {place}{lane},",
+    layout.COMMITTED: "{mnemonic} of warp {number}{lane} at {place}",
     "tcgen05.st": "{mnemonic} of warp {number} at {place}",
     "bulk-read": "the bulk copy of {place}, issued by warp {number}{lane},",
     "bulk-write": "the bulk copy of {place}, issued by warp {number}{lane},",
@@ -269,13 +270,13 @@ def repair(
         return rules.GLOBAL_RACE.repair
     far = now.block != before.block
     match before.kind:
-        case "mbarrier" if before.mbarrier is not None:
+        case layout.COUNTED if before.mbarrier is not None:
             return _WAIT
-        case "mbarrier":
+        case layout.COUNTED:
             return rules.GLOBAL_RACE.repair if far else _USED
-        case "wgmma":
+        case layout.WARPGROUP:
             return _PRODUCT
-        case "tcgen05":
+        case layout.COMMITTED:
             return _COMMITTED if now.rank == before.rank else _PEER
         case "cp.async":
             wait = "cp.async.wait_group and a barrier"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.ordering import Scope
 from fragmenta.races.report.history import Note, issuer, moment, waits_of
+from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.simt.layout import RANK_BITS
@@ -62,11 +63,16 @@ class Agent(NamedTuple):
     """Its block in the grid, if that is not one of the same cluster."""
 
     @property
+    def is_copy(self) -> bool:
+        """Whether it is a copy that an mbarrier counts."""
+        return self.kind == layout.COUNTED
+
+    @property
     def warps(self) -> list[tuple[int, int]]:
         """The warps that issued it: rank and number of each."""
-        if self.kind == "wgmma":
+        if self.kind == layout.WARPGROUP:
             return [(self.rank, 4 * self.number + i) for i in range(4)]
-        if self.kind == "mbarrier":
+        if self.is_copy:
             return [] if self.issuer is None else [self.issuer[:2]]
         return [(self.rank, self.number)]
 
@@ -195,7 +201,7 @@ class Stories:
         made = Agent(
             kind, rank, number, access.lane, access.epoch, access.site, time=time
         )
-        if kind != "mbarrier":
+        if not made.is_copy:
             return made
         offset = self.observer.mbarrier_clocks.offset(rank, number)
         return made._replace(
@@ -210,7 +216,7 @@ class Stories:
 
         def early(note: Note) -> bool:
             """Whether it is too early a wait to order the two accesses."""
-            if before.kind != "mbarrier" or note.about[2] < before.epoch:
+            if not before.is_copy or note.about[2] < before.epoch:
                 return True
             return now.kind == "warp" and not note.lanes >> max(0, now.lane) & 1
 
@@ -267,7 +273,7 @@ def _handed(now: Agent, before: Agent, notes: Sequence[Note]) -> tuple[int, int]
         for each in waits_of(notes, now.warps, until, None)
         if now.lane < 0 or each.lanes >> now.lane & 1
     }
-    if before.kind == "mbarrier" and before.mbarrier is not None:
+    if before.is_copy and before.mbarrier is not None:
         return -1, waits.get((*before.mbarrier, before.epoch), -1)
     if before.kind != "warp":
         return -1, -1

@@ -36,15 +36,15 @@ from fragmenta.races.shadow.order import (
     sync_warp,
     warp_of,
 )
+from fragmenta.simt import barriers, warps
 from fragmenta.simt import layout as engine
-from fragmenta.simt import warps
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import field, pointer_at
 from fragmenta.simt.memory import lane_of
 from fragmenta.simt.warps import P, routine
 from fragmenta.units.fast import layout as units
 
-MODES = {"sync": 0, "arrive": 1, "red": 2}
+MODES = {name: number for number, name in enumerate(barriers.MODES)}
 """The modes of a barrier as ``BAR_BEFORE`` takes them."""
 
 

@@ -57,6 +57,7 @@ from fragmenta.simt.library import (
     define,
     field,
     pointer_at,
+    taken,
 )
 
 
@@ -178,8 +179,7 @@ def interned(
         )
         limit = field(code, ledger, global_records.LIMIT, I32)[0]
         with code.when(Value(b, b.load(following)) < limit):
-            one = ir.Constant(I32, 1)
-            found.value = Value(b, b.atomic_rmw("add", following, one, "monotonic"))
+            found.value = taken(code, following)
         full = (found.value == 0) | (found.value >= limit)
         found.value = select(full, epoch.lift(0), found.value)
         with code.when(full):
@@ -553,8 +553,7 @@ def _new_split(here: Here, old: Value) -> Value:
     limit = field(code, here.ledger, global_records.SPLIT_LIMIT, I32)[0]
     found = code.variable(limit)
     with code.when(Value(b, b.load(following)) < limit):
-        one = ir.Constant(I32, 1)
-        found.value = Value(b, b.atomic_rmw("add", following, one, "monotonic"))
+        found.value = taken(code, following)
     made = code.variable(old.lift(0))
     full = found.value >= limit
     with code.when(full):

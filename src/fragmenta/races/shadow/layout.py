@@ -303,14 +303,16 @@ CELL_REST = 8  #: i32: the set without this record, or 0
 CELL_NEXT = 12  #: i32: the next set with the same hash, or 0
 SETS_BYTES = SETS_CELLS + CELL_BYTES * CELLS
 
+WARPGROUP, COUNTED, COMMITTED = "wgmma", "mbarrier", "tcgen05"
+"""Agents of products, of copies for an mbarrier, and of work up to a commit."""
 AGENT_KINDS = (
     "warp",
     "cp.async",
-    "wgmma",
-    "mbarrier",
+    WARPGROUP,
+    COUNTED,
     "bulk-read",
     "bulk-write",
-    "tcgen05",
+    COMMITTED,
     "tcgen05.ld",
     "tcgen05.st",
     "tcgen05.fence",

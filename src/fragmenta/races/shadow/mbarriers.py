@@ -15,7 +15,7 @@ from fragmenta.simt.library import field, pointer_at
 from fragmenta.simt.warps import first_lane
 from fragmenta.units.fast import layout as units
 
-_KIND = layout.HEAD_KINDS + 4 * layout.AGENT_KINDS.index("mbarrier")
+_KIND = layout.HEAD_KINDS + 4 * layout.AGENT_KINDS.index(layout.COUNTED)
 
 
 def _make(seen: Seen) -> Value:

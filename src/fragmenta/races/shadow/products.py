@@ -43,7 +43,7 @@ from fragmenta.units.fast.wgmma import FENCES
 WARPS = 4
 UNIT = 16
 """Bytes of a unit."""
-WGMMA = layout.AGENT_KINDS.index("wgmma")
+WGMMA = layout.AGENT_KINDS.index(layout.WARPGROUP)
 _ASK = ir.FunctionType(ir.VoidType(), [I64, I64])
 
 

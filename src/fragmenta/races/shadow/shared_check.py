@@ -179,7 +179,7 @@ def _after_write(
         observed.value = _observed(code, head, now, word, write, overlap)
     ordered = ordered | strong | (observed.value != 0)
     with code.when(~ordered):
-        late = _is(head, agent, "cp.async") | _is(head, agent, "mbarrier")
+        late = _is(head, agent, "cp.async") | _is(head, agent, layout.COUNTED)
         rule = select(
             late & ~now.has(layout.WRITES),
             agent.lift(int(Detected.READ_BEFORE_ARRIVAL)),
@@ -256,8 +256,9 @@ def _after_reads(
         ordered = known(now.viewer, entry, lane, common) | strong
         with code.when((common != 0) & ~ordered):
             agent = agent_of(entry)
-            in_flight = _is(head, agent, "wgmma") | _is(head, agent, "bulk-read")
-            in_flight = in_flight | _is(head, agent, "tcgen05")
+            in_flight = _is(head, agent, "bulk-read")
+            for kind in (layout.WARPGROUP, layout.COMMITTED):
+                in_flight = in_flight | _is(head, agent, kind)
             rule = select(
                 in_flight,
                 agent.lift(int(Detected.OVERWRITE_WHILE_READ)),

@@ -11,6 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from fragmenta.races.shadow.layout import COMMITTED
+
 REGION = np.dtype(
     [
         ("rank", "i4"),
@@ -46,7 +48,7 @@ COMMIT = np.dtype(
 """A commit: its agent and lane, the epoch of the work, the mbarrier and its phase."""
 KINDS = ("ld", "st", "mma", "cp", "shift", "dealloc")
 """Kinds of accesses; a record has the number."""
-AGENTS = ("tcgen05", "tcgen05.ld", "tcgen05.st")
+AGENTS = (COMMITTED, "tcgen05.ld", "tcgen05.st")
 """Agents of warps that have periods, in this order."""
 
 WATCH_PERIODS: Final = 0  #: pointer to i32: the epochs of AGENTS, for each warp

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import Function, Instruction, Module, Register
+from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.placement import named_in
 
 Owned: TypeAlias = tuple[str, Register]
@@ -79,9 +80,10 @@ def read(function: Function, index: int) -> list[Register]:
 
 def is_late(of: Instruction) -> bool:
     """Whether its results come to registers after it: a product, a load of cells."""
-    if of.opcode == "wgmma":
-        return "mma_async" in of.qualifiers
-    return of.opcode == "tcgen05" and of.qualifiers[:1] == ("ld",)
+    kind = kind_of(of.mnemonic).word
+    if of.of_warpgroup:
+        return kind == "multiplies"
+    return of.of_tensor_memory and kind == "loads"
 
 
 def _once(found: Iterable[Register]) -> list[Register]:

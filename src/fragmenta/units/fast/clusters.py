@@ -24,7 +24,7 @@ from fragmenta.jit.trace import (
 from fragmenta.simt import layout as engine
 from fragmenta.simt import turns, warps
 from fragmenta.simt.layout import Status
-from fragmenta.simt.library import POINTER, field, pointer_at
+from fragmenta.simt.library import POINTER, field, pointer_at, taken
 from fragmenta.simt.warps import P, clear_memory, repeat, routine
 from fragmenta.units.fast import layout
 
@@ -380,9 +380,7 @@ def _leaks(run: _Run, state: Raw) -> Value:
 
 def _take(code: Code, queue: Raw) -> Value:
     """The next of a queue; it may be past the last one."""
-    b = code.builder
-    following = b.bitcast(queue, I64.as_pointer())
-    return Value(b, b.atomic_rmw("add", following, ir.Constant(I64, 1), "monotonic"))
+    return taken(code, code.builder.bitcast(queue, I64.as_pointer()))
 
 
 TAKE = routine("units.take", _take, [P], I64)
