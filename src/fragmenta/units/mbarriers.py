@@ -160,10 +160,11 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
     result, *rest = event.operands
     if result.kind == "a":  # a remote arrival may be written without a result
         result, rest = result._replace(kind="_"), list(event.operands)
-    for members, (address, *more) in together(warp, lanes, *rest):
+    for members, (given, *more) in together(warp, lanes, *rest):
+        address = shared_address(warp, event, given, members)
         if _arrives_too_late(warp, event, address, members):
             continue
-        found = named(warp, event, address, members)
+        found = find(warp, event, address, members)
         threads = members.bit_count()
         count = 1 if expects or not more else more[0]
         token = found.phase << 32 | found.pending
@@ -202,8 +203,7 @@ def _arrives_too_late(warp: Warp, event: Event, address: int, lanes: int) -> boo
     """
     if not warp.block.cluster.machine.ignores_ended:
         return False
-    rank = shared_address(warp, event, address, lanes) >> RANK_BITS
-    blocks = warp.block.cluster.blocks
+    rank, blocks = address >> RANK_BITS, warp.block.cluster.blocks
     if not 0 <= rank < len(blocks) or not blocks[rank].ended:
         return False
     ended(warp, event, lanes, rank, "the arrival")
