@@ -40,6 +40,19 @@ def made(
     return cases({**order, **other})  # type: ignore[return-value, dict-item]
 
 
+def test_a_limit_in_place_of_a_new_nan_is_no_reproach(tmp_path: Path) -> None:
+    """Infinity times zero may be zero; NaN of an input may not be lost."""
+    task = made("x * np.clip(x + 3, 0, 6)", tmp_path)
+
+    def limits(x: np.ndarray) -> np.ndarray:
+        return np.where(x <= -3, 0, x * np.clip(x + 3, 0, 6)).astype(np.float32)
+
+    kinds = {each.split(": ")[0] for each in said(task, limits)}
+    assert "special-values" not in kinds
+    lost = said(task, lambda x: np.nan_to_num(limits(x), nan=0.0, posinf=np.inf))
+    assert "special-values" in {each.split(": ")[0] for each in lost}
+
+
 def said(task: list[Case], function: Function) -> list[str]:
     """What is found if a function computes the results."""
     calls = []

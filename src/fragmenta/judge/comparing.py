@@ -12,7 +12,8 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.judge.findings import Finding
 from fragmenta.judge.held import PLAIN as CONTIGUOUS
 from fragmenta.judge.held import elements, form, leaves
-from fragmenta.judge.values import EXTREME, PLAIN, SPECIAL
+from fragmenta.judge.situations import MANY as MANY_SITUATIONS
+from fragmenta.judge.values import EXTREME, INFINITE, PLAIN, SPECIAL, is_float
 from fragmenta.judge.wire import Tree
 from fragmenta.simt.layout import POISON
 
@@ -56,6 +57,8 @@ class Compared:
             lost = np.isinf(self.exact) & np.isnan(self.values) & self.is_estimated
             excused |= lost & (self._where("infinity") == 0)
             excused |= np.isnan(self.most) & (self.case.get("values") == EXTREME)
+            if self.case["values"] in (*INFINITE, MANY_SITUATIONS):
+                excused |= self._born() & np.isfinite(self.values)
             if self.is_plain:  # as the root of a negative number: no other way has it
                 excused &= ~(np.isnan(self.exact) & np.isnan(own))
             close = finite & (self.off <= self.most)
@@ -68,6 +71,14 @@ class Compared:
             self.special: NDArray[np.bool_] = signs | (
                 self.bad & ~(finite & np.isfinite(self.values))
             )
+
+    def _born(self) -> NDArray[np.bool_]:
+        """Where NaN comes from no NaN: from infinity times zero, or less infinity."""
+        born: NDArray[np.bool_] = np.isnan(self.exact)
+        for leaf in leaves(self.case.get("inputs", [])):
+            if is_float(leaf) and elements(leaf).shape == born.shape:
+                born &= ~np.isnan(elements(leaf).astype(np.float64))
+        return born
 
     def _where(self, name: str) -> Values:
         """Where something is demanded; nowhere if the case says nothing about it."""

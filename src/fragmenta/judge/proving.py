@@ -43,6 +43,8 @@ TRIES = 8
 """How often elements with the same bits are moved apart."""
 LEAST = 32
 """Bytes that are not the same by chance."""
+MOST_PLACES = 8
+"""Places of a row in memory that are looked at."""
 SHARE = 64
 """The same, as a share of the inputs."""
 
@@ -354,13 +356,45 @@ class Proof:
 
 
 def _holds(memory: bytes, output: Array) -> bool:
-    """Whether memory has all rows of an output, perhaps with gaps between them."""
+    """Whether memory has all rows of an output in order, perhaps with gaps between.
+
+    >>> rows = np.arange(96.0).reshape(3, 32)
+    >>> _holds(np.pad(rows, ((0, 0), (0, 1))).tobytes(), rows)
+    True
+    >>> _holds(rows[::-1].tobytes(), rows)
+    False
+    """
     if output.tobytes() in memory:
         return True
-    rows = output.reshape(-1, output.shape[-1]) if output.ndim > 1 else output[:0]
-    if not rows.size or rows[0].nbytes < LEAST:
+    if output.ndim < 2 or not output.size or output[..., 0].size < 2:
         return False
-    return all(each.tobytes() in memory for each in rows)
+    rows = [each.tobytes() for each in output.reshape(-1, output.shape[-1])]
+    if len(rows[0]) < LEAST:
+        return False
+    seconds = _places(memory, rows[1])
+    return any(
+        second > first and _are_apart(memory, rows, first, second - first)
+        for first in _places(memory, rows[0])
+        for second in seconds
+    )
+
+
+def _places(memory: bytes, row: bytes) -> list[int]:
+    """Where a row is in memory, the first times."""
+    found: list[int] = []
+    at = memory.find(row)
+    while at >= 0 and len(found) < MOST_PLACES:
+        found.append(at)
+        at = memory.find(row, at + 1)
+    return found
+
+
+def _are_apart(memory: bytes, rows: Sequence[bytes], first: int, pitch: int) -> bool:
+    """Whether rows are so many bytes apart."""
+    return all(
+        memory.startswith(each, first + number * pitch)
+        for number, each in enumerate(rows)
+    )
 
 
 def hidden(case: Case, call: Again) -> tuple[Answer | None, bool]:

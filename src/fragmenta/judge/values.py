@@ -196,7 +196,9 @@ VALUES: dict[str, Callable[[Values, np.random.Generator, float], Values]] = {
 ELEMENTWISE = ("halves", "spread", "subnormal")
 """Kinds for references whose results come from elements at their own places alone."""
 EXTREME = "extreme"
-SPECIAL = ("nan", "infinity", "minus-infinity", "minus-zero")
+INFINITE = ("infinity", "minus-infinity")
+"""Kinds without NaN: a limit in place of one is no reproach."""
+SPECIAL = ("nan", *INFINITE, "minus-zero")
 EQUAL = ("zeros", "ones", "equal")
 """Kinds in which all elements are the same: a copy cannot be told from another."""
 FLAGS = ("other", "turned")
