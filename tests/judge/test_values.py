@@ -177,7 +177,7 @@ def test_rows_of_several_situations_show_it(name: str, tmp_path: Path) -> None:
     with np.errstate(all="ignore"):
         found = compared(
             {**late[kinds.index(kind)], "form": "array"},
-            hold(function(free(late[[*ROWS].index(kind)]["inputs"])[0])),
+            hold(function(free(late[kinds.index(kind)]["inputs"])[0])),
         )
     assert isinstance(found, list)
     assert found[0].bad.any()
