@@ -183,7 +183,7 @@ class KernelError(Error):
         self.block = block
         self.thread = thread
         self.place: object = None
-        """The same as ``source`` with the calls that it is in: a ``module.Source``."""
+        """The same as ``source`` with its calls: a ``module.Location``."""
         self.hint = ""
         """What repairs it, if that can be told."""
         self.output = ""

@@ -11,7 +11,11 @@ import fragmenta as fm
 from fragmenta.cuda.source import emit, ptx
 from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.cuda.source.helpers import helpers
-from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
+from fragmenta.cuda.source.inline import (
+    WrapperFunction,
+    function_name,
+    instruction_piece,
+)
 from fragmenta.cuda.tools import assembler, compiler
 from fragmenta.jit.cache import VARIABLE
 from tests.cuda.instructions import OPS, OTHERS, WGMMA, WIDTHS, forms, memory_type
@@ -94,7 +98,7 @@ def test_the_batches_are_the_catalogue():
 
 def calls(op, source):
     """The function with its defaults, then with the last legal immediates."""
-    call = Call(op, function_name(op), source)
+    call = WrapperFunction(op, function_name(op), source)
     names = [a.name for a in call.arguments if not a.operand.values]
     names = [name for name in names if name != "scale_d"]
     listed = ", ".join(names)
@@ -211,7 +215,7 @@ def test_every_asm_is_the_statement_with_its_operands():
     """Numbers of an asm are easily one off: read them back, and compare."""
     for op in (*OTHERS, *some(WGMMA, 4)):
         for source in forms(op):
-            call = Call(op, "f", source)
+            call = WrapperFunction(op, "f", source)
             named = {a.name: a.name for a in call.arguments if a.template}
             said, expected = (
                 read_back(call),
@@ -244,7 +248,9 @@ def test_every_register_that_is_written_is_an_output():
         counts = {o.name: o.count for o in op.operands if o.name in results}
         assert tuple(counts) == results
         for source in forms(op):
-            bound = re.findall(r'"[=+][rfd]"\((\w+)\[', Call(op, "f", source).text())
+            bound = re.findall(
+                r'"[=+][rfd]"\((\w+)\[', WrapperFunction(op, "f", source).text()
+            )
             assert Counter(bound) == counts, str(op)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.source import kernel, ptx, tiled
-from fragmenta.cuda.source.kernel import Entry, Parameter
+from fragmenta.cuda.source.kernel import KernelBuilder, ParameterType
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa.instruction import Operand
 from tests.own_code import strings
@@ -42,7 +42,7 @@ def test_only_one_module_writes_kernels():
 
 
 def copied():
-    made = Entry("copied")
+    made = KernelBuilder("copied")
     made.pointers(["x", "y", "image"])
     made.declare([X])
     made.image(256)
@@ -75,7 +75,7 @@ def test_a_kernel_of_copies_assembles_for_every_target():
 
 
 def test_parameters_keep_their_order_and_their_types():
-    made = Entry("one", {"n": Parameter(".u32", "how many")})
+    made = KernelBuilder("one", {"n": ParameterType(".u32", "how many")})
     made.pointers(["d", "a"])
     made.do("ld.param.u32 %size, [n];")
     head = made.text().split("{")[0]

@@ -13,7 +13,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.tools import device, programs
-from fragmenta.cuda.tools.programs import Program
+from fragmenta.cuda.tools.programs import DeviceLaunch
 from tests.cuda.test_device import Fake
 
 DYNAMIC, LARGER, STACK, MOST = "dynamic", "larger", "stack", 232448
@@ -117,9 +117,9 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     device.present.cache_clear()
 
 
-def add(number: int = 7, **more: Any) -> Program:
+def add(number: int = 7, **more: Any) -> DeviceLaunch:
     parameters = [(0, 2), np.uint32(number).tobytes()]
-    return Program(b"code", "add", (2, 1, 1), (32, 1, 1), 64, parameters)._replace(
+    return DeviceLaunch(b"code", "add", (2, 1, 1), (32, 1, 1), 64, parameters)._replace(
         **more
     )
 

@@ -86,7 +86,7 @@ def test_a_function_of_the_host_in_a_kernel_is_refused():
 
 def test_all_standard_headers_together():
     every = "".join(f"#include <{name}>\n" for name in headers.standard(None, None))
-    unit = compiler.Unit(every + KERNEL, "sm_90a")
+    unit = compiler.TranslationUnit(every + KERNEL, "sm_90a")
     nvrtc = compiler.find("nvrtc")
     nvrtc.__dict__["_headers"], before = headers.standard(None, None), nvrtc._headers
     try:
@@ -221,5 +221,5 @@ def test_places_of_refusals():
         "a.cu(3): error: A function explicitly marked as a __host__ function is not "
         "allowed in JIT mode\n  __host__ void f(int x){}\n                ^\n"
     )
-    assert host_code.refused(said, "a.cu") == [host_code.Place(3, 14, True)]
+    assert host_code.refused(said, "a.cu") == [host_code.HostCode(3, 14, True)]
     assert host_code.refused(said, "b.cu") == []

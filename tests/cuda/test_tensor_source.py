@@ -9,8 +9,12 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx as engine
 from fragmenta.cuda.source import emit, ptx
-from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
-from fragmenta.cuda.source.ptx import PLAIN, Options
+from fragmenta.cuda.source.inline import (
+    WrapperFunction,
+    function_name,
+    instruction_piece,
+)
+from fragmenta.cuda.source.ptx import PLAIN, MmaOptions
 from fragmenta.cuda.tools import assembler, compiler
 from fragmenta.isa.instruction_descriptor import TABLES, InstructionDescriptor
 from fragmenta.isa.tables import tcgen05_mma
@@ -53,8 +57,8 @@ def choices(op):
     known = {each.name for listed in tcgen05_mma.lists(op) for each in listed}
     found = []
     for flags in product((False, True), repeat=4):
-        given = Options(*flags)
-        names = [n for n in Options._fields[1:] if getattr(given, n)]
+        given = MmaOptions(*flags)
+        names = [n for n in MmaOptions._fields[1:] if getattr(given, n)]
         shifted = op.values.get("ashift") and not given.a_tensor
         if known.issuperset(names) and not shifted:
             found.append(given)
@@ -69,7 +73,7 @@ def test_every_asm_is_the_statement_with_its_operands():
         every = choices(op)
         # All of some instructions, one of each: the operands do not depend on the rest.
         for options in every if number % 29 == 0 else [every[number % len(every)]]:
-            call = Call(op, "f", options=options)
+            call = WrapperFunction(op, "f", options=options)
             named = {a.name: a.name for a in call.arguments if a.template}
             said = read_back(call)
             expected = ptx.statement(op, options=options, **named)
@@ -108,7 +112,7 @@ GIVEN = {
 
 def called(op, options):
     """A call of the function, with every argument."""
-    call = Call(op, function_name(op) + options.tag, options=options)
+    call = WrapperFunction(op, function_name(op) + options.tag, options=options)
     words, before = [], []
     for each in call.arguments:
         if each.array:
@@ -366,7 +370,7 @@ def test_refused(op, options, match):
 def test_the_command():
     name = str(COMPLETE[0])
     assert emit.emit([name], kernel=True) == COMPLETE[0].to_cuda(kernel=True)
-    chosen = Options(a_tensor=True, scale_input_d=True)
+    chosen = MmaOptions(a_tensor=True, scale_input_d=True)
     text = emit.emit([name], language="ptx", options=chosen)
     assert text == COMPLETE[0].to_ptx(a_tensor=True, scale_input_d=0)
     with pytest.raises(fm.Error, match="a kernel is CUDA"):

@@ -8,7 +8,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import programs
-from fragmenta.cuda.tools.programs import Launched, Program
+from fragmenta.cuda.tools.programs import DeviceLaunch, LaunchOutput
 
 TEXT = """
 .version 8.0
@@ -54,8 +54,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     seen: dict[str, Any] = {"spoil": None, "programs": []}
 
     def launch(
-        gpu: Fake, program: Program, buffers: Any, pattern: int | None = None
-    ) -> Launched:
+        gpu: Fake, program: DeviceLaunch, buffers: Any, pattern: int | None = None
+    ) -> LaunchOutput:
         seen["programs"].append(program)
         copies = [each.copy() for each in buffers]
         given = [
@@ -69,7 +69,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         if seen["spoil"]:
             which, place = seen["spoil"]
             copies[which][place] ^= 0x80
-        return Launched(copies, seen.get("printed", ""))
+        return LaunchOutput(copies, seen.get("printed", ""))
 
     monkeypatch.setattr(programs, "launch", launch)
     return seen

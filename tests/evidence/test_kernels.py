@@ -13,7 +13,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.tools import assembler, device, programs
-from fragmenta.cuda.tools.programs import FILL, Launched, machine_code
+from fragmenta.cuda.tools.programs import FILL, LaunchOutput, machine_code
 from fragmenta.errors import KernelFault
 from fragmenta.evidence import kernels
 from tests.evidence.fake import TEXT, Fake, install
@@ -186,8 +186,10 @@ def bits_of(target: str) -> bytes:
 def test_the_arithmetic_is_that_of_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bits_of("sm_80") != bits_of("sm_90a")  # otherwise this shows nothing
 
-    def launch(gpu: Fake, program: Any, buffers: Any, pattern: Any = None) -> Launched:
-        return Launched([np.frombuffer(bits_of(gpu.target), np.uint8)], "")
+    def launch(
+        gpu: Fake, program: Any, buffers: Any, pattern: Any = None
+    ) -> LaunchOutput:
+        return LaunchOutput([np.frombuffer(bits_of(gpu.target), np.uint8)], "")
 
     monkeypatch.setattr(programs, "launch", launch)
     kernel = ptx.parse(SUM).kernels["sum"]
@@ -228,9 +230,11 @@ CLUSTER = """
 def test_a_cluster_reaches_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def launch(gpu: Fake, program: Any, buffers: Any, pattern: Any = None) -> Launched:
+    def launch(
+        gpu: Fake, program: Any, buffers: Any, pattern: Any = None
+    ) -> LaunchOutput:
         seen.append(program)
-        return Launched([np.zeros_like(each) for each in buffers], "")
+        return LaunchOutput([np.zeros_like(each) for each in buffers], "")
 
     monkeypatch.setattr(programs, "launch", launch)
     kernel = ptx.parse(CLUSTER).kernels["rank"]
@@ -246,9 +250,11 @@ def test_a_cooperative_grid_reaches_both_sides(monkeypatch: pytest.MonkeyPatch) 
     """Without it, the kernel here traps: it finds no workspace."""
     seen = []
 
-    def launch(gpu: Fake, program: Any, buffers: Any, pattern: Any = None) -> Launched:
+    def launch(
+        gpu: Fake, program: Any, buffers: Any, pattern: Any = None
+    ) -> LaunchOutput:
         seen.append(program)
-        return Launched([np.zeros_like(each) for each in buffers], "")
+        return LaunchOutput([np.zeros_like(each) for each in buffers], "")
 
     monkeypatch.setattr(programs, "launch", launch)
     kernel = ptx.parse(RIGHT).kernels["k"]

@@ -73,7 +73,7 @@ def listed(text: str) -> Iterator[str]:
 
 def entry(op: fm.Instruction, name: str, *, there: bool = True) -> str:
     """A kernel with the instruction, or the same without it."""
-    made = kernel.Entry(name, {"p_all": kernel.Parameter(".u64")})
+    made = kernel.KernelBuilder(name, {"p_all": kernel.ParameterType(".u64")})
     listed = [each for each in ptx.operands(op) if each.ptx not in ptx.CONSTANTS]
     made.declare(listed)
     made.threads()
@@ -100,9 +100,11 @@ def entry(op: fm.Instruction, name: str, *, there: bool = True) -> str:
     return made.text()
 
 
-def _take(made: kernel.Entry, name: str, kind: str) -> None:
+def _take(made: kernel.KernelBuilder, name: str, kind: str) -> None:
     """One number from a parameter, so that all threads have the same."""
-    made.parameters[f"p_{name}"] = kernel.Parameter(".u32" if kind == ".pred" else kind)
+    made.parameters[f"p_{name}"] = kernel.ParameterType(
+        ".u32" if kind == ".pred" else kind
+    )
     if kind == ".pred":
         made.do(f"ld.param.u32 %word, [p_{name}];", f"setp.ne.u32 %{name}, %word, 0;")
     else:

@@ -130,7 +130,9 @@ def test_names_do_not_depend_on_where_a_is_or_on_immediates() -> None:
     )
     for i, op in enumerate(ops):
         for kind, a_registers, _ in kinds:
-            made = kernel.Entry(f"{kind}{i}", {"p_d": kernel.Parameter(".u64")})
+            made = kernel.KernelBuilder(
+                f"{kind}{i}", {"p_d": kernel.ParameterType(".u64")}
+            )
             made.declare(ptx.operands(op, a_registers=a_registers))
             made.threads()
             given = {

@@ -6,7 +6,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.ptx.checking.problem import Problem
-from fragmenta.ptx.module import Source
+from fragmenta.ptx.module import Location
 from tests.numerics.test_numerics import HEAD, LOOP, ONE, kernel, launched
 
 GROWS = "mul.f32 %f4, %f4, 0f3F804000; "  # less than half a unit of bf16
@@ -53,7 +53,7 @@ def test_an_unrolled_loop_is_one_finding() -> None:
 
 
 def test_a_line_of_an_installed_header_is_named_by_its_caller() -> None:
-    inner = Source("/usr/include/cuda_bf16.h", 9, 1, Source("k.cu", 16, 1))
+    inner = Location("/usr/include/cuda_bf16.h", 9, 1, Location("k.cu", 16, 1))
     found = Problem("nan", "error", 1, 1, "", "", source=inner).to_dict()
     assert found["source"] == "k.cu:16"
     assert found["frames"] == ["k.cu:16", "/usr/include/cuda_bf16.h:9"]

@@ -17,7 +17,7 @@ import fragmenta as fm
 from fragmenta.errors import Error
 from fragmenta.races.layout_watch import is_watched
 from fragmenta.shared.box_layouts import BoxLayout
-from fragmenta.shared.copied_operands import Box, Reading, mismatch, repaired
+from fragmenta.shared.copied_operands import Box, SharedOperand, mismatch, repaired
 from fragmenta.shared.descriptor import Descriptor, MajorAxis
 from fragmenta.shared.tensor_map import Im2col, TensorMap
 
@@ -49,8 +49,8 @@ class Case(NamedTuple):
     major: MajorAxis = "k"
 
     @property
-    def reading(self) -> Reading:
-        return Reading(self.op, self.operand, self.descriptor, self.major)
+    def reading(self) -> SharedOperand:
+        return SharedOperand(self.op, self.operand, self.descriptor, self.major)
 
 
 def given(start: int, leading: int, stride: int, swizzle: int) -> Descriptor:
@@ -273,7 +273,7 @@ def wrong_descriptors(of: Descriptor) -> list[tuple[str, Descriptor]]:
     return found
 
 
-def wrong_readings(case: Case) -> list[tuple[str, Reading]]:
+def wrong_readings(case: Case) -> list[tuple[str, SharedOperand]]:
     """Those of them that take other elements."""
     right, found = case.reading.addresses(), []
     for name, descriptor in wrong_descriptors(case.descriptor):
@@ -287,7 +287,7 @@ def wrong_readings(case: Case) -> list[tuple[str, Reading]]:
     return found
 
 
-def all_in_boxes(reading: Reading, boxes: list[Box]) -> bool:
+def all_in_boxes(reading: SharedOperand, boxes: list[Box]) -> bool:
     """Whether all that is read is in boxes: otherwise other rules may see it."""
     where = reading.addresses()
     return bool(sum(box.layout.find(box.at, where)[0] >= 0 for box in boxes).all())
@@ -342,7 +342,7 @@ def test_floats_of_another_width_are_found() -> None:
 def test_a_late_start_is_found_if_the_operand_would_fit() -> None:
     boxes = row_of_boxes(tile(64, 64), 2)
     late = given(1024 + 1024, 16, 1024, 128)
-    found = mismatch(Reading(HALF, "A", late, "k"), boxes)
+    found = mismatch(SharedOperand(HALF, "A", late, "k"), boxes)
     assert found is not None
     assert found.leaves == 0
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import fragmenta as fm
 from fragmenta.shared.banks import bank_conflicts, degrees
 from fragmenta.shared.loops import tried
-from fragmenta.shared.matching import Tiles
+from fragmenta.shared.matching import TileGrid
 from fragmenta.shared.placement import Placement
 
 F16 = fm.mma("m16n8k16", a="f16", d="f32")
@@ -140,7 +140,7 @@ def test_every_loop_loads_every_fragment(
         memory = Placement.of(part, tile, order=order, **place)
     except fm.errors.AddressError:
         return
-    tiles = Tiles.of(op, operand, tile)
+    tiles = TileGrid.of(op, operand, tile)
     each = list(tried("ldmatrix", tiles, memory, target))
     assert each
     found = [loop for loop in each if not isinstance(loop, str)]
@@ -204,7 +204,7 @@ def test_every_store_leaves_the_matrix(order, place):
         (F16, "A", (32, 32)),
     ):
         part = op.fragments[operand]
-        tiles = Tiles.of(op, operand, tile)
+        tiles = TileGrid.of(op, operand, tile)
         memory = Placement.of(part, tile, order=order, **place)
         matrix = random_matrix(part, tile, rng)
         words = part.pack(tiled(part, matrix, tiles.counts.values()))

@@ -17,7 +17,7 @@ from fragmenta.shared.banks import ACCESSES, RowTile, access_addresses, bank_con
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.elements import stored
 from fragmenta.shared.loops import find_loop, tried
-from fragmenta.shared.matching import SIDES, Tiles
+from fragmenta.shared.matching import SIDES, TileGrid
 from fragmenta.shared.operands import extent, family_of
 from fragmenta.shared.placement import Placement
 from fragmenta.shared.swizzles import read_swizzle
@@ -170,7 +170,7 @@ FOUND = {}
 
 def loops(op, operand, shape, where):
     """Every loop over a tile of one instruction's operands, on any target."""
-    tiles = Tiles.of(op, operand, shape)
+    tiles = TileGrid.of(op, operand, shape)
     targets = [t for t in ("sm_90a", "sm_100a", "sm_120a") if op.supported_on(t)]
     part = tiles.part
     key = (part.layout, part.container, operand, shape, where, *targets)
@@ -205,7 +205,7 @@ def check_move(op, record):
     first = along * record["perUnit"]
     rows = np.stack((across, first) if where == "row" else (first, across), axis=-1)
     assert record["rows"] == digest(rows), (op, record)
-    tile = Tiles.of(op, operand, shape)
+    tile = TileGrid.of(op, operand, shape)
     swizzle = read_swizzle(record["swizzle"])
     placed = {"order": where, "pitch": record["pitch"], "swizzle": swizzle}
     memory = Placement.of(tile.part, shape, **placed)

@@ -40,7 +40,7 @@ from fragmenta.registers.dtype import dtype
 Floats = Array
 
 
-class Decoded(NamedTuple):
+class DecodedArray(NamedTuple):
     """Elements as values and exponents."""
 
     values: Floats
@@ -108,7 +108,7 @@ def _run_steps(
 
 def _rows(
     given: Operands, fixed: _Fixed, block: Block, first: int, count: int
-) -> Decoded:
+) -> DecodedArray:
     """Some rows of A, in the order in which their products are added."""
     model = given.model
     some = slice(first * model.stored, (first + count) * model.stored)
@@ -126,7 +126,7 @@ def _rows(
 
 def _columns(
     given: Operands, fixed: _Fixed, block: Block, first: int, count: int
-) -> Decoded:
+) -> DecodedArray:
     """Some columns of B, in panels."""
     model = given.model
     b = block.of_b(given.b)[:, first * model.k : (first + count) * model.k]
@@ -138,16 +138,16 @@ def _columns(
     return _scaled(parts, scales, model.k // model.scale_vec, LANES)
 
 
-def _taken_apart(name: str, elements: Bits, of: _Elements) -> Decoded:
+def _taken_apart(name: str, elements: Bits, of: _Elements) -> DecodedArray:
     source = np.ascontiguousarray(elements)
     floats = scratch(f"{name} values", source.shape, of.values)
     exponents = scratch(f"{name} exponents", source.shape, np.int32)
     found = np.zeros(1, np.int32)
     of.decode(source, floats, exponents, found, source.size, *of.form)
-    return Decoded(floats, exponents, bool(found[0]))
+    return DecodedArray(floats, exponents, bool(found[0]))
 
 
-def _scaled(parts: Decoded, scales: Bits, inner: int, lanes: int) -> Decoded:
+def _scaled(parts: DecodedArray, scales: Bits, inner: int, lanes: int) -> DecodedArray:
     """Elements times their ue8m0 scales.
 
     ``inner`` times, a row of ``lanes`` elements has the same row of scales.  The
@@ -161,7 +161,7 @@ def _scaled(parts: Decoded, scales: Bits, inner: int, lanes: int) -> Decoded:
     arrays = (parts.values, parts.exponents, given, values, exponents)
     scale_elements(*arrays, *numbers, stride(parts.values), stride(given))
     careful = parts.careful or bool((given == SPECIAL).any())
-    return Decoded(values, exponents, careful)
+    return DecodedArray(values, exponents, careful)
 
 
 # -- groups -------------------------------------------------------------------

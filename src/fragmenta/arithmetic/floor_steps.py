@@ -189,7 +189,7 @@ class FloorNumbers(NamedTuple):
     keep: Value
 
 
-class Work(NamedTuple):
+class Scratch(NamedTuple):
     """The packed elements, in memory that belongs to a thread."""
 
     b_values: Memory
@@ -209,7 +209,7 @@ class Work(NamedTuple):
     held: Memory
 
     @classmethod
-    def of(cls, memory: Memory, variant: FloorVariant) -> Work:
+    def of(cls, memory: Memory, variant: FloorVariant) -> Scratch:
         """The parts of one piece of memory."""
         parts, at = [], 0
         for kind, count in _parts(variant):
@@ -260,16 +260,16 @@ class Panel(NamedTuple):
     base: Value
 
 
-class Step(NamedTuple):
+class FloorStep(NamedTuple):
     """What every part of a step needs."""
 
     code: Code
     v: FloorVariant
     n: FloorNumbers
-    w: Work
+    w: Scratch
 
 
-def of_group(v: FloorVariant, w: Work, row: Value) -> Work:
+def of_group(v: FloorVariant, w: Scratch, row: Value) -> Scratch:
     """The packed elements of the group that begins with a row."""
     if v.several == 1:
         return w
@@ -304,7 +304,7 @@ class Exponents(NamedTuple):
     unusual: Value  #: whether some are extreme
 
 
-def add_step(step: Step, at: Panel, product: Value) -> None:
+def add_step(step: FloorStep, at: Panel, product: Value) -> None:
     """The step that begins with a product, for a group of rows and a panel."""
     step = step._replace(w=_from(step.v, step.w, at, product))
     code, v, _, w = step
@@ -330,7 +330,7 @@ def add_step(step: Step, at: Panel, product: Value) -> None:
     w.sums[0] = new.value
 
 
-def _from(v: FloorVariant, w: Work, at: Panel, product: Value) -> Work:
+def _from(v: FloorVariant, w: Scratch, at: Panel, product: Value) -> Scratch:
     """The packed elements of a panel from a product on.
 
     What A finds by a place is counted from where the panel begins.
@@ -355,7 +355,7 @@ def _from(v: FloorVariant, w: Work, at: Panel, product: Value) -> Work:
 
 
 def _chains_and_counts(
-    step: Step, starts: list[Value], limits: Value
+    step: FloorStep, starts: list[Value], limits: Value
 ) -> tuple[list[Value], Value]:
     """The chains of a step, and how many products lose bits.
 
@@ -375,7 +375,7 @@ def _rows(v: FloorVariant, x: Value) -> list[Value]:
     return [picked(x, range(start, start + v.across)) for start in starts]
 
 
-def _exponents(step: Step, x: Value) -> Exponents:
+def _exponents(step: FloorStep, x: Value) -> Exponents:
     """The largest exponent of products and accumulator, for each row and column."""
     code, v, _, w = step
     top = convert(_tops(step), I16)
@@ -398,7 +398,7 @@ def _exponents(step: Step, x: Value) -> Exponents:
     return Exponents(chosen.value, base, unusual)
 
 
-def _tops(step: Step) -> Value:
+def _tops(step: FloorStep) -> Value:
     """The largest sum of exponents of the products, for each row and column."""
     code, v, _, w = step
     top = code.variable(code.constant(NOTHING, I8).in_all_lanes(v.group * _PAIR))
@@ -411,7 +411,7 @@ def _tops(step: Step) -> Value:
 
 
 @contextmanager
-def _each_vector(step: Step) -> Iterator[Iterable[Number]]:
+def _each_vector(step: FloorStep) -> Iterator[Iterable[Number]]:
     """The products of a step one by one, or their pairs: a loop, or all numbers."""
     count = step.v.products // step.v.each
     if step.v.once:
@@ -435,7 +435,7 @@ def _of_rows(v: FloorVariant, a: Memory, number: Number) -> Value:
     return picked(some, chain.from_iterable(sides))
 
 
-def _of_columns(step: Step, b: Memory, number: Number) -> Value:
+def _of_columns(step: FloorStep, b: Memory, number: Number) -> Value:
     """The exponents of B for a pair or a product, in all rows."""
     v, w = step.v, step.w
     rows = range(v.group)
@@ -477,7 +477,9 @@ def _field(x: Value) -> Value:
     return shift_unsigned(upper + upper, 8)
 
 
-def _unusual_exponents(step: Step, x: Value, top: Value, base: Value | None) -> Value:
+def _unusual_exponents(
+    step: FloorStep, x: Value, top: Value, base: Value | None
+) -> Value:
     """The exponents of a step where some are extreme, or of zeros."""
     code, v, n, w = step
     floor = convert(n.floor, I16)
@@ -496,7 +498,7 @@ def _unusual_exponents(step: Step, x: Value, top: Value, base: Value | None) -> 
     return e
 
 
-def _start(e: Value, step: Step) -> Value:
+def _start(e: Value, step: FloorStep) -> Value:
     """The float whose last bit is a unit, and which has room for sums of both signs."""
     single = step.v.values == F32
     bias, bits, shift = (127, 23, 7) if single else (1023, 52, 4)
@@ -516,7 +518,7 @@ def _upper_parts(x: Value, of: Type) -> Value:
     return recast(picked(x, places, x.lift(0)), of)
 
 
-def _chain(step: Step, starts: list[Value]) -> list[Value]:
+def _chain(step: FloorStep, starts: list[Value]) -> list[Value]:
     """The products of a step, each rounded down, for each row."""
     code, v, _, w = step
     if v.sparse:
@@ -531,7 +533,7 @@ def _chain(step: Step, starts: list[Value]) -> list[Value]:
     return [some.value for some in sums]
 
 
-def _sparse_chain(step: Step, starts: list[Value]) -> list[Value]:
+def _sparse_chain(step: FloorStep, starts: list[Value]) -> list[Value]:
     """The same for a sparse A, whose rows take elements of B at places of their own."""
     code, v, _, w = step
     sums = [code.variable(start) for start in starts]
@@ -546,7 +548,7 @@ def _sparse_chain(step: Step, starts: list[Value]) -> list[Value]:
     return [some.value for some in sums]
 
 
-def _limits(e: Value, base: Value | None, step: Step) -> Value:
+def _limits(e: Value, base: Value | None, step: FloorStep) -> Value:
     """A product loses bits if the exponent of its lowest bit is below this."""
     limit = e - convert(step.n.fraction, I16)
     # No product of zero is below the upper bound, and every other one is.
@@ -557,7 +559,7 @@ def _limits(e: Value, base: Value | None, step: Step) -> Value:
     return convert(larger(smaller(limit, most), -128), I8)
 
 
-def _counts(step: Step, limits: Value) -> Value:
+def _counts(step: FloorStep, limits: Value) -> Value:
     """How many negative products lose bits, for each row and column."""
     by_sign = step.v.wide and not step.v.beside
     total = (_counts_by_sign if by_sign else _counts_at_once)(step, limits)
@@ -567,7 +569,7 @@ def _counts(step: Step, limits: Value) -> Value:
     return convert(total, I32, signed=False)
 
 
-def _counts_at_once(step: Step, limits: Value) -> Value:
+def _counts_at_once(step: FloorStep, limits: Value) -> Value:
     """The same for each k of a pair, for all rows at once.
 
     The sign of a sum of narrow types is that of the product.
@@ -592,7 +594,7 @@ def _counts_at_once(step: Step, limits: Value) -> Value:
     return count.value
 
 
-def _counts_by_sign(step: Step, limits: Value) -> Value:
+def _counts_by_sign(step: FloorStep, limits: Value) -> Value:
     """The same for wide types: the signs of A choose the vectors of B."""
     code, v, _, w = step
     each = _rows(v, limits)
@@ -610,7 +612,7 @@ def _counts_by_sign(step: Step, limits: Value) -> Value:
     return in_a_row([count.value for count in counts])
 
 
-def _by_sign(step: Step, number: Number, row: int) -> Value:
+def _by_sign(step: FloorStep, number: Number, row: int) -> Value:
     """The exponents of B's lowest bits that belong to the signs of a row."""
     v, w = step.v, step.w
     if v.single:
@@ -643,7 +645,7 @@ def _large(
     return any_lane((upper != 0) & (upper != -1))
 
 
-def _settled(x: Value, e: Value, units: Value, step: Step) -> Value:
+def _settled(x: Value, e: Value, units: Value, step: FloorStep) -> Value:
     """The accumulators after a step: terms are added as 32-bit integers."""
     one = convert((step.n.fraction + 127) << 7, I16)
     bits = _upper_parts(one - (e << 7), I32)
@@ -655,7 +657,7 @@ def _settled(x: Value, e: Value, units: Value, step: Step) -> Value:
     return total * float_of((254 << 23) - bits)
 
 
-def _settle_apart(step: Step) -> None:
+def _settle_apart(step: FloorStep) -> None:
     """The same in float64, for every exponent and every sum."""
     code, v, n, w = step
     least = code.constant(-14 if v.half else -126, I64)

@@ -30,10 +30,10 @@ from fragmenta.arithmetic.elements import (
 from fragmenta.arithmetic.floating import FusedNumbers, Products, fused_instruction
 from fragmenta.arithmetic.floor_steps import (
     FloorNumbers,
+    FloorStep,
     FloorVariant,
     Panel,
-    Step,
-    Work,
+    Scratch,
     add_step,
     starting_at,
 )
@@ -249,11 +249,11 @@ def tile_kernel(of: TileVariant) -> Traced:
     return tile_steps
 
 
-def _work(code: Code, of: TileVariant) -> Work:
+def _work(code: Code, of: TileVariant) -> Scratch:
     """The packed elements of all rows of A, and of a panel of B."""
     values = of.steps.values
     beside = of.steps.beside
-    return Work(
+    return Scratch(
         b_values=code.scratch(values, of.k * LANES),
         b_powers=code.scratch(I8, of.k * LANES),
         b_lows=code.scratch(I8, of.k // 2 * 4 * _PAIR),
@@ -272,7 +272,7 @@ def _work(code: Code, of: TileVariant) -> Work:
     )
 
 
-def _of_group(w: Work, of: TileVariant, group: Value) -> Work:
+def _of_group(w: Scratch, of: TileVariant, group: Value) -> Scratch:
     """The part of a group.
 
     Rows of a group are ``DEPTH`` elements apart.  Those of other groups are between
@@ -295,7 +295,7 @@ def _of_group(w: Work, of: TileVariant, group: Value) -> Work:
 
 
 def _pack_rows(
-    code: Code, of: TileVariant, given: Tiles, w: Work, group: Value, packer: Value
+    code: Code, of: TileVariant, given: Tiles, w: Scratch, group: Value, packer: Value
 ) -> None:
     at = group * (GROUP * of.stored)
     sizes = (of.stored, of.stored, GROUP, 1, 0, of.stored, of.k)
@@ -318,7 +318,7 @@ def _pack_rows(
 
 
 def _pack_columns(
-    code: Code, of: TileVariant, given: Tiles, w: Work, panel: Value, packer: Value
+    code: Code, of: TileVariant, given: Tiles, w: Scratch, panel: Value, packer: Value
 ) -> None:
     sizes = (of.k, LANES, LANES, 1)
     call_address(
@@ -337,14 +337,14 @@ def _pack_columns(
 
 
 def _tile(
-    code: Code, of: TileVariant, given: Tiles, w: Work, panel: Value, group: Value
+    code: Code, of: TileVariant, given: Tiles, w: Scratch, panel: Value, group: Value
 ) -> None:
     """The steps of a tile."""
     numbers = FloorNumbers(*(code.constant(number, I32) for number in of.numbers))
     zero = code.constant(0, I64)
     first = _first(given, panel, group)
     w.sums[0] = _read(given, first, GROUP, of.steps.half)
-    step, at = Step(code, of.steps, numbers, w), Panel(zero, zero, zero, zero)
+    step, at = FloorStep(code, of.steps, numbers, w), Panel(zero, zero, zero, zero)
     with code.loop(of.stored, step=of.steps.products) as product:
         add_step(step, at, product)
     with code.when(w.special[0] == 0):
@@ -354,7 +354,7 @@ def _tile(
 # -- with care ----------------------------------------------------------------
 
 
-class Decoded(NamedTuple):
+class DecodedElements(NamedTuple):
     """Elements as values and exponents."""
 
     values: Memory
@@ -372,7 +372,9 @@ def careful_kernel(model: Model) -> Traced:
     def careful_steps(code: Code, *arguments: Any) -> None:
         given = Tiles(*arguments)
         a, b = (
-            Decoded(code.scratch(variant.values, count), code.scratch(I32, count))
+            DecodedElements(
+                code.scratch(variant.values, count), code.scratch(I32, count)
+            )
             for count in (MOST_A, k * LANES)
         )
         places = code.scratch(I32, MOST_A) if model.sparse else None
@@ -415,7 +417,7 @@ def careful_kernel(model: Model) -> Traced:
 
 
 def _decode(
-    code: Code, bits: Memory, to: Decoded, form: Format, count: Value | int
+    code: Code, bits: Memory, to: DecodedElements, form: Format, count: Value | int
 ) -> None:
     """The values and exponents of elements."""
     values, exponents = to

@@ -117,7 +117,7 @@ def _kernels(
     )
 
 
-class Instruction(NamedTuple):
+class CompiledInstruction(NamedTuple):
     """What machine code needs to compute the result of one instruction."""
 
     steps: Traced  #: :func:`~fragmenta.arithmetic.floors.floor_kernel`
@@ -130,7 +130,7 @@ class Instruction(NamedTuple):
 
 def instruction(
     model: Model, rows: int, columns: int, *, many: bool = False
-) -> Instruction:
+) -> CompiledInstruction:
     """How one instruction with so many rows and columns of D is computed.
 
     If there are ``many``, each has its own A and B.
@@ -140,7 +140,7 @@ def instruction(
     items = [dtype(name).bits_dtype.itemsize for name in (model.a, model.b)]
     own = (int(many), int(many), 0, 0, 0)
     numbers = _numbers(model, kernels, sizes, own, items)
-    return Instruction(
+    return CompiledInstruction(
         kernels.steps, numbers, sizes.across * sizes.down, kernels.work, kernels
     )
 

@@ -15,10 +15,10 @@ from fragmenta.arithmetic.elements import add_ordinary, to_float32
 from fragmenta.arithmetic.floor_steps import (
     LINE,
     FloorNumbers,
+    FloorStep,
     FloorVariant,
     Panel,
-    Step,
-    Work,
+    Scratch,
     add_step,
     of_group,
     starting_at,
@@ -117,8 +117,8 @@ def floor_kernel(variant: FloorVariant) -> Traced:
         *operands, status = given[:7]
         *numbers, work, start, stop = given[7:]
         n, p = FloorNumbers(*numbers[:3]), FloorSizes(*numbers[3:])
-        w = Work.of(work, variant)
-        step, of = Step(code, variant, n, w), FloorOperands(*operands)
+        w = Scratch.of(work, variant)
+        step, of = FloorStep(code, variant, n, w), FloorOperands(*operands)
         set_rounding(code, code.constant(MODES["rz"], I32))
         with code.loop(stop, start=start) as number:
             if variant.once:
@@ -167,7 +167,7 @@ def _prefetch(code: Code, p: FloorSizes, of: FloorOperands, tile: Value) -> None
             prefetch(memory, tile * size + line)
 
 
-class Place(NamedTuple):
+class BlockSlice(NamedTuple):
     """A block, and the part of it along k that is computed."""
 
     tile: Value
@@ -179,7 +179,7 @@ class Place(NamedTuple):
     some: Value  #: instructions
 
 
-def _block(step: Step, p: FloorSizes, of: FloorOperands, number: Value) -> None:
+def _block(step: FloorStep, p: FloorSizes, of: FloorOperands, number: Value) -> None:
     """One block, in parts along k."""
     code, v, _, w = step
     tile, rest = number // (p.across * p.down), number % (p.across * p.down)
@@ -191,7 +191,7 @@ def _block(step: Step, p: FloorSizes, of: FloorOperands, number: Value) -> None:
     each = larger(code.constant(v.depth, I64) // p.k, 1)  # instructions at a time
     with code.loop(p.instructions, step=each) as first:
         some = smaller(p.instructions - first, each)
-        here = Place(tile, top, side, rows, panels, first, some)
+        here = BlockSlice(tile, top, side, rows, panels, first, some)
         with code.loop(panels * (v.across // LANES)) as eight:
             _pack_columns(step, p, of, here, eight)
         at_once = v.group * v.several
@@ -206,7 +206,7 @@ def _block(step: Step, p: FloorSizes, of: FloorOperands, number: Value) -> None:
 
 
 def _pack_columns(
-    step: Step, p: FloorSizes, of: FloorOperands, here: Place, eight: Value
+    step: FloorStep, p: FloorSizes, of: FloorOperands, here: BlockSlice, eight: Value
 ) -> None:
     """Pack eight columns of B."""
     v, w = step.v, step.w
@@ -234,7 +234,12 @@ def _pack_columns(
 
 
 def _pack_rows(
-    step: Step, p: FloorSizes, of: FloorOperands, here: Place, m: Value, to: Work
+    step: FloorStep,
+    p: FloorSizes,
+    of: FloorOperands,
+    here: BlockSlice,
+    m: Value,
+    to: Scratch,
 ) -> None:
     """Pack a group of rows of A."""
     depth, scales = p.instructions * p.stored, p.instructions * p.scale_vec
@@ -269,7 +274,12 @@ def _pack_rows(
 
 
 def _group_and_panel(
-    step: Step, p: FloorSizes, of: FloorOperands, here: Place, m: Value, panel: Value
+    step: FloorStep,
+    p: FloorSizes,
+    of: FloorOperands,
+    here: BlockSlice,
+    m: Value,
+    panel: Value,
 ) -> None:
     """The sums of a group of rows and a panel of columns."""
     code, v, _, w = step
@@ -282,7 +292,7 @@ def _group_and_panel(
     _store(code, w.sums, sums)
 
 
-def _instructions(step: Step, p: FloorSizes, at: Panel, count: Value) -> None:
+def _instructions(step: FloorStep, p: FloorSizes, at: Panel, count: Value) -> None:
     """The steps of some instructions."""
     code, v, _, w = step
     if not v.from_zero:

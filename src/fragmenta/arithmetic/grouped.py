@@ -176,7 +176,7 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
     return grouped_steps
 
 
-class Group(NamedTuple):
+class GroupSum(NamedTuple):
     """The sum of one group of products, for eight columns."""
 
     total: Value  #: in quarters; NaN if a scale is NaN
@@ -218,7 +218,7 @@ def _group(
     at: Starts,
     first: Value,
     v: GroupedVariant,
-) -> Group:
+) -> GroupSum:
     """Add the products of a group, and multiply by its scales."""
     scale_a, scale_b = operands.scale_a, operands.scale_b
     block = first * at.scales // at.stored
@@ -226,7 +226,7 @@ def _group(
     scale = scale_a.values[row] * scale_b.values.lanes(column)
     add = _float_sum if operands.a.of == F32 else _integer_sum
     whole, counts = add(code, operands, at, first, v)
-    return Group(
+    return GroupSum(
         convert(whole, F64) * scale,
         scale_a.exponents[row] + scale_b.exponents.lanes(column),
         counts & (scale != 0),

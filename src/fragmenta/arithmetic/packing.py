@@ -183,7 +183,7 @@ class Parts(NamedTuple):
     magnitude: Value  #: all bits but the sign
 
 
-class Element(NamedTuple):
+class SplitElements(NamedTuple):
     """Some elements with their values."""
 
     values: list[Value]
@@ -241,18 +241,18 @@ def _half_parts(bits: Value) -> Parts:
     )
 
 
-def _element(raw: Value, of: Packing, scale: Value | None = None) -> Element:
+def _element(raw: Value, of: Packing, scale: Value | None = None) -> SplitElements:
     """Take elements apart: some eights of them."""
     eights = range(raw.type.count // LANES)
     if of.as_bytes:
         parts = _half_parts(raw) if of.source == I16 else _parts(raw, of.form)
         some = (_wider(_eight(raw, number), of) for number in eights)
-        return Element([_value(each, of) for each in some], parts)
+        return SplitElements([_value(each, of) for each in some], parts)
     bits = _wider(raw, of)
     parts = _parts(bits, of.form)
     values = [_value(_eight(bits, number), of) for number in eights]
     if scale is None:
-        return Element(values, parts)
+        return SplitElements(values, parts)
     shift = convert(scale, of.lanes) - 127
     by = (power_of_two(convert(_eight(shift, number), I32)) for number in eights)
     parts = parts._replace(
@@ -260,7 +260,7 @@ def _element(raw: Value, of: Packing, scale: Value | None = None) -> Element:
         low=parts.low + shift,
         special=parts.special | (shift == SPECIAL - 127),
     )
-    return Element([x * y for x, y in zip(values, by, strict=True)], parts)
+    return SplitElements([x * y for x, y in zip(values, by, strict=True)], parts)
 
 
 def _wider(raw: Value, of: Packing) -> Value:
@@ -359,7 +359,7 @@ def column_packer(of: Packing) -> Traced:
                 found.value = few.lanes(0)
             return found.value
 
-        def elements(k: Value) -> Element:
+        def elements(k: Value) -> SplitElements:
             rows = [k + number for number in range(of.deep)]
             scale = None
             if of.scaled:
@@ -532,7 +532,7 @@ def row_packer(of: Packing) -> Traced:
         rows = [smaller(p.left - 1, row) for row in range(of.group)]
         starts = [row * p.depth for row in rows]
 
-        def elements(q: Value) -> Element:
+        def elements(q: Value) -> SplitElements:
             scale = None
             if of.scaled:
                 at = (row * p.scales_depth + q // p.per_scale for row in rows)
@@ -573,7 +573,7 @@ class _RowMemories(NamedTuple):
 
 
 def _largest(
-    code: Code, of: Packing, elements: Callable[[Value], Element], length: Value
+    code: Code, of: Packing, elements: Callable[[Value], SplitElements], length: Value
 ) -> Value:
     """The largest exponent of each row."""
     count = of.group * of.at_once
@@ -591,7 +591,7 @@ def _largest(
 
 
 def _put_rows(
-    of: Packing, to: _RowMemories, q: Value, found: Element, most: Value | None
+    of: Packing, to: _RowMemories, q: Value, found: SplitElements, most: Value | None
 ) -> None:
     """Write elements of all rows of a group."""
     parts, rows, eights = found.parts, range(of.group), of.at_once // LANES

@@ -59,10 +59,10 @@ ABOUT = "__metadata__"
 _FIELDS = {"dtype", "shape", "data_offsets"}
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """Where a tensor is in a file, and what it is.
 
-    >>> Entry("F32", (2, 3), 0, 24).type
+    >>> TensorEntry("F32", (2, 3), 0, 24).type
     'F32'
     """
 
@@ -76,7 +76,7 @@ class Entry(NamedTuple):
 class Header(NamedTuple):
     """What a header says."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, TensorEntry]
     metadata: dict[str, str]
     start: int
     """The first byte after the header."""
@@ -150,7 +150,7 @@ def read_header(
 
     >>> content = b"".join(to_bytes({"x": np.ones((2, 3), np.float32)}))
     >>> read_header(Path("x"), content, TYPES).entries
-    {'x': Entry(type='F32', shape=(2, 3), begin=0, end=24)}
+    {'x': TensorEntry(type='F32', shape=(2, 3), begin=0, end=24)}
     """
     size = len(content)
     if size < LENGTH:
@@ -193,7 +193,7 @@ def _parsed(path: Path, text: bytes) -> dict[str, object]:
     return found
 
 
-def _entry(path: Path, name: str, given: object, types: Collection[str]) -> Entry:
+def _entry(path: Path, name: str, given: object, types: Collection[str]) -> TensorEntry:
     if not isinstance(given, dict) or given.keys() != _FIELDS:
         refuse(
             path,
@@ -216,7 +216,7 @@ def _entry(path: Path, name: str, given: object, types: Collection[str]) -> Entr
             f"tensor {shortened(name)} of {kind} and shape {tuple(shape)} takes "
             f"{size:,} bytes; given data_offsets {places!r:.60}",
         )
-    return Entry(kind, tuple(shape), places[0], places[1])
+    return TensorEntry(kind, tuple(shape), places[0], places[1])
 
 
 def _sizes(path: Path, name: str, what: str, given: object) -> list[int]:
@@ -233,7 +233,7 @@ def _is_size(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 0
 
 
-def _check_places(path: Path, entries: Mapping[str, Entry], size: int) -> None:
+def _check_places(path: Path, entries: Mapping[str, TensorEntry], size: int) -> None:
     """The tensors fill the file: no byte is missing, left over or used twice."""
     at, before = 0, "the header"
     for name, each in sorted(entries.items(), key=lambda item: item[1][2:]):

@@ -34,7 +34,7 @@ from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall, BadFile, Error, ValueRangeError, one_of
 from fragmenta.execution.explain import explain as explained
 from fragmenta.execution.matmul import matmul
-from fragmenta.execution.scaled import Operand, operand, rescaled
+from fragmenta.execution.scaled import ScaledOperand, operand, rescaled
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
@@ -150,7 +150,7 @@ class _Task:
     c: Array | None
     scales: dict[str, Array]
     files: dict[str, str]
-    factors: tuple[Operand, ...] = ()
+    factors: tuple[ScaledOperand, ...] = ()
     """The factors of D, if A or B is quantised."""
 
     @classmethod
@@ -311,7 +311,9 @@ def _begin(head: list[str], progress: Progress, done: float) -> None:
     progress(done)
 
 
-def _load_operand(op: Instruction, name: str, path: str, scales: str | None) -> Operand:
+def _load_operand(
+    op: Instruction, name: str, path: str, scales: str | None
+) -> ScaledOperand:
     """A or B with its scales; the file of a quantised matrix has them."""
     if scales is not None and not op.scale_vec:
         raise BadCall(f"{op} takes no scales")
@@ -323,11 +325,13 @@ def _load_operand(op: Instruction, name: str, path: str, scales: str | None) -> 
         return operand(op, name, from_archive(found, path), None)
     values = load_a(path, op) if name == "A" else _elements(path, op.types["b"])
     if scales is None:
-        return Operand(values)
-    return Operand(values, _elements(scales, op.scale_a.dtype))
+        return ScaledOperand(values)
+    return ScaledOperand(values, _elements(scales, op.scale_a.dtype))
 
 
-def _given_scales(op: Instruction, a: Operand, b: Operand) -> dict[str, Array]:
+def _given_scales(
+    op: Instruction, a: ScaledOperand, b: ScaledOperand
+) -> dict[str, Array]:
     if not op.scale_vec:
         return {}
     if a.scales is None or b.scales is None:

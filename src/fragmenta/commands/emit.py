@@ -13,7 +13,7 @@ from fragmenta.commands.output import printable, write
 from fragmenta.commands.shell_words import grouped
 from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.cuda.source import emit as library
-from fragmenta.cuda.source.ptx import Options
+from fragmenta.cuda.source.ptx import MmaOptions
 from fragmenta.errors import BadCall, UnknownOperand, nearest, one_of
 
 
@@ -104,11 +104,11 @@ def emit(
     write(printable(f"{lines} lines of {what} to {output}"))
 
 
-def _options(a_tensor: bool, operands: list[str]) -> Options:
-    known = Options._fields[1:]
+def _options(a_tensor: bool, operands: list[str]) -> MmaOptions:
+    known = MmaOptions._fields[1:]
     for each in operands:
         if each not in known:
             raise UnknownOperand(
                 f"no operand {each}{nearest(each, known)}; --with takes {one_of(known)}"
             )
-    return Options(a_tensor, **dict.fromkeys(operands, True))
+    return MmaOptions(a_tensor, **dict.fromkeys(operands, True))

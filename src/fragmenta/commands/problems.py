@@ -22,7 +22,7 @@ from fragmenta.errors import BadCall, KernelError, KernelHazard
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related, problems_of, wrapped
 from fragmenta.ptx.languages import told_from
-from fragmenta.ptx.module import INSTALLED, Source, demangled
+from fragmenta.ptx.module import INSTALLED, Location, demangled
 from fragmenta.ptx.rules import ERROR, RULES
 from fragmenta.ptx.rules import of_fault as of_kind
 
@@ -70,7 +70,7 @@ def numbered(
     ]
 
 
-def _in_source(problem: Problem, source: Source) -> tuple[str, Problem]:
+def _in_source(problem: Problem, source: Location) -> tuple[str, Problem]:
     """The problem of a compiled kernel at its line in the source, and that file."""
     place = _nearest_own(source)
     return place.file, replace(
@@ -83,14 +83,14 @@ def _in_source(problem: Problem, source: Source) -> tuple[str, Problem]:
     )
 
 
-def _nearest_own(source: Source) -> Source:
+def _nearest_own(source: Location) -> Location:
     """The line that the user wrote, not one of an installed header that it calls."""
     return next((e for e in reversed(source.frames) if _is_own(e)), source)
 
 
 def fault_place(file: str, fault: KernelError) -> str:
     """The file and the line of a fault: of the source, if it was compiled."""
-    place = fault.place if isinstance(fault.place, Source) else None
+    place = fault.place if isinstance(fault.place, Location) else None
     if place is not None and is_source(file):
         return str(_nearest_own(place))
     return f"{file}:{fault.line}" if fault.line else file
@@ -124,7 +124,7 @@ def of_fault(fault: KernelError) -> list[Problem]:
         "",
         fault.message,
         fault_hint(fault),
-        source=fault.place if isinstance(fault.place, Source) else None,
+        source=fault.place if isinstance(fault.place, Location) else None,
         block=fault.block,
     )
     return [*problems_of(fault), last]
@@ -134,7 +134,9 @@ def fault_hint(fault: KernelError) -> str:
     """What repairs a fault, in the language of its line; empty if that is not known."""
     hint = fault.hint or of_kind(fault.kind).fatal
     place = fault.place
-    return told_from("", place.file).spoken(hint) if isinstance(place, Source) else hint
+    return (
+        told_from("", place.file).spoken(hint) if isinstance(place, Location) else hint
+    )
 
 
 # ── for programs ────────────────────────────────────────────────────────────
@@ -264,13 +266,13 @@ def _locations(file: str | None, problem: Problem) -> dict[str, object]:
     return {"locations": [first], "relatedLocations": found}
 
 
-def _is_own(source: Source) -> bool:
+def _is_own(source: Location) -> bool:
     """Whether a line is in a file of the user, not in an installed package."""
     whole = os.path.abspath(source.file).replace(os.sep, "/")
     return os.path.isfile(whole) and not INSTALLED.search(whole)
 
 
-def _chain(source: Source | None, message: str) -> list[tuple[Source, str]]:
+def _chain(source: Location | None, message: str) -> list[tuple[Location, str]]:
     """The calls that a line is in, the kernel's own first, and the line itself."""
     frames = source.frames if source else ()
     return [(e, message if e is source else "called here") for e in frames]
@@ -299,7 +301,7 @@ def _place(file: str, related: Related) -> dict[str, object]:
     return {"physicalLocation": place, "message": {"text": related.message}}
 
 
-def _source(source: Source, message: str) -> dict[str, object]:
+def _source(source: Location, message: str) -> dict[str, object]:
     region = {"startLine": max(1, source.line), "startColumn": max(1, source.column)}
     place = {"artifactLocation": _file(source.file), "region": region}
     return {"physicalLocation": place, "message": {"text": message}}

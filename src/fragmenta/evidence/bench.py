@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import ptx
-from fragmenta.cuda.source.kernel import Entry, group
+from fragmenta.cuda.source.kernel import KernelBuilder, group
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.errors import BadCall
 from fragmenta.evidence import inputs
@@ -96,15 +96,15 @@ class Loop(Task):
         shape = (self.groups * self.chains, part.lanes, part.registers)
         return shape, np.dtype(f"uint{part.register_bits}")
 
-    def begun(self) -> Entry:
+    def begun(self) -> KernelBuilder:
         """A new entry, with its parameters and its number of threads."""
-        entry = Entry(self.name)
+        entry = KernelBuilder(self.name)
         entry.pointers(("out", *self.parameters))
         entry.at_most(self.threads)
         entry.groups(self.lanes)
         return entry
 
-    def ended(self, entry: Entry, statements: Iterable[str], d: Operand) -> str:
+    def ended(self, entry: KernelBuilder, statements: Iterable[str], d: Operand) -> str:
         """The loop; then the first block stores its accumulators."""
         entry.loop(statements)
         entry.do(
@@ -118,14 +118,14 @@ class Loop(Task):
         entry.do("done:")
         return entry.text()
 
-    def load(self, entry: Entry, operand: Operand, array: str) -> None:
+    def load(self, entry: KernelBuilder, operand: Operand, array: str) -> None:
         """The registers of an operand, for each chain."""
         for chain in range(self.chains):
             entry.declare([_of_chain(operand, chain)])
             self.find_chain(entry, chain)
             entry.load(_of_chain(operand, chain), array)
 
-    def find_chain(self, entry: Entry, chain: int) -> None:
+    def find_chain(self, entry: KernelBuilder, chain: int) -> None:
         """``%place``: where this lane finds its part of a chain's registers."""
         entry.do(
             f"mad.lo.u32 %place, %group, {self.chains}, {chain};",
@@ -322,7 +322,7 @@ class WarpgroupLoop(Loop):
         entry.do("setp.eq.u32 %scale_d, %lane, %lane;")
         return self.ended(entry, group(self._round()), listed["d"])
 
-    def _find_descriptors(self, entry: Entry) -> None:
+    def _find_descriptors(self, entry: KernelBuilder) -> None:
         """The descriptors, moved to where the image is."""
         entry.units()
         for name, words in self.descriptors.items():

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import assembler, launch
-from fragmenta.cuda.tools.device import GPU, Module
+from fragmenta.cuda.tools.device import GPU, LoadedCode
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import Version
@@ -116,7 +116,7 @@ class Case(Task):
             total.update(np.ascontiguousarray(inputs[name]).tobytes())
         return total.hexdigest()[:16]
 
-    def ask(self, gpu: GPU, module: Module, inputs: Arrays) -> Answer:
+    def ask(self, gpu: GPU, module: LoadedCode, inputs: Arrays) -> Answer:
         """What a GPU answers, with a module that has the kernel loaded."""
         return launch.run(gpu, module, self, inputs, self.output())
 

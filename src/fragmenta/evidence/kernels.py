@@ -17,7 +17,7 @@ from fragmenta import __version__
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU, Array
-from fragmenta.cuda.tools.programs import Bytes, Program
+from fragmenta.cuda.tools.programs import Bytes, DeviceLaunch
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
 from fragmenta.launch.kernel import Kernel, parse
@@ -158,11 +158,11 @@ class Prepared:
         cluster: Extent | None = None,
         *,
         cooperative: bool = False,
-    ) -> Program:
+    ) -> DeviceLaunch:
         """The launch for a GPU."""
         shape = check_clusters(self.kernel.function, grid, block, cluster)
         prints = "vprintf" in self.kernel.loaded.module.functions
-        return Program(
+        return DeviceLaunch(
             code,
             self.kernel.name,
             shape.grid,

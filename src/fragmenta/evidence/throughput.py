@@ -16,7 +16,7 @@ import numpy as np
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import device, launch
-from fragmenta.cuda.tools.device import GPU, Module
+from fragmenta.cuda.tools.device import GPU, LoadedCode
 from fragmenta.errors import Error
 from fragmenta.evidence.bench import Loop, bench
 from fragmenta.isa.families import catalogue
@@ -112,7 +112,7 @@ def measure(gpu: GPU, op: Instruction, runs: int = RUNS) -> Rate:
 
 
 def _seconds(
-    gpu: GPU, module: Module, made: Loop, rounds: int, runs: int
+    gpu: GPU, module: LoadedCode, made: Loop, rounds: int, runs: int
 ) -> list[float]:
     arrays = {**made.inputs(), "rounds": np.array([rounds], np.uint32)}
     given = [arrays[name] for name in made.parameters]

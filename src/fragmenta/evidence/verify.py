@@ -25,7 +25,7 @@ from multiprocessing import get_context
 from fragmenta import __version__
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import device
-from fragmenta.cuda.tools.device import GPU, Module
+from fragmenta.cuda.tools.device import GPU, LoadedCode
 from fragmenta.cuda.tools.launch import Arrays
 from fragmenta.errors import BadCall, ShapeError, UnsupportedTarget, nearest, one_of
 from fragmenta.evidence.case import Answer, Mismatch, compare, machine_code
@@ -220,7 +220,7 @@ def _outcome(chip: GPU, op: Instruction, ready: Iterable[Prepared]) -> Outcome:
     """Run all portions of an instruction and add up."""
     types = " ".join(f"{name} {of}" for name, of in op.types.items())
     total = Outcome(str(op), op.family, types, 0, 0)
-    module: Module | None = None
+    module: LoadedCode | None = None
     for each in ready:
         if each.cubin is not None:
             module = chip.load(each.cubin)

@@ -27,7 +27,7 @@ from fragmenta import wmma
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import ptx
-from fragmenta.cuda.source.kernel import WARP, Entry
+from fragmenta.cuda.source.kernel import WARP, KernelBuilder
 from fragmenta.cuda.tools.launch import Arrays, identifier, poisoned
 from fragmenta.errors import BadFile
 from fragmenta.evidence.case import AnswerForm, Case, Options
@@ -110,7 +110,7 @@ class StoredMatrix:
 # ── parts of kernels ────────────────────────────────────────────────────────
 
 
-def _add_leading(entry: Entry, names: str) -> None:
+def _add_leading(entry: KernelBuilder, names: str) -> None:
     """Read the leading dimension of each matrix."""
     entry.declare(Operand(f"{each}_ldm", "stride") for each in names)
     entry.point("ldm")
@@ -122,7 +122,7 @@ def _add_leading(entry: Entry, names: str) -> None:
     )
 
 
-def _add_load(entry: Entry, name: str, op: Instruction, row_bytes: int) -> None:
+def _add_load(entry: KernelBuilder, name: str, op: Instruction, row_bytes: int) -> None:
     """Load one fragment of this tile's image."""
     entry.do(f"mul.lo.u32 %bytes, %{name}_ldm, {row_bytes};")
     entry.point(name, "%tile", "%bytes")
@@ -250,7 +250,7 @@ class LoadCase(_InstructionCase):
     def entry(self) -> str:
         """Load, then write the registers."""
         held = _operand(self.op, self.operand)
-        entry = Entry(self.name)
+        entry = KernelBuilder(self.name)
         entry.pointers(("out", *self.parameters))
         entry.declare([held])
         entry.tiles(WARP)
@@ -325,7 +325,7 @@ class MultiplyCase(_InstructionCase):
     def entry(self) -> str:
         """Load A, B and C, multiply, and write D twice."""
         shape, types = self.op.shape, self.op.types
-        entry = Entry(self.name)
+        entry = KernelBuilder(self.name)
         entry.pointers(("out", *self.parameters))
         entry.declare(self.op.operands)
         entry.tiles(WARP)
@@ -431,7 +431,7 @@ class RoundCase(WmmaCase):
         """Load, round, store."""
         x = Operand("x", ".f32", vector=False)
         y = Operand("y", ".b32", vector=False)
-        entry = Entry(self.name)
+        entry = KernelBuilder(self.name)
         entry.pointers(("out", *self.parameters))
         entry.declare([x, y])
         entry.tiles(WARP)

@@ -28,7 +28,7 @@ from fragmenta.execution.mma import (
     scale_bits,
     stored,
 )
-from fragmenta.execution.scaled import Operand, operand, rescaled
+from fragmenta.execution.scaled import ScaledOperand, operand, rescaled
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
@@ -106,8 +106,8 @@ def matmul(
 
 def _scaled(
     op: Instruction,
-    a: Operand,
-    b: Operand,
+    a: ScaledOperand,
+    b: ScaledOperand,
     C: ArrayLike | None,
     rescale: bool,
     *,

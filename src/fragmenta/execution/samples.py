@@ -39,7 +39,7 @@ class Scales(TypedDict, total=False):
     scale_b: Array
 
 
-class Operands(NamedTuple):
+class SampleOperands(NamedTuple):
     """What is multiplied, and the numbers that it stands for."""
 
     a: Array
@@ -98,7 +98,7 @@ class Samples:
             return "input as given"
         return f"{self.kind}, seed {self.seed}"
 
-    def operands(self, op: Instruction, k: int) -> Operands:
+    def operands(self, op: Instruction, k: int) -> SampleOperands:
         """The first k products, in the instruction's types."""
         a, b = self.a[:, :k], self.b[:k]
         if op.scale_vec:
@@ -113,7 +113,7 @@ class Samples:
         names = one_of(dict.fromkeys(each.name for each in types), "and")
         pruned = "A is pruned, " if op.sparse else ""
         how = f"{pruned}the numbers are rounded to {names} first"
-        return Operands(stored, padded, Scales(), left, right, 1.0, how)
+        return SampleOperands(stored, padded, Scales(), left, right, 1.0, how)
 
     def _spread(self, of: DType, x: Wide) -> Wide:
         """Random numbers over the whole range of an integer type."""
@@ -141,7 +141,7 @@ def _pruned(op: Instruction, a: Array, b: Array) -> tuple[Array, Array]:
     return pruned, np.pad(b, ((0, pruned.shape[1] - len(b)), (0, 0)))
 
 
-def _quantized(op: Instruction, a: Wide, b: Wide) -> Operands:
+def _quantized(op: Instruction, a: Wide, b: Wide) -> SampleOperands:
     """Numbers with the block scales that they need."""
     left, right = quantize(op, a), quantize(op, b, operand="B")
     scales = Scales(scale_a=left.scales, scale_b=right.scales)
@@ -151,7 +151,7 @@ def _quantized(op: Instruction, a: Wide, b: Wide) -> Operands:
             factor *= float(each.tensor_scale.item())
     pruned = "A is pruned, " if op.sparse else ""
     how = f"{pruned}the numbers are quantised first: {described(left)}"
-    return Operands(left.values, right.values, scales, a, b, factor, how)
+    return SampleOperands(left.values, right.values, scales, a, b, factor, how)
 
 
 def rounded(of: DType, x: Wide, name: str) -> Array:

@@ -33,7 +33,7 @@ _ALONG = {"A": -1, "B": -2}
 """The axis of k."""
 
 
-class Operand(NamedTuple):
+class ScaledOperand(NamedTuple):
     """What an operand of a product is made of."""
 
     values: Any
@@ -48,7 +48,7 @@ def operand(
     name: str,
     given: ArrayLike | Compressed | Quantized,
     scales: ArrayLike | None,
-) -> Operand:
+) -> ScaledOperand:
     """A or B with the scales that belong to it; what is not quantised stays as it is.
 
     >>> import numpy as np, fragmenta as fm
@@ -58,23 +58,23 @@ def operand(
     ((5, 80), (5, 8), array([[0.00037202]], dtype=float32))
     """
     if not isinstance(given, Quantized):
-        return Operand(given, scales)
+        return ScaledOperand(given, scales)
     if scales is not None:
         raise BadCall(
             f"{name} is Quantized and has its own scales; leave "
             f"scale_{name.lower()} out"
         )
     if not op.scale_vec:
-        return Operand(given.values, None, _outer(op, name, given))
+        return ScaledOperand(given.values, None, _outer(op, name, given))
     _check_blocks(op, name, given)
-    return Operand(given.values, _whole(op, name, given), given.tensor_scale)
+    return ScaledOperand(given.values, _whole(op, name, given), given.tensor_scale)
 
 
-def rescaled(D: Array, a: Operand, b: Operand) -> Array:
+def rescaled(D: Array, a: ScaledOperand, b: ScaledOperand) -> Array:
     """D multiplied with the factors of both operands, if there are any.
 
-    >>> half = Operand(None, factor=np.float32([[0.5]]))
-    >>> tens = Operand(None, factor=np.float32([[10, 20]]))
+    >>> half = ScaledOperand(None, factor=np.float32([[0.5]]))
+    >>> tens = ScaledOperand(None, factor=np.float32([[10, 20]]))
     >>> rescaled(np.int32([[7, 9]]), half, tens)
     array([[35., 90.]], dtype=float32)
     """

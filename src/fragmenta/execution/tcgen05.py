@@ -120,7 +120,7 @@ def execute(
     return placed(op, result, tmem, d, disable_output_lane)
 
 
-class Operands(NamedTuple):
+class RawOperands(NamedTuple):
     """What a ``tcgen05.mma`` multiplies, as raw bits."""
 
     a: Bits
@@ -146,7 +146,7 @@ def operands(
     scale_b: Address | None = None,
     metadata: Address | None = None,
     zero_column_mask: int | ZeroColumnMask | None = None,
-) -> Operands:
+) -> RawOperands:
     """The matrices that :func:`execute` multiplies; nothing is checked.
 
     >>> import numpy as np, fragmenta as fm
@@ -162,7 +162,7 @@ def operands(
     old = _kept(cells.astype(part.dtype.bits_dtype, copy=False), enable_input_d)
     if scale_input_d:
         old = _scaled(old, op.types["d"], scale_input_d)
-    return Operands(
+    return RawOperands(
         _matrix_a(op, tmem, a, smem),
         _matrix_b(op, b, smem, zero_column_mask),
         old,

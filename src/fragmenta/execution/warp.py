@@ -31,7 +31,7 @@ from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, one_of
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
-from fragmenta.execution.warp_operands import Given, from_registers
+from fragmenta.execution.warp_operands import WarpOperands, from_registers
 from fragmenta.isa.families import OF_WARPS
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
@@ -118,4 +118,4 @@ def _trace(op: Instruction, model: Model, code: Code, *operands: Memory) -> Valu
         from_registers("a", op.a, a, model.stored),
         from_registers("b", op.b, b, model.k),
     )
-    return FORMS[model.form](code, Given(op, model, *sides, c, d, extra, chosen))
+    return FORMS[model.form](code, WarpOperands(op, model, *sides, c, d, extra, chosen))

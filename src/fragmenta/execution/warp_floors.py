@@ -22,7 +22,7 @@ from fragmenta.arithmetic.floor_tiles import (
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.packing import GROUP
 from fragmenta.execution.warp_forms import FORMS
-from fragmenta.execution.warp_operands import Given, Side, metadata_index
+from fragmenta.execution.warp_operands import Side, WarpOperands, metadata_index
 from fragmenta.execution.warp_registers import items_of
 from fragmenta.isa.instruction import WARP, Instruction
 from fragmenta.jit.compiler import Traced
@@ -80,7 +80,7 @@ def floors_compute(op: Instruction, model: Model) -> bool:
     return computes(model, op.shape[0]) and accumulators(op.d) is not None
 
 
-def form_of(op: Instruction, model: Model) -> Callable[[Code, Given], Value]:
+def form_of(op: Instruction, model: Model) -> Callable[[Code, WarpOperands], Value]:
     """What computes an instruction: these kernels, or the form of its model."""
     return floors if floors_compute(op, model) else FORMS[model.form]
 
@@ -90,7 +90,7 @@ def kernels_of(op: Instruction, model: Model) -> dict[str, Traced]:
     return instruction_kernels(model) if floors_compute(op, model) else {}
 
 
-def floors(code: Code, given: Given) -> Value:
+def floors(code: Code, given: WarpOperands) -> Value:
     """Compute D; 1 if a metadata code is illegal, otherwise 0."""
     op, model = given.op, given.model
     found = accumulators(op.d)
@@ -123,7 +123,7 @@ def floors(code: Code, given: Given) -> Value:
     return illegal
 
 
-def _moved(code: Code, given: Given, place: int) -> Value:
+def _moved(code: Code, given: WarpOperands, place: int) -> Value:
     """Where an element of D is, if it is at a place in the order (register, lane)."""
     part, steps = given.op.d, given.steps
     assert steps is not None

@@ -8,7 +8,6 @@ the same traced steps as the kernels for whole matrices.  Every size is a consta
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from fragmenta.arithmetic.elements import (
     wide_value,
 )
 from fragmenta.arithmetic.floating import FusedNumbers, Products, fused_instruction
+from fragmenta.arithmetic.floor_tiles import DecodedElements
 from fragmenta.arithmetic.grouped import GroupedOperands, Scaled, Starts, grouped_step
 from fragmenta.arithmetic.integer_kernels import (
     IntegerProducts,
@@ -43,9 +43,9 @@ from fragmenta.arithmetic.integers import integer_variant
 from fragmenta.execution.warp_operands import (
     Ends,
     FloatEnds,
-    Given,
     Offsets,
     Side,
+    WarpOperands,
     each_row,
     each_scale,
     offsets_of,
@@ -79,14 +79,7 @@ from fragmenta.jit.trace import (
 # -- fused steps --------------------------------------------------------------
 
 
-class Decoded(NamedTuple):
-    """The elements of an operand in panels, as values and exponents."""
-
-    values: Memory
-    exponents: Memory
-
-
-def fused(code: Code, given: Given) -> Value:
+def fused(code: Code, given: WarpOperands) -> Value:
     """Fused steps; with infinities or NaN among the elements, the careful ones."""
     found = fused_constants(given.model)
     top = code.variable(code.constant(0, I32).in_all_lanes())
@@ -108,10 +101,10 @@ def fused(code: Code, given: Given) -> Value:
 
 def _steps(
     code: Code,
-    given: Given,
+    given: WarpOperands,
     found: FusedConstants,
-    a: Decoded,
-    b: Decoded,
+    a: DecodedElements,
+    b: DecodedElements,
     offsets: Offsets,
     ends: FloatEnds,
 ) -> None:
@@ -138,8 +131,8 @@ def _steps(
 
 
 def _decoded(
-    code: Code, given: Given, side: Side, form: Format, top: Variable
-) -> Decoded:
+    code: Code, given: WarpOperands, side: Side, form: Format, top: Variable
+) -> DecodedElements:
     """An operand in panels; ``top`` becomes 255 where there is an infinity or NaN."""
     model = given.model
     panels = side.panels(code)
@@ -160,14 +153,14 @@ def _decoded(
         exponents[to] = power
 
     panels.each(take_apart)
-    found = Decoded(values, exponents)
+    found = DecodedElements(values, exponents)
     if model.scale:
         _scale(code, given, side, found, top)
     return found
 
 
 def _destination(
-    code: Code, given: Given, side: Side, rows: int
+    code: Code, given: WarpOperands, side: Side, rows: int
 ) -> Callable[[Value], Value]:
     """Where eight elements are put: those of A in the order of the products."""
     if side.name != "a" or not given.model.reordered:
@@ -178,7 +171,9 @@ def _destination(
     return lambda row: convert(table[row], I64)
 
 
-def _scale(code: Code, given: Given, side: Side, found: Decoded, top: Variable) -> None:
+def _scale(
+    code: Code, given: WarpOperands, side: Side, found: DecodedElements, top: Variable
+) -> None:
     """Multiply the elements of an operand by their scales."""
     inner = side.depth // given.model.scale_vec
     with each_scale(code, given, side) as (bits, row):
@@ -193,7 +188,7 @@ def _scale(code: Code, given: Given, side: Side, found: Decoded, top: Variable) 
 # -- groups -------------------------------------------------------------------
 
 
-def grouped(code: Code, given: Given) -> Value:
+def grouped(code: Code, given: WarpOperands) -> Value:
     """mxf4 and mxf4nvf4: groups of products with shared scales."""
     model, variant = given.model, grouped_variant(given.model)
     sides = given.sides()
@@ -222,7 +217,7 @@ def grouped(code: Code, given: Given) -> Value:
     return offsets.illegal
 
 
-def _doubled(code: Code, given: Given, side: Side) -> Memory:
+def _doubled(code: Code, given: WarpOperands, side: Side) -> Memory:
     """An operand in panels of doubled values."""
     # The eight magnitudes have four bits each; the other eight values are negative.
     packed = sum(int(value) << 4 * place for place, value in enumerate(TWICE[:8]))
@@ -247,7 +242,7 @@ def _in_panels(
     return out
 
 
-def _scale_parts(code: Code, given: Given, side: Side) -> Scaled:
+def _scale_parts(code: Code, given: WarpOperands, side: Side) -> Scaled:
     """The values and exponents of the scales of an operand, in panels."""
     values, exponents = SCALE_PARTS[given.model.scale or ""]
     tables = Scaled(
@@ -264,12 +259,12 @@ def _scale_parts(code: Code, given: Given, side: Side) -> Scaled:
 # -- IEEE 754 -----------------------------------------------------------------
 
 
-def chain(code: Code, given: Given) -> Value:
+def chain(code: Code, given: WarpOperands) -> Value:
     """A chain of fused multiply-adds, in hardware or in software."""
     return (double if given.model.accumulator == "f64" else software)(code, given)
 
 
-def double(code: Code, given: Given) -> Value:
+def double(code: Code, given: WarpOperands) -> Value:
     """f64.  To nearest, the bits of NaN need care: only then it is done again."""
     a, b = (
         _in_panels(code, side.panels(code), F64, float_of) for side in given.sides()
@@ -286,7 +281,7 @@ def double(code: Code, given: Given) -> Value:
 
 
 def _multiplied(
-    code: Code, given: Given, a: Memory, b: Memory, step: Callable[..., Value]
+    code: Code, given: WarpOperands, a: Memory, b: Memory, step: Callable[..., Value]
 ) -> Value:
     """Write every row of the result, and return the columns that have a NaN."""
     k, ends = given.model.k, Ends(code, given)
@@ -302,7 +297,7 @@ def _multiplied(
     return odd.value
 
 
-def software(code: Code, given: Given) -> Value:
+def software(code: Code, given: WarpOperands) -> Value:
     """f16 with k = 4, computed in f32, on targets without it in hardware."""
     half = format_of("f16")
     a, b = (
@@ -324,7 +319,7 @@ def software(code: Code, given: Given) -> Value:
 # -- integers and bits --------------------------------------------------------
 
 
-def integer(code: Code, given: Given) -> Value:
+def integer(code: Code, given: WarpOperands) -> Value:
     """Exact sums of products of integers."""
     model, variant = given.model, integer_variant(given.model)
     a, b = (_integers(code, given, side) for side in given.sides())
@@ -344,7 +339,7 @@ def integer(code: Code, given: Given) -> Value:
     return offsets.illegal
 
 
-def _integers(code: Code, given: Given, side: Side) -> Memory:
+def _integers(code: Code, given: WarpOperands, side: Side) -> Memory:
     """The elements of an operand as 8-bit integers, in panels."""
     of = side.dtype
     spare = 32 - of.bits if of.kind == "signed" else 0
@@ -355,7 +350,7 @@ def _integers(code: Code, given: Given, side: Side) -> Memory:
     return _in_panels(code, side.panels(code), I8, extended)
 
 
-def bits(code: Code, given: Given) -> Value:
+def bits(code: Code, given: WarpOperands) -> Value:
     """b1: a register holds 32 bits along k, which are multiplied at once."""
     a, b = (side.panels(code) for side in given.sides())
     x, y = (_copied(code, panels) for panels in (a, b))
@@ -383,7 +378,7 @@ def _copied(code: Code, panels: Panels) -> Memory:
     return out
 
 
-FORMS: dict[str, Callable[[Code, Given], Value]] = {
+FORMS: dict[str, Callable[[Code, WarpOperands], Value]] = {
     "fused": fused,
     "grouped": grouped,
     "chain": chain,

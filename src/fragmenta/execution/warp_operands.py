@@ -68,14 +68,14 @@ def from_registers(
     return Side(name, part.dtype, registers, items, part.container, depth, flipped)
 
 
-class Steps(NamedTuple):
+class RegisterStrides(NamedTuple):
     """Distances in D, in registers of one lane."""
 
     register: Value  #: from a register of a warp to the next
     warp: Value  #: from a warp to the next
 
 
-class Given(NamedTuple):
+class WarpOperands(NamedTuple):
     """What a compiled function is given, and for which instruction."""
 
     op: Instruction
@@ -87,7 +87,9 @@ class Given(NamedTuple):
     extra: Memory
     selectors: dict[str, Value]
     kept: Value | None = None  #: the bits of C that are used, if not all
-    steps: Steps | None = None  #: where the registers of D are, if not in order
+    steps: RegisterStrides | None = (
+        None  #: where the registers of D are, if not in order
+    )
 
     def sides(self) -> tuple[Side, Side]:
         """A and B."""
@@ -97,7 +99,7 @@ class Given(NamedTuple):
 # -- rows of the result -------------------------------------------------------
 
 
-class Row(NamedTuple):
+class ResultRow(NamedTuple):
     """Eight neighbours of one row of the result."""
 
     m: Value  #: the row of its matrix
@@ -107,7 +109,7 @@ class Row(NamedTuple):
 
 
 @contextmanager
-def each_row(code: Code, op: Instruction) -> Iterator[Row]:
+def each_row(code: Code, op: Instruction) -> Iterator[ResultRow]:
     """Every row of the result: all rows of one panel of B, then those of the next."""
     m, n, _ = op.shape
     matrices = op.d.shape[0] if len(op.d.shape) > 2 else 1
@@ -115,25 +117,25 @@ def each_row(code: Code, op: Instruction) -> Iterator[Row]:
         b_panel = matrix * (n // LANES) + panel
         with code.loop(m) as row:
             a_panel = matrix * (m // LANES) + (row >> (LANES.bit_length() - 1))
-            yield Row(row, row & (LANES - 1), a_panel, b_panel)
+            yield ResultRow(row, row & (LANES - 1), a_panel, b_panel)
 
 
 class Ends:
     """C and D, eight neighbours of a row at a time, as integers."""
 
-    def __init__(self, code: Code, given: Given) -> None:
+    def __init__(self, code: Code, given: WarpOperands) -> None:
         self._c, self._d = (
             Panels(code, memory, items_of(part, "col", single=True), part.container)
             for memory, part in ((given.c, given.op.c), (given.d, given.op.d))
         )
         self._kept = given.kept
 
-    def read(self, row: Row) -> Value:
+    def read(self, row: ResultRow) -> Value:
         """C."""
         bits = self._c.read(row.b_panel, row.m)
         return bits if self._kept is None else bits & self._kept
 
-    def write(self, row: Row, bits: Value) -> None:
+    def write(self, row: ResultRow, bits: Value) -> None:
         """D."""
         self._d.write(row.b_panel, row.m, bits)
 
@@ -141,18 +143,18 @@ class Ends:
 class FloatEnds(Ends):
     """C and D, f16 or f32, as float32."""
 
-    def __init__(self, code: Code, given: Given) -> None:
+    def __init__(self, code: Code, given: WarpOperands) -> None:
         super().__init__(code, given)
         self._from_half = format_of("f16") if given.model.c == "f16" else None
         self._to_half = given.model.d == "f16"
 
-    def read(self, row: Row) -> Value:
+    def read(self, row: ResultRow) -> Value:
         """C."""
         bits = super().read(row)
         half = self._from_half
         return float_of(bits) if half is None else small_value(bits, half)
 
-    def write(self, row: Row, x: Value) -> None:
+    def write(self, row: ResultRow, x: Value) -> None:
         """D, rounded to nearest if it is f16."""
         super().write(row, to_half(x) if self._to_half else bits_of(x))
 
@@ -168,7 +170,7 @@ class Offsets(NamedTuple):
     illegal: Value  #: 1 if a metadata code is illegal, otherwise 0
 
 
-def offsets_of(code: Code, given: Given) -> Offsets:
+def offsets_of(code: Code, given: WarpOperands) -> Offsets:
     """Which rows of B the products take, in the order of the products."""
     if given.op.sparse:
         return _read_metadata(code, given)
@@ -178,7 +180,7 @@ def offsets_of(code: Code, given: Given) -> Offsets:
     return Offsets(code.table([p * LANES for p in order], I32), 0, legal)
 
 
-def metadata_index(code: Code, given: Given) -> tuple[Memory, Value]:
+def metadata_index(code: Code, given: WarpOperands) -> tuple[Memory, Value]:
     """The rows of B that the metadata chooses, in 8 bits, and 1 if it is illegal."""
     found = _read_metadata(code, given, I8, 1)
     assert found.memory is not None
@@ -186,7 +188,7 @@ def metadata_index(code: Code, given: Given) -> tuple[Memory, Value]:
 
 
 def _read_metadata(
-    code: Code, given: Given, of: Type = I32, each: int = LANES
+    code: Code, given: WarpOperands, of: Type = I32, each: int = LANES
 ) -> Offsets:
     """The rows of B that the metadata chooses; an illegal code, those that it names.
 
@@ -273,7 +275,7 @@ def scale_places(part: Fragment) -> ScalePlaces:
 
 @contextmanager
 def each_scale(
-    code: Code, given: Given, side: Side
+    code: Code, given: WarpOperands, side: Side
 ) -> Iterator[tuple[list[Value], Value]]:
     """The bits of eight scales of A or B, and their row in panels."""
     part = given.op.fragment(f"scale_{side.name}")

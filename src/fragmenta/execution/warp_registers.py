@@ -107,7 +107,7 @@ def places_of(layout: Layout, **selected: int) -> Places:
 # -- reading and writing ------------------------------------------------------
 
 
-class Where:
+class ItemAddresses:
     """The place of every item of a fragment.
 
     A layout puts every bit of a coordinate at a place of its own.  So a place is the
@@ -169,7 +169,7 @@ class Panels:
         self._code, self._slot, self._flipped = code, slot, flipped
         self.items = items
         self._memory = memory.view(items.of)
-        self._where = Where(code, items.places)
+        self._where = ItemAddresses(code, items.places)
 
     @property
     def rows(self) -> int:

@@ -39,8 +39,13 @@ from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_floors import floors_compute, form_of, kernels_of
-from fragmenta.execution.warp_operands import Given, Side, Steps, from_registers
-from fragmenta.execution.warpgroup_shared import Shared, from_shared
+from fragmenta.execution.warp_operands import (
+    RegisterStrides,
+    Side,
+    WarpOperands,
+    from_registers,
+)
+from fragmenta.execution.warpgroup_shared import CheckedShared, from_shared
 from fragmenta.execution.wgmma import check_immediates
 from fragmenta.isa.instruction import WARP, Instruction
 from fragmenta.isa.tables.wgmma import Ways
@@ -184,7 +189,7 @@ def _trace(
     *steps: Value,
 ) -> Value:
     status = code.variable(code.constant(0, I32))
-    shared = Shared(memory, size, status)
+    shared = CheckedShared(memory, size, status)
 
     def in_shared(name: str, place: int, scale: int, transposed: int) -> Side:
         flipped = _sign(op, name, scale)
@@ -200,8 +205,8 @@ def _trace(
     side_b = in_shared("b", last, ways.imm_scale_b, ways.trans_b)
     chosen = {"selector": selectors[1]} if op.sparse else {}
     kept = select(selectors[0] == 0, code.constant(0, I32), -1)
-    where = Steps(*steps)
-    given = Given(op, model, side_a, side_b, d, d, metadata, chosen, kept, where)
+    where = RegisterStrides(*steps)
+    given = WarpOperands(op, model, side_a, side_b, d, d, metadata, chosen, kept, where)
     with code.when(status.value == 0):
         status.value = form_of(op, model)(code, given)
     return status.value

@@ -50,7 +50,7 @@ from fragmenta.shared.swizzles import pattern
 OUTSIDE, UNKNOWN = 2, 3
 
 
-class Shared(NamedTuple):
+class CheckedShared(NamedTuple):
     """Shared memory, and what happens to a function that reads it."""
 
     memory: Memory
@@ -61,7 +61,7 @@ class Shared(NamedTuple):
 # -- descriptors --------------------------------------------------------------
 
 
-class Steps(NamedTuple):
+class DecodedDescriptor(NamedTuple):
     """A descriptor, taken apart; bytes, but for the first three."""
 
     log_span: Value
@@ -86,7 +86,9 @@ class Steps(NamedTuple):
         return address
 
 
-def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Steps:
+def steps_of(
+    code: Code, word: Value, major: MajorAxis, status: Variable
+) -> DecodedDescriptor:
     """The steps of a descriptor; one of unknown meaning sets ``status``."""
     fields, meant = {}, 0
     for line in read(FIELDS):
@@ -104,7 +106,7 @@ def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Ste
             offset_names(major, 0), offset_names(major, MODES[1]), strict=True
         )
     ]
-    return Steps(
+    return DecodedDescriptor(
         code.table([each.bit_length() - 1 for each in spans], I64)[mode],
         code.table([pattern(each).changed for each in MODES], I64)[mode],
         fields["base_offset"],  # without a swizzle, nothing is exchanged
@@ -121,7 +123,7 @@ def from_shared(
     op: Instruction,
     name: str,
     word: Value,
-    shared: Shared,
+    shared: CheckedShared,
     major: MajorAxis,
     flipped: int,
 ) -> Side:

@@ -24,7 +24,7 @@ from fragmenta.isa.table import Form, Row
 from fragmenta.isa.tables import mma, mma_sp
 
 if TYPE_CHECKING:
-    from fragmenta.isa.reading import Reading
+    from fragmenta.isa.reading import SpellingMatch
 
 #: What each qualifier is called in a message.
 _WORDS = {
@@ -67,7 +67,7 @@ _WORDS = {
 }
 
 
-def misspelled(mnemonic: str, readings: Sequence[Reading]) -> str:
+def misspelled(mnemonic: str, readings: Sequence[SpellingMatch]) -> str:
     """The first token that fits no spelling, and what could be there instead."""
     tokens = mnemonic.split(".")
     reading = readings[0]
@@ -95,7 +95,7 @@ def misspelled(mnemonic: str, readings: Sequence[Reading]) -> str:
     return _misplaced(tokens, readings)
 
 
-def _misplaced(tokens: list[str], readings: Sequence[Reading]) -> str:
+def _misplaced(tokens: list[str], readings: Sequence[SpellingMatch]) -> str:
     """What is wrong with the first token that fits none of the readings."""
     reading = readings[0]
     here, token = ".".join(tokens[: reading.consumed]), tokens[reading.consumed]
@@ -114,7 +114,7 @@ def _misplaced(tokens: list[str], readings: Sequence[Reading]) -> str:
     return f".{quoted(token)} is not a {_WORDS[name]}{hint}; {after}"
 
 
-def _unordered(tokens: list[str], reading: Reading) -> str:
+def _unordered(tokens: list[str], reading: SpellingMatch) -> str:
     """What is wrong where qualifiers may stand in any order: one more, or one less."""
     form, name = reading.form, reading.expected
     head = form.any_order
@@ -144,7 +144,7 @@ _IN_NAMES = {
 }
 
 
-def _literals(readings: Iterable[Reading]) -> str:
+def _literals(readings: Iterable[SpellingMatch]) -> str:
     """The words, not qualifiers, that some reading expects next."""
     words = dict.fromkeys(each.expected for each in readings)
     return one_of(f".{word}" for word in words if word and word not in _WORDS)
@@ -159,7 +159,7 @@ def quoted(token: str) -> str:
     return token if len(token) <= LONGEST_WORD else shortened(token)
 
 
-def _fitting(reading: Reading, name: str) -> list[str]:
+def _fitting(reading: SpellingMatch, name: str) -> list[str]:
     """What rows that agree with the reading so far have for a field."""
     given = reading.values
     rows = [

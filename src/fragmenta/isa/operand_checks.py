@@ -27,7 +27,7 @@ from fragmenta.isa.operand_lists import (
     word,
     writes_all,
 )
-from fragmenta.isa.statement import Unreadable, Written, integer, kind_of, listed
+from fragmenta.isa.statement import OperandText, Unreadable, integer, kind_of, listed
 from fragmenta.isa.table import read
 
 # Constants in the braces of what is read: alone, or beside a register at least.
@@ -117,7 +117,9 @@ def _likeness(operands: tuple[Operand, ...], text: str) -> tuple[int, int]:
     return alike, -abs(len(given) - len(forms))
 
 
-def _read(op: Instruction, operands: tuple[Operand, ...], text: str) -> list[Written]:
+def _read(
+    op: Instruction, operands: tuple[Operand, ...], text: str
+) -> list[OperandText]:
     try:
         return listed(text)
     except Unreadable as why:
@@ -133,7 +135,7 @@ def _read(op: Instruction, operands: tuple[Operand, ...], text: str) -> list[Wri
 def _check(
     op: Instruction,
     operands: tuple[Operand, ...],
-    given: list[Written],
+    given: list[OperandText],
     guard: str,
     declared: Mapping[str, str] | None,
 ) -> None:
@@ -164,7 +166,7 @@ def _miscounted(
     op: Instruction,
     operands: tuple[Operand, ...],
     expected: list[tuple[Operand, ...]],
-    given: list[Written],
+    given: list[OperandText],
 ) -> str:
     if len(given) < len(expected):
         missing = [word(op, each) for slot in expected[len(given) :] for each in slot]
@@ -184,7 +186,7 @@ def _refuse(op: Instruction, operand: Operand, is_: str, written: object) -> NoR
     raise BadOperands(f"{op}: {word(op, operand)} is {is_}; given {given}")
 
 
-def _check_one(op: Instruction, operand: Operand, written: Written) -> None:
+def _check_one(op: Instruction, operand: Operand, written: OperandText) -> None:
     """Whether what was written can be this operand at all."""
     if operand.ptx in BRACKETS:
         _check_address(op, operand, written)
@@ -194,7 +196,7 @@ def _check_one(op: Instruction, operand: Operand, written: Written) -> None:
         _refuse(op, operand, _allowed(op, operand), written)
 
 
-def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
+def _scalar(op: Instruction, operand: Operand, written: OperandText) -> bool:
     """Whether one register, predicate or constant can be this operand."""
     item, kind = written.items[0], kind_of(written.items[0])
     if written.form == "vector":  # ptxas takes one register in braces as that register
@@ -255,7 +257,7 @@ def _is_placeholder(item: str) -> bool:
     return item.startswith("%") and item[1:].isdecimal()
 
 
-def _check_address(op: Instruction, operand: Operand, written: Written) -> None:
+def _check_address(op: Instruction, operand: Operand, written: OperandText) -> None:
     first, *offsets = written.items
     fits = written.form == "address" and _is_register(first) and "." not in first
     if not fits or len(offsets) > 1 or any(integer(each) is None for each in offsets):
@@ -265,7 +267,9 @@ def _check_address(op: Instruction, operand: Operand, written: Written) -> None:
         _refuse(op, operand, allowed, written)
 
 
-def _check_pair(op: Instruction, slot: tuple[Operand, ...], written: Written) -> None:
+def _check_pair(
+    op: Instruction, slot: tuple[Operand, ...], written: OperandText
+) -> None:
     """{byte-id, thread-id}: constants in range, or 16-bit registers."""
     names = "{" + ", ".join(word(op, each) for each in slot) + "}"
     if written.form != "vector" or len(written.items) != len(slot):
@@ -276,7 +280,7 @@ def _check_pair(op: Instruction, slot: tuple[Operand, ...], written: Written) ->
 
 
 def _check_pair_declared(
-    op: Instruction, written: Written, declared: Mapping[str, str] | None
+    op: Instruction, written: OperandText, declared: Mapping[str, str] | None
 ) -> None:
     for name in _names(written) if declared is not None else ():
         of = declared.get(name) if declared else None
@@ -290,7 +294,7 @@ def _check_pair_declared(
 # ── vectors ─────────────────────────────────────────────────────────────────
 
 
-def _check_vector(op: Instruction, operand: Operand, written: Written) -> None:
+def _check_vector(op: Instruction, operand: Operand, written: OperandText) -> None:
     """Registers in braces: how many, and what else may stand among them."""
     is_ = f"{operand.count} register{'s' * (operand.count > 1)} in braces"
     if written.form == "scalar" and _is_register(written.items[0]):
@@ -312,7 +316,7 @@ def _check_vector(op: Instruction, operand: Operand, written: Written) -> None:
 
 
 def _check_sink(
-    op: Instruction, operand: Operand, alone: bool, written: Written
+    op: Instruction, operand: Operand, alone: bool, written: OperandText
 ) -> None:
     if not is_written(op, operand):
         _refuse(op, operand, "read, so that _ cannot stand in it", written)
@@ -353,7 +357,7 @@ def _constant_kind(item: str) -> str:
 def _check_names(
     op: Instruction,
     operand: Operand,
-    written: Written,
+    written: OperandText,
     widths: dict[str, tuple[str, str]],
 ) -> None:
     """No register is a predicate here and a number there, or 32 and 64 bits wide."""
@@ -374,13 +378,13 @@ def _wide(bits: str) -> str:
     return "a predicate" if bits == "1" else f"{bits} bits"
 
 
-def _names(written: Written) -> list[str]:
+def _names(written: OperandText) -> list[str]:
     items = [item.lstrip("!") for item in written.items]
     return [item for item in items if _is_register(item)]
 
 
 def _check_declared(
-    op: Instruction, operand: Operand, written: Written, declared: Mapping[str, str]
+    op: Instruction, operand: Operand, written: OperandText, declared: Mapping[str, str]
 ) -> None:
     if operand.ptx in ("immediate", "integer", "constant"):
         return

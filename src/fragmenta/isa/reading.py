@@ -86,7 +86,7 @@ def check_text(text: object) -> None:
         )
 
 
-def _choose(reading: Reading) -> Instruction:
+def _choose(reading: SpellingMatch) -> Instruction:
     """The row that a well-spelled mnemonic names, or the first contradiction."""
     names = reading.form.fields(reading.spelling)
     row = select(reading.form, reading.values, names)
@@ -123,7 +123,7 @@ def _importance(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Reading:
+class SpellingMatch:
     """How far a mnemonic follows one spelling, and what it says."""
 
     form: Form
@@ -138,7 +138,7 @@ class Reading:
     """Then, the words of the rest that fit no qualifier."""
 
 
-def readings(mnemonic: str) -> list[Reading]:
+def readings(mnemonic: str) -> list[SpellingMatch]:
     """The readings that get furthest, complete ones alone.
 
     >>> [each.expected for each in readings("wgmma.what")][-2:]
@@ -175,7 +175,7 @@ def _grammar(form: Form, spelling: str) -> tuple[tuple[str, tuple[str, ...]], ..
     return tuple(steps)
 
 
-def _read(form: Form, spelling: str, tokens: list[str]) -> Reading:
+def _read(form: Form, spelling: str, tokens: list[str]) -> SpellingMatch:
     if form.any_order:
         return _read_in_any_order(form, spelling, tokens)
     values: dict[str, str] = {}
@@ -187,15 +187,15 @@ def _read(form: Form, spelling: str, tokens: list[str]) -> Reading:
                 break
         else:
             expected = field or words[0]
-            return Reading(form, spelling, values, position, False, expected)
+            return SpellingMatch(form, spelling, values, position, False, expected)
         if field:
             values[field] = word
         position += len(parts)
     complete = position == len(tokens)
-    return Reading(form, spelling, values, position, complete, "")
+    return SpellingMatch(form, spelling, values, position, complete, "")
 
 
-def _read_in_any_order(form: Form, spelling: str, tokens: list[str]) -> Reading:
+def _read_in_any_order(form: Form, spelling: str, tokens: list[str]) -> SpellingMatch:
     """The same where the words after the name of an instruction have no order.
 
     The words of one qualifier, such as ``.b8x16.b4x16_p64``, keep theirs.
@@ -205,7 +205,7 @@ def _read_in_any_order(form: Form, spelling: str, tokens: list[str]) -> Reading:
         (i for i, word in enumerate(head) if tokens[i : i + 1] != [word]), None
     )
     if named is not None:
-        return Reading(form, spelling, {}, named, False, head[named])
+        return SpellingMatch(form, spelling, {}, named, False, head[named])
     values: dict[str, str] = {}
     left = tokens[len(head) :]
     missing = ""
@@ -220,7 +220,7 @@ def _read_in_any_order(form: Form, spelling: str, tokens: list[str]) -> Reading:
             values[field] = found
     consumed = len(tokens) - len(left)
     complete = not (missing or left)
-    return Reading(
+    return SpellingMatch(
         form,
         spelling,
         values,

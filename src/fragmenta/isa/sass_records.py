@@ -43,7 +43,7 @@ class Rows(Mapping[str, Row]):
 
 
 @dataclass(frozen=True)
-class Recording:
+class SassRecords:
     """What ``tables/sass.txt`` says.
 
     >>> recorded().tools[90]
@@ -64,7 +64,7 @@ class Recording:
 
 
 @cache
-def recorded() -> Recording:
+def recorded() -> SassRecords:
     """The recording, read once.
 
     >>> len(recorded().rows)
@@ -73,7 +73,7 @@ def recorded() -> Recording:
     return parse(FILE.read_text(encoding="utf-8"))
 
 
-def parse(text: str) -> Recording:
+def parse(text: str) -> SassRecords:
     r"""Read a recording.
 
     A line with a colon says what is written for some architectures; the instructions
@@ -96,7 +96,7 @@ def parse(text: str) -> Recording:
                 heads[mnemonic.replace("{n}", n)] = head.replace("{n}", n)
         elif line and not line.startswith("#"):
             head = line
-    return Recording(tools, Rows(heads))
+    return SassRecords(tools, Rows(heads))
 
 
 def written(tools: Mapping[int, tuple[str, str]], rows: Mapping[str, Row]) -> str:

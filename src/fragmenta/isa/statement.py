@@ -87,7 +87,7 @@ def _without_comments(text: str) -> Iterator[str]:
 # ── operands ────────────────────────────────────────────────────────────────
 
 
-class Written(NamedTuple):
+class OperandText(NamedTuple):
     """One operand as it was written."""
 
     form: str
@@ -153,7 +153,7 @@ def integer(item: str) -> int | None:
     return -value if item.startswith("-") else value
 
 
-def listed(text: str) -> list[Written]:
+def listed(text: str) -> list[OperandText]:
     """The operands of a statement, as they are written.
 
     >>> [str(each) for each in listed("{%r0,%r1}, [%rd0 + 16], -1, !%p")]
@@ -203,16 +203,16 @@ class _Tokens:
         return match[0].strip()
 
 
-def _operand(tokens: _Tokens) -> Written:
+def _operand(tokens: _Tokens) -> OperandText:
     opening = tokens.peek()["mark"]
     if opening not in _CLOSED:
-        return Written("scalar", (_item(tokens, "!+-"),))
+        return OperandText("scalar", (_item(tokens, "!+-"),))
     form, closing, between = _CLOSED[opening]
     tokens.take(opening)
     items = [_item(tokens, "+-")]
     while tokens.take(between, closing) == between:
         items.append(_item(tokens, "+-"))
-    return Written(form, tuple(items))
+    return OperandText(form, tuple(items))
 
 
 def _item(tokens: _Tokens, signs: str) -> str:

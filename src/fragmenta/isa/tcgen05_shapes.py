@@ -65,7 +65,7 @@ WIDE_K = 96
 WIDE_TARGETS = ("sm_103a", "sm_107a")
 
 
-class Kind(NamedTuple):
+class MmaKind(NamedTuple):
     """One row of :data:`KINDS`."""
 
     k: tuple[int, int]
@@ -74,17 +74,17 @@ class Kind(NamedTuple):
     source: str
 
 
-def _kinds() -> Iterator[tuple[str, Kind]]:
+def _kinds() -> Iterator[tuple[str, MmaKind]]:
     for line in read(KINDS):
         dense, sparse = (int(k) for k in line["K"].split("/"))
         operands, results = line["A and B"].split(), line["D"].split()
         yield (
             line["kind"],
-            Kind((dense, sparse), tuple(operands), tuple(results), line["source"]),
+            MmaKind((dense, sparse), tuple(operands), tuple(results), line["source"]),
         )
 
 
-OF_KIND: dict[str, Kind] = dict(_kinds())
+OF_KIND: dict[str, MmaKind] = dict(_kinds())
 
 
 @cache

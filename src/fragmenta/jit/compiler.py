@@ -31,7 +31,7 @@ from fragmenta.jit.trace import F32, F64, I8, I16, I32, I64, Code, Memory, Trace
 from fragmenta.progress import notice
 
 
-class Module(Closable, Protocol):
+class LlvmModule(Closable, Protocol):
     """A module in LLVM's memory: ``llvmlite.binding.ModuleRef``."""
 
     triple: str
@@ -44,7 +44,7 @@ class TargetMachine(Closable, Protocol):
     triple: str
     target_data: object
 
-    def emit_assembly(self, module: Module) -> str:
+    def emit_assembly(self, module: LlvmModule) -> str:
         """The machine code of a module, as text."""
 
 
@@ -343,11 +343,11 @@ def processor() -> tuple[str, str]:
 
 
 @contextmanager
-def _parsed(text: str, machine: TargetMachine) -> Iterator[Module]:
+def _parsed(text: str, machine: TargetMachine) -> Iterator[LlvmModule]:
     """A module in a context of its own, so that threads can compile several."""
     context = binding.create_context()
     with closing(context):
-        module: Module = binding.parse_assembly(text, context)
+        module: LlvmModule = binding.parse_assembly(text, context)
         with closing(module):
             module.triple = machine.triple
             module.data_layout = str(machine.target_data)
@@ -355,7 +355,7 @@ def _parsed(text: str, machine: TargetMachine) -> Iterator[Module]:
 
 
 @contextmanager
-def _optimized(text: str, level: int = 3) -> Iterator[tuple[TargetMachine, Module]]:
+def _optimized(text: str, level: int = 3) -> Iterator[tuple[TargetMachine, LlvmModule]]:
     """A module after LLVM's passes, and the machine that it was optimised for."""
     machine = _machine()
     with closing(machine), _parsed(text, machine) as module:
@@ -367,7 +367,7 @@ def _optimized(text: str, level: int = 3) -> Iterator[tuple[TargetMachine, Modul
         yield machine, module
 
 
-def _emitted(machine: TargetMachine, module: Module) -> bytes:
+def _emitted(machine: TargetMachine, module: LlvmModule) -> bytes:
     """The machine code of a module as an object file."""
     with ffi.OutputString() as why:
         emit = _without_lock("LLVMPY_TargetMachineEmitToMemory")

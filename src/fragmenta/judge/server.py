@@ -64,7 +64,7 @@ def warm_up() -> None:
     """Load NVRTC, PyTorch and Triton, if they are here, and what a judge needs."""
     # Its first kernel takes NVRTC a second.
     with suppress(Error, OSError):
-        compiler.find().compile_ptx(compiler.Unit(_FIRST, "sm_90a"))
+        compiler.find().compile_ptx(compiler.TranslationUnit(_FIRST, "sm_90a"))
     try:
         import torch
 

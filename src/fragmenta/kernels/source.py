@@ -10,7 +10,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from fragmenta.cuda.source.inline import Call
+from fragmenta.cuda.source.inline import WrapperFunction
 from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.packing import places_macro
@@ -42,7 +42,7 @@ def source(kernel: Kernel) -> str:
     if kernel.activation:
         defined["PLACES"] = places_macro("e4m3")
     macros = "".join(f"#define {k} {v}\n" for k, v in defined.items())
-    wrapper = Call(kernel.instruction, "multiply", kernel.four_bits).text()
+    wrapper = WrapperFunction(kernel.instruction, "multiply", kernel.four_bits).text()
     return f"{macros}\n{wrapper}\n{text('gemm.cu')}"
 
 

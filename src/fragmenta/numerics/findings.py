@@ -14,7 +14,7 @@ from fragmenta.numerics.words import COUNTED
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.families import FUSED, UPDATES
-from fragmenta.ptx.module import Instruction, Source
+from fragmenta.ptx.module import Instruction, Location
 
 if TYPE_CHECKING:
     from fragmenta.numerics.judging import Loss
@@ -64,7 +64,7 @@ def _problem(
     block: tuple[int, int, int],
     related: tuple[Related, ...] = (),
 ) -> Problem:
-    source: Source | None = instruction.source
+    source: Location | None = instruction.source
     return Problem(
         rule.name,
         severity,

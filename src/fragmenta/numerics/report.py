@@ -29,7 +29,7 @@ from fragmenta.numerics.products import (
 from fragmenta.numerics.seconds import Held, Seconds, kind_of
 from fragmenta.numerics.summaries import Summary, bits_lost, relative, summary, ulps
 from fragmenta.numerics.words import event_words, number
-from fragmenta.ptx.module import Instruction, Source
+from fragmenta.ptx.module import Instruction, Location
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.naming import array as array_name
@@ -125,7 +125,7 @@ class Site:
         return self.instruction.line
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> Location | None:
         """The line that it was compiled from."""
         return self.instruction.source
 
@@ -233,7 +233,7 @@ class Moment(NamedTuple):
         return self.instruction.line
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> Location | None:
         """The line that it was compiled from."""
         return self.instruction.source
 
@@ -292,7 +292,7 @@ class Way:
         return self.born.line
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> Location | None:
         """The line of the source where it was born."""
         return self.born.source
 

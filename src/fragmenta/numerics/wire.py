@@ -32,7 +32,7 @@ from fragmenta.isa.reading import instruction as read_op
 from fragmenta.numerics.products import Chain, ProductStatistics
 from fragmenta.numerics.report import Numerics, Output, Site, Way
 from fragmenta.numerics.seconds import FORMATS
-from fragmenta.ptx.module import Instruction, Source
+from fragmenta.ptx.module import Instruction, Location
 from fragmenta.simt.arguments import Elements
 
 Given: TypeAlias = Any
@@ -52,7 +52,7 @@ _FIELDS: dict[str, object] = {
 }
 """What is sent: all but the text, and what runs the launch again."""
 _TYPE = re.compile(r"<[iuf][248]|\|[iub]1")
-_INSTRUCTION = tuple[str, tuple[str, ...], int, int, int, Source | None]
+_INSTRUCTION = tuple[str, tuple[str, ...], int, int, int, Location | None]
 _MOST_OPERANDS = 64
 
 

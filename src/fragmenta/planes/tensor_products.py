@@ -88,14 +88,14 @@ def tensor_product(
 
 def _operands(
     op: Instruction, memories: Memories, given: dict[str, Any]
-) -> tcgen05.Operands:
+) -> tcgen05.RawOperands:
     tensor, shared = memories
     rest = dict(given)
     a, b = rest.pop("a"), rest.pop("b")
     return tcgen05.operands(op, tensor, a, b, smem=shared, **rest)
 
 
-def _more(found: tcgen05.Operands) -> dict[str, Any]:
+def _more(found: tcgen05.RawOperands) -> dict[str, Any]:
     return {"index": found.index, "scale_a": found.scale_a, "scale_b": found.scale_b}
 
 

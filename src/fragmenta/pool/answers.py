@@ -16,7 +16,7 @@ from fragmenta.errors import Error, KernelError, KernelHazard
 from fragmenta.launch import result as records
 from fragmenta.launch.limits import no_memory
 from fragmenta.pool.confining import crashed
-from fragmenta.ptx.module import Source
+from fragmenta.ptx.module import Location
 
 if TYPE_CHECKING:
     from fragmenta.counters.report import Counters
@@ -137,7 +137,7 @@ def error_json(error: BaseException) -> Json:
         "kind": error.kind,
         "line": error.line,
         "source": error.source,
-        "place": _source_json(cast("Source | None", error.place)),
+        "place": _source_json(cast("Location | None", error.place)),
         "block": error.block,
         "thread": error.thread,
         "output": error.output,
@@ -189,17 +189,17 @@ def _three(given: list[int] | None) -> tuple[int, int, int] | None:
 # ── problems ────────────────────────────────────────────────────────────────
 
 
-def _source_json(source: Source | None) -> list[object] | None:
+def _source_json(source: Location | None) -> list[object] | None:
     if source is None:
         return None
     return [source.file, source.line, source.column, _source_json(source.caller)]
 
 
-def _source(given: list[Any] | None) -> Source | None:
+def _source(given: list[Any] | None) -> Location | None:
     if given is None:
         return None
     file, line, column, caller = given
-    return Source(str(file), int(line), int(column), _source(caller))
+    return Location(str(file), int(line), int(column), _source(caller))
 
 
 def problem_json(problem: Problem) -> Json:

@@ -18,7 +18,7 @@ from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import fatbin, line_tables
 from fragmenta.errors import Error
 from fragmenta.programs.building import CORE, DRIVER, RUNTIMES
-from fragmenta.ptx.module import Source, demangled
+from fragmenta.ptx.module import Location, demangled
 
 MOST_BYTES = 1 << 24
 """Larger tables of lines are not read: that takes too long."""
@@ -53,7 +53,7 @@ class Places:
         self._process = process
         self._files: dict[str, _Code | None] = {}
 
-    def source(self, call: Call, kernel: str = "") -> Source | None:
+    def source(self, call: Call, kernel: str = "") -> Location | None:
         """The line that a function is called in, and the calls around it.
 
         That of a launch is not in what compilers write to launch ``kernel``.
@@ -67,9 +67,9 @@ class Places:
         here = [each for each in places if each and os.path.isfile(each[0])]
         if not here and (not places or places[0] is None):
             return None  # calls further out are those of interpreters
-        found: Source | None = None
+        found: Location | None = None
         for file, line in reversed(here or [each for each in places if each]):
-            found = Source(_shown(file), line, 0, found)
+            found = Location(_shown(file), line, 0, found)
         return found
 
     def words(self, call: Call) -> str:
@@ -142,10 +142,10 @@ class _Code:
         return None
 
     @once_property
-    def lines(self) -> line_tables.Lines:
+    def lines(self) -> line_tables.LineTable:
         """The lines; none if the file has no debug information."""
         size = len(self._sections.get(".debug_line", b""))
-        return line_tables.Lines(self._sections if size <= MOST_BYTES else {})
+        return line_tables.LineTable(self._sections if size <= MOST_BYTES else {})
 
     @cached_property
     def _functions(self) -> list[tuple[int, int, str]]:

@@ -21,20 +21,20 @@ INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Location:
     """A place in the program that the PTX was compiled from: what ``.loc`` says."""
 
     file: str
     line: int
     column: int
-    caller: Source | None = None
+    caller: Location | None = None
     """Where the function was called, if it was inlined."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 
     @property
-    def frames(self) -> tuple[Source, ...]:
+    def frames(self) -> tuple[Location, ...]:
         """The line of the kernel itself, those of the functions it calls, and this."""
         found = [self]
         while found[-1].caller is not None:
@@ -42,11 +42,11 @@ class Source:
         return tuple(reversed(found))
 
     @property
-    def own(self) -> Source:
+    def own(self) -> Location:
         """The innermost line that no installed library has; else the kernel's.
 
-        >>> kernel = Source("gemm.cu", 205, 9)
-        >>> str(Source("/usr/local/cuda/include/cuda_bf16.h", 59, 1, kernel).own)
+        >>> kernel = Location("gemm.cu", 205, 9)
+        >>> str(Location("/usr/local/cuda/include/cuda_bf16.h", 59, 1, kernel).own)
         'gemm.cu:205'
         """
         frames = self.frames
@@ -57,8 +57,8 @@ class Source:
     def words(self) -> str:
         """The line of the kernel itself, and in brackets those of what it calls.
 
-        >>> kernel = Source("gemm.cu", 205, 9)
-        >>> Source("include/copy.cuh", 59, 1, Source("ring.cuh", 31, 5, kernel)).words
+        >>> ring = Location("ring.cuh", 31, 5, Location("gemm.cu", 205, 9))
+        >>> Location("include/copy.cuh", 59, 1, ring).words
         'gemm.cu:205 (ring.cuh:31, copy.cuh:59)'
         """
         first, *inner = self.frames
@@ -83,7 +83,7 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RegisterPart:
     """A byte or half of a register, ``.b0`` or ``.h1``, in a video instruction."""
 
     of: Register
@@ -101,7 +101,7 @@ class Not:
 class Negative:
     """A negated operand of a video instruction: ``-%r1``, ``-%r1.h0``."""
 
-    of: Register | Part
+    of: Register | RegisterPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class OperandGroup:
     """Operands in parentheses: what a call gives and gets."""
 
     items: tuple[Operand, ...]
@@ -182,7 +182,7 @@ class Group:
 
 Operand: TypeAlias = (
     Register
-    | Part
+    | RegisterPart
     | Not
     | Negative
     | Special
@@ -193,7 +193,7 @@ Operand: TypeAlias = (
     | Vector
     | Address
     | Pair
-    | Group
+    | OperandGroup
 )
 
 
@@ -223,7 +223,7 @@ class Instruction:
     line: int
     """The line in the PTX text, from 1."""
     column: int
-    source: Source | None = None
+    source: Location | None = None
 
     is_load = _OneOf(families.LOADS)
     is_store = _OneOf(families.STORES)

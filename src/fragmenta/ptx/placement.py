@@ -25,9 +25,9 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import (
     Address,
     Function,
-    Group,
     Module,
     Operand,
+    OperandGroup,
     Symbol,
     Variable,
     Vector,
@@ -43,7 +43,7 @@ def named_in(operands: Sequence[Operand]) -> Iterator[str]:
             yield each.name
         elif isinstance(each, Address) and isinstance(each.base, Symbol):
             yield each.base.name
-        elif isinstance(each, Vector | Group):
+        elif isinstance(each, Vector | OperandGroup):
             yield from named_in(each.items)
 
 
@@ -94,7 +94,7 @@ class Space:
 
 
 @dataclass
-class Shared:
+class SharedPlacement:
     """Where variables are in the shared memory of a kernel."""
 
     module: dict[str, int] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Shared:
     """Variables without a size that the kernel or its functions name."""
 
 
-def place_shared(module: Module, kernel: Function, start: int = 0) -> Shared:
+def place_shared(module: Module, kernel: Function, start: int = 0) -> SharedPlacement:
     """Place the shared memory of a kernel; ``start`` is the first address.
 
     >>> from fragmenta.ptx.reading import parse
@@ -127,7 +127,7 @@ def place_shared(module: Module, kernel: Function, start: int = 0) -> Shared:
     functions = [each for each in module.functions.values() if each.name in names]
     own = {each.name: _named(each) for each in functions}
     used = set().union(*own.values())
-    made, space = Shared(), Space(start)
+    made, space = SharedPlacement(), Space(start)
     outer = [each for each in module.variables.values() if each.space == "shared"]
     sized = [each for each in outer if each.elements is not None and each.name in used]
     _take(made.module, space, [each for each in sized if each.linkage])
@@ -159,7 +159,7 @@ def _take(places: dict[str, int], space: Space, variables: Sequence[Variable]) -
 
 
 def _inner(
-    made: Shared,
+    made: SharedPlacement,
     space: Space,
     function: Function,
     used: set[str],
@@ -176,7 +176,7 @@ def _inner(
 
 
 def _place_unsized(
-    made: Shared,
+    made: SharedPlacement,
     space: Space,
     outer: Sequence[Variable],
     functions: Sequence[Function],

@@ -80,8 +80,10 @@ def report(X: ArrayLike, q: Quantized) -> Report:
     values = q.values.reshape(flat.shape)
     bound = _bound(q.dtype)
 
-    def work(rows: slice) -> tuple[_Part, int]:
-        return _Part.of(flat[rows], values[rows], scales[rows], bound, most), rows.start
+    def work(rows: slice) -> tuple[_RowErrors, int]:
+        return _RowErrors.of(
+            flat[rows], values[rows], scales[rows], bound, most
+        ), rows.start
 
     with bar("measuring the error") as progress:
         parts = in_blocks(work, len(flat), 4 * flat[0].nbytes, progress)
@@ -102,7 +104,7 @@ def report(X: ArrayLike, q: Quantized) -> Report:
     )
 
 
-class _Part(NamedTuple):
+class _RowErrors(NamedTuple):
     """The errors of some rows."""
 
     max_error: float
@@ -117,7 +119,7 @@ class _Part(NamedTuple):
     @classmethod
     def of(
         cls, given: Numbers, values: Array, scales: Numbers, bound: float, most: float
-    ) -> _Part:
+    ) -> _RowErrors:
         elements = values.astype(np.float64)
         errors = np.abs(given - elements * scales)
         place = int(errors.argmax())

@@ -24,7 +24,7 @@ from fragmenta.races.report import layout_words
 from fragmenta.races.shadow import box_layout as at
 from fragmenta.races.shadow import layout as heads
 from fragmenta.shared.box_layouts import BoxLayout, numbered
-from fragmenta.shared.copied_operands import Box, Mismatch, Reading, mismatch
+from fragmenta.shared.copied_operands import Box, Mismatch, SharedOperand, mismatch
 from fragmenta.shared.descriptor import (
     MAJORS,
     UNIT,
@@ -106,10 +106,10 @@ class _Operand(NamedTuple):
         return self._replace(word=self.word - self.start * (REPEAT // UNIT))
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> SharedOperand:
         """What is read."""
         given = Descriptor.decode(self.word, self.family)
-        return Reading(self.op, self.name, given, self.major)
+        return SharedOperand(self.op, self.name, given, self.major)
 
 
 @lru_cache(maxsize=4096)

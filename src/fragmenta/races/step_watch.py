@@ -27,9 +27,9 @@ from fragmenta.races.shadow import box_layout as boxes
 from fragmenta.races.shadow import layout as heads
 from fragmenta.races.shadow import product_layout as at
 from fragmenta.shared.box_layouts import numbered
-from fragmenta.shared.copied_operands import Box, Reading
+from fragmenta.shared.copied_operands import Box, SharedOperand
 from fragmenta.shared.descriptor import MAJORS, Descriptor
-from fragmenta.shared.operand_steps import Part, apart, moved
+from fragmenta.shared.operand_steps import OperandStart, apart, moved
 from fragmenta.simt.compiled import address_of, callback_address, zeros
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.loaded import Loaded
@@ -173,7 +173,7 @@ class StepWatch:
         block.cluster.touch()
         block.cluster.machine.problems.put(made)
 
-    def _copied_last(self, warp: Warp, parts: list[Part]) -> bool:
+    def _copied_last(self, warp: Warp, parts: list[OperandStart]) -> bool:
         """Whether no thread has written what is in the boxes since."""
         layouts = self._observer.layouts
         for each in parts:
@@ -186,22 +186,22 @@ class StepWatch:
 
     def _part(
         self, record: NDArray[np.int64], first: int, of: Located, operand: int
-    ) -> Part:
+    ) -> OperandStart:
         """An operand of a product in a record."""
         begin = first + operand * at.PART_BYTES >> 3
         long = record[begin : begin + (at.PART_BYTES >> 3)].tolist()
         trans = of.ways.trans_b if operand else of.ways.trans_a
         word = long[at.PART_WORD >> 3] & (1 << 64) - 1
         described = Descriptor.decode(word, "wgmma")
-        reading = Reading(of.op, "AB"[operand], described, MAJORS[trans])
+        reading = SharedOperand(of.op, "AB"[operand], described, MAJORS[trans])
         line, kind = long[at.PART_LINE >> 3], long[at.PART_LAYOUT >> 3]
         if not line or not kind:
-            return Part(reading, None)
+            return OperandStart(reading, None)
         layout, place = numbered(kind), at.PART_COORDINATES >> 3
         box = Box(layout, (line - 1) * boxes.LINE)
         coordinates = tuple(long[place : place + len(layout.counts)])
         site = long[at.PART_SITE >> 3]
-        return Part(reading, box, coordinates, site, self._tensor(site))
+        return OperandStart(reading, box, coordinates, site, self._tensor(site))
 
     def _tensor(self, site: int) -> Hashable:
         """The tensor map of a copy, as the text names it: unrolled copies have one."""

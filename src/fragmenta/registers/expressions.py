@@ -9,7 +9,7 @@ are written here, for CUDA C++, for Python and NumPy, and as the PTX manual does
 
 Parts are shifts and masks where sizes are powers of two; otherwise they are quotients
 and remainders.  A digit that is an XOR of bits adds one of them; the sum is then XORed
-with the others (:class:`Terms`)::
+with the others (:class:`XorSum`)::
 
     address = offset ^ ((offset >> 3) & 112)
 """
@@ -60,7 +60,7 @@ STYLES = {
 MANUAL = Style("/", "and", "#x", False, "{} = {}", "{} = {}")
 
 
-class Run(NamedTuple):
+class DigitRun(NamedTuple):
     """Consecutive digits of one variable that are consecutive in the result, too."""
 
     source: str
@@ -69,16 +69,16 @@ class Run(NamedTuple):
     weight: int
 
 
-class Terms(NamedTuple):
+class XorSum(NamedTuple):
     """The sum of some runs, XORed with other runs."""
 
-    added: tuple[Run, ...]
-    flipped: tuple[Run, ...] = ()
+    added: tuple[DigitRun, ...]
+    flipped: tuple[DigitRun, ...] = ()
 
     def of(self, values: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
         """The value; the variables may be numbers, arrays or traced values.
 
-        >>> swizzle = Terms((Run("A", 1, 1024, 1),), (Run("A", 128, 8, 16),))
+        >>> swizzle = XorSum((DigitRun("A", 1, 1024, 1),), (DigitRun("A", 128, 8, 16),))
         >>> [swizzle.of({"A": line * 128}, {"A": 1024}) for line in range(3)]
         [0, 144, 288]
         """
@@ -102,12 +102,12 @@ class Terms(NamedTuple):
         return total
 
 
-def _left(run: Run) -> int:
+def _left(run: DigitRun) -> int:
     """By how many bits a run of bits moves to the left."""
     return run.weight.bit_length() - run.stride.bit_length()
 
 
-def _mask(run: Run) -> int:
+def _mask(run: DigitRun) -> int:
     """The bits of the result in which a run of bits is."""
     return (run.size - 1) * run.weight
 
@@ -143,15 +143,15 @@ def weighted(value: str, weight: int, style: Style) -> str:
 
 
 def total(
-    runs: Iterable[Run],
+    runs: Iterable[DigitRun],
     sources: Mapping[str, tuple[Name, int]],
     style: Style,
     added: int = 0,
-    flipped: Iterable[Run] = (),
+    flipped: Iterable[DigitRun] = (),
 ) -> str:
     """The sum of runs; ``sources`` has the name and the size of each variable.
 
-    >>> runs, flipped = [Run("A", 1, 1024, 1)], [Run("A", 128, 8, 16)]
+    >>> runs, flipped = [DigitRun("A", 1, 1024, 1)], [DigitRun("A", 128, 8, 16)]
     >>> total(runs, {"A": ("at", 1024)}, STYLES["cuda"], flipped=flipped)
     'at ^ ((at >> 3) & 112)'
     """
@@ -164,7 +164,7 @@ def total(
         else:
             constant += name // run.stride % run.size * run.weight
     flips = [run for run in flipped if isinstance(sources[run.source][0], str)]
-    fixed = Terms((), tuple(run for run in flipped if run not in flips))
+    fixed = XorSum((), tuple(run for run in flipped if run not in flips))
     same = fixed.flips({run.source: sources[run.source][0] for run in fixed.flipped})
     if not flips and not (terms and same):
         return _sum(terms, (constant ^ same) + added, style)
@@ -186,10 +186,10 @@ def _sum(terms: list[str], added: int, style: Style) -> str:
     return " + ".join(terms)
 
 
-def flip(name: str, run: Run, style: Style) -> str:
+def flip(name: str, run: DigitRun, style: Style) -> str:
     """Bits of a variable, moved to where they are XORed.
 
-    >>> flip("lane", Run("L", 4, 8, 1), MANUAL)
+    >>> flip("lane", DigitRun("L", 4, 8, 1), MANUAL)
     '((lane >> 2) & 0x7)'
     """
     left = _left(run)
@@ -197,30 +197,30 @@ def flip(name: str, run: Run, style: Style) -> str:
     return f"({shifted} & {_mask(run):{style.mask}})"
 
 
-def joined(runs: Iterable[Run]) -> list[Run]:
+def joined(runs: Iterable[DigitRun]) -> list[DigitRun]:
     """The same runs; those that continue the one before them are one."""
-    found: list[Run] = []
+    found: list[DigitRun] = []
     for run in runs:
         _append(found, run)
     return found
 
 
-def terms(layout: Layout, coordinate: str, run: int = 1) -> Terms:
+def terms(layout: Layout, coordinate: str, run: int = 1) -> XorSum:
     """A coordinate by axes; ``run`` leaves out the digits of E below it.
 
     Of an XOR, the bit that continues the sum is added.
 
     >>> from fragmenta.registers.layout import Layout
     >>> terms(Layout.parse("address = A0 A1^A2 A2", A=8), "address")
-    Terms(added=(Run(source='A', stride=1, size=8, weight=1),), \
-flipped=(Run(source='A', stride=4, size=2, weight=2),))
+    XorSum(added=(DigitRun(source='A', stride=1, size=8, weight=1),), \
+flipped=(DigitRun(source='A', stride=4, size=2, weight=2),))
     """
-    found: list[Run] = []
-    flipped: list[Run] = []
+    found: list[DigitRun] = []
+    flipped: list[DigitRun] = []
     weight = 1
     for each in dict(layout.coordinates)[coordinate]:
         if each.xor or each.axis != "E" or each.stride >= run:
-            bits = [Run(t.axis, t.stride, t.size, weight) for t in each.terms]
+            bits = [DigitRun(t.axis, t.stride, t.size, weight) for t in each.terms]
             follows = [bit for bit in bits if found and _continues(found[-1], bit)]
             first = follows[0] if follows else bits[0]
             _append(found, first)
@@ -228,10 +228,10 @@ flipped=(Run(source='A', stride=4, size=2, weight=2),))
                 if bit != first:
                     _append(flipped, bit)
         weight *= each.size
-    return Terms(tuple(found), tuple(flipped))
+    return XorSum(tuple(found), tuple(flipped))
 
 
-def _continues(last: Run, run: Run) -> bool:
+def _continues(last: DigitRun, run: DigitRun) -> bool:
     """Whether a run begins where the last one ends, in its variable and in the sum."""
     return (run.source, run.stride, run.weight) == (
         last.source,
@@ -240,7 +240,7 @@ def _continues(last: Run, run: Run) -> bool:
     )
 
 
-def _append(runs: list[Run], run: Run) -> None:
+def _append(runs: list[DigitRun], run: DigitRun) -> None:
     """Add a run to a list, as part of the last one if it continues that."""
     if runs and _continues(runs[-1], run):
         runs[-1] = runs[-1]._replace(size=runs[-1].size * run.size)
@@ -248,7 +248,7 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def held(layout: Layout, coordinate: str, run: int = 1) -> list[Run]:
+def held(layout: Layout, coordinate: str, run: int = 1) -> list[DigitRun]:
     """A coordinate by axes, as a sum; one with XORs has none, and is refused."""
     found = terms(layout, coordinate, run)
     if found.flipped:
@@ -256,11 +256,11 @@ def held(layout: Layout, coordinate: str, run: int = 1) -> list[Run]:
     return list(found.added)
 
 
-def placed(layout: Layout, axis: str, scale: int = 1) -> Terms:
+def placed(layout: Layout, axis: str, scale: int = 1) -> XorSum:
     """An axis by coordinates."""
     if layout.has_xor and scale & (scale - 1):
         raise LayoutError(f"{layout}: an XOR cannot count steps of {scale}")
-    return Terms(
+    return XorSum(
         *(
             tuple(run._replace(weight=run.weight * scale) for run in runs)
             for runs in terms(layout.inverse(), axis)
@@ -288,11 +288,11 @@ def coordinate(
 
 def _over_axes(
     layout: Layout,
-    runs: Iterable[Run],
+    runs: Iterable[DigitRun],
     names: Mapping[str, Name],
     style: Style,
     added: int = 0,
-    flipped: Iterable[Run] = (),
+    flipped: Iterable[DigitRun] = (),
 ) -> str:
     sources = {axis: (names.get(axis, axis), size) for axis, size in layout.axes}
     ordered = sorted(runs, key=lambda each: _ORDER.find(each.source))
@@ -302,7 +302,7 @@ def _over_axes(
 # ── every coordinate, or every axis ─────────────────────────────────────────
 
 
-class Part(NamedTuple):
+class Storage(NamedTuple):
     """What the layout of an operand does not say."""
 
     bits: int
@@ -373,7 +373,7 @@ def write(
     direction: Direction,
     language: Language,
     names: Mapping[str, Name],
-    part: Part | None = None,
+    part: Storage | None = None,
 ) -> Expressions:
     """All expressions of one direction; see :meth:`Layout.to_cuda`."""
     for given, allowed in ((direction, ("where", "holds")), (language, tuple(STYLES))):
@@ -388,11 +388,13 @@ def write(
         )
     called = _Names(layout, direction, language, part).with_names(names)
     find = _where if direction == "where" else _holds
-    found = find(layout, called, STYLES[language], part or Part(0, 0))
+    found = find(layout, called, STYLES[language], part or Storage(0, 0))
     return Expressions(found, language, str(called.more.get("held", "")))
 
 
-def _where(layout: Layout, called: _Names, style: Style, part: Part) -> dict[str, str]:
+def _where(
+    layout: Layout, called: _Names, style: Style, part: Storage
+) -> dict[str, str]:
     sources = _sources(layout, called, style, part)
     whole = _split(layout, part)
     found = {}
@@ -409,7 +411,9 @@ def _where(layout: Layout, called: _Names, style: Style, part: Part) -> dict[str
     return found
 
 
-def _holds(layout: Layout, called: _Names, style: Style, part: Part) -> dict[str, str]:
+def _holds(
+    layout: Layout, called: _Names, style: Style, part: Storage
+) -> dict[str, str]:
     names, whole = dict(called.axes), _split(layout, part)
     column = names.get("C", 0)
     if isinstance(column, int):
@@ -447,7 +451,7 @@ def _test(text: str, sign: str, value: int) -> str:
     return f"({whole} {sign} {value})"
 
 
-def _split(layout: Layout, part: Part) -> Layout:
+def _split(layout: Layout, part: Storage) -> Layout:
     """The layout, with a coordinate that is padded in parts as two coordinates."""
     coordinates: list[tuple[str, Digits]] = []
     for name, digits in layout.coordinates:
@@ -464,7 +468,7 @@ def _split(layout: Layout, part: Part) -> Layout:
 
 
 def _sources(
-    layout: Layout, called: _Names, style: Style, part: Part
+    layout: Layout, called: _Names, style: Style, part: Storage
 ) -> dict[str, tuple[Name, int]]:
     """What each coordinate of the layout is, written with those of the operand."""
     found: dict[str, tuple[Name, int]] = {}
@@ -487,7 +491,7 @@ def _sources(
     return found
 
 
-def _partial(layout: Layout, part: Part) -> bool:
+def _partial(layout: Layout, part: Storage) -> bool:
     """Whether some cells hold no element of the operand."""
     return any(
         window.size < layout.sizes[name] for name, window in part.windows.items()
@@ -523,7 +527,7 @@ class _Names:
     """The variable of each axis and of each coordinate."""
 
     def __init__(
-        self, layout: Layout, direction: str, language: str, part: Part | None
+        self, layout: Layout, direction: str, language: str, part: Storage | None
     ) -> None:
         self.layout, self.direction, self.language = layout, direction, language
         axes = [axis for axis, _ in layout.axes]

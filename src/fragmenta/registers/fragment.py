@@ -446,9 +446,9 @@ given shape (32, 2)
         """
         return expressions.write(self.layout, direction, language, names, self._part())
 
-    def _part(self) -> expressions.Part:
+    def _part(self) -> expressions.Storage:
         """What the layout does not say."""
-        return expressions.Part(self.container.bits, self.container.shift)
+        return expressions.Storage(self.container.bits, self.container.shift)
 
     def to_cute(self) -> str:
         """The thread-value layout in CuTe's notation, ``shape:stride``.

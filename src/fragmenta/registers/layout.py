@@ -47,7 +47,7 @@ from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
 from fragmenta.registers import expressions
-from fragmenta.registers.expressions import Terms
+from fragmenta.registers.expressions import XorSum
 
 Index = NDArray[np.intp]
 
@@ -196,7 +196,7 @@ class Layout:
         return any(digit.xor for _, digits in self.coordinates for digit in digits)
 
     @cached_property
-    def _terms(self) -> dict[str, Terms]:
+    def _terms(self) -> dict[str, XorSum]:
         """Each coordinate as a sum of runs of the axes, XORed with others."""
         return {name: expressions.terms(self, name) for name in self.sizes}
 

@@ -16,9 +16,9 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import LayoutError
 from fragmenta.registers.expressions import (
     MANUAL,
+    DigitRun,
     Name,
-    Run,
-    Terms,
+    XorSum,
     flip,
     joined,
     part_of,
@@ -99,7 +99,7 @@ def formula(layout: Layout, letter: str, stored: int = 1) -> Formula:
 
 
 def _bounds(
-    runs: Sequence[Run], letter: str, count: int, stored: int
+    runs: Sequence[DigitRun], letter: str, count: int, stored: int
 ) -> tuple[tuple[str, tuple[Branch, ...]], ...]:
     """The range of columns of A from which neighbouring elements of a lane come."""
     together = runs[0].size if runs[0].source == "i" else 1
@@ -116,12 +116,12 @@ def _bounds(
     return ("firstcol", first), ("lastcol", (last,))
 
 
-def _runs(layout: Layout, coordinate: str) -> Terms:
+def _runs(layout: Layout, coordinate: str) -> XorSum:
     """The coordinate as a sum of runs, with E and R joined into axis i."""
     elements = dict(layout.axes).get("E", 1)
     steps = {"E": 1, "R": elements}
 
-    def renamed(runs: Iterable[Run]) -> tuple[Run, ...]:
+    def renamed(runs: Iterable[DigitRun]) -> tuple[DigitRun, ...]:
         return tuple(
             joined(
                 run._replace(source="i", stride=run.stride * steps[run.source])
@@ -131,11 +131,11 @@ def _runs(layout: Layout, coordinate: str) -> Terms:
             )
         )
 
-    return Terms(*map(renamed, terms(layout, coordinate)))
+    return XorSum(*map(renamed, terms(layout, coordinate)))
 
 
 def _cases(
-    runs: Sequence[Run], flipped: Sequence[Run], letter: str, count: int
+    runs: Sequence[DigitRun], flipped: Sequence[DigitRun], letter: str, count: int
 ) -> tuple[Branch, ...]:
     """Two cases if one bit of i only adds a constant, as in the manual; else one."""
     split = [run for run in runs if run.source == "i" and run.size == 2]
@@ -153,7 +153,7 @@ def _cases(
     return (Branch(base or "0", low), Branch(added, high))
 
 
-def _conditions(run: Run, letter: str, count: int) -> tuple[str, str]:
+def _conditions(run: DigitRun, letter: str, count: int) -> tuple[str, str]:
     """The conditions that this bit of i is clear, and that it is set."""
     bit = run.stride
     where = f"for {letter}i where "
@@ -167,7 +167,7 @@ def _conditions(run: Run, letter: str, count: int) -> tuple[str, str]:
     return f"{where}(i & {bit:#x}) == 0", "otherwise"
 
 
-def _sum(runs: Sequence[Run], count: int) -> str:
+def _sum(runs: Sequence[DigitRun], count: int) -> str:
     """The runs as a sum in the manual's order: warp, lane, then i."""
     order = {"W": 0, "L": 1, "i": 2}
     ranked = sorted(runs, key=lambda run: order.get(run.source, 3))
@@ -175,7 +175,7 @@ def _sum(runs: Sequence[Run], count: int) -> str:
     return " + ".join(terms) or "0"
 
 
-def _value(run: Run, count: int) -> str:
+def _value(run: DigitRun, count: int) -> str:
     if run.source == "L" and (run.stride, run.size) == (4, 8):
         return "groupID"
     if run.source == "L" and (run.stride, run.size) == (1, 4):
@@ -229,7 +229,7 @@ def cells_formula(layout: Layout, bits: int) -> str:
     return "\n\n".join(blocks)
 
 
-def _total(found: Terms, sources: Mapping[str, tuple[Name, int]]) -> str:
+def _total(found: XorSum, sources: Mapping[str, tuple[Name, int]]) -> str:
     return total(found.added, sources, MANUAL, flipped=found.flipped)
 
 

@@ -447,7 +447,7 @@ class TensorFragment(Fragment):
         slot = (lane * COLUMNS + by_axis["C"]) * self.elements
         return np.asarray(slot + by_axis.get("E", 0), dtype=np.intp)
 
-    def _part(self) -> expressions.Part:
+    def _part(self) -> expressions.Storage:
         windows = dict(zip(self.layout.data, self.windows, strict=False))
         return super()._part()._replace(windows=windows, skipped=self.skipped)
 

@@ -31,8 +31,8 @@ from fragmenta.ptx.module import (
     Not,
     Operand,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Sink,
     Special,
     Symbol,
@@ -459,9 +459,9 @@ class Following:
                 extra.append((f"{slot.name}neg", "-" * isinstance(operand, Negative)))
                 operand = operand.of if isinstance(operand, Negative) else operand
             if slot.selector:
-                which = operand.which if isinstance(operand, Part) else ""
+                which = operand.which if isinstance(operand, RegisterPart) else ""
                 extra.append((slot.selector, which))
-                operand = operand.of if isinstance(operand, Part) else operand
+                operand = operand.of if isinstance(operand, RegisterPart) else operand
             if slot.result:
                 both = (
                     (operand.first, operand.second)

@@ -1,9 +1,9 @@
 """The bytes that a tensor-map copy moves, and where to.
 
-A :class:`Plan` has one entry for each element of a box: its address in global memory,
-its address in shared memory, and whether the copy moves it.  Rows of a box follow each
-other in shared memory.  With a swizzle, a row has the full width of the swizzle, and
-the swizzle moves each 16 bytes by their address.
+:class:`BoxAddresses` has one entry for each element of a box: its address in global
+memory, its address in shared memory, and whether the copy moves it.  Rows of a box
+follow each other in shared memory.  With a swizzle, a row has the full width of the
+swizzle, and the swizzle moves each 16 bytes by their address.
 
 This is the plain reference, an array operation for each step.  All of it was seen on an
 H200, and so were two details that the manual does not have.  A store moves whole units
@@ -35,7 +35,7 @@ OUTSIDE = 0x7FF7
 """The 16 bits that fill what is outside, if NaN does."""
 
 
-class Plan(NamedTuple):
+class BoxAddresses(NamedTuple):
     """Where each element of a box is; arrays of the same shape, the innermost last."""
 
     memory: Addresses
@@ -53,7 +53,7 @@ def plan(
     *,
     at: int = 0,
     store: bool = False,
-) -> Plan:
+) -> BoxAddresses:
     """Where each element of the box at these coordinates is.
 
     ``coordinates`` are those of the instruction, the innermost first.  ``offsets`` are
@@ -91,7 +91,7 @@ def plan(
         each = np.arange(0, wide, size)
         memory, linear = memory[..., None] + each, linear[..., None] + each
         inside = np.broadcast_to(inside[..., None], linear.shape)
-    return Plan(memory, moved_in_box(linear, map.swizzle), inside)
+    return BoxAddresses(memory, moved_in_box(linear, map.swizzle), inside)
 
 
 def flattened(
@@ -383,7 +383,7 @@ def put_box(
     after[goal[:, None] + each] = values
 
 
-def _six_bits(map: TensorMap, found: Plan, source: Image) -> Image:
+def _six_bits(map: TensorMap, found: BoxAddresses, source: Image) -> Image:
     """The bytes that a store makes of elements that have 6 bits of a byte each.
 
     The low 6 bits of 16 adjacent bytes of shared memory are 12 bytes of the tensor.

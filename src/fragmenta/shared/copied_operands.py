@@ -44,7 +44,7 @@ from fragmenta.shared.tensor_map import element_type
 Grid = NDArray[np.int64]
 
 
-class Reading(NamedTuple):
+class SharedOperand(NamedTuple):
     """An operand that an instruction reads from shared memory."""
 
     op: Instruction
@@ -69,7 +69,8 @@ class Reading(NamedTuple):
 
         >>> import fragmenta as fm
         >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
-        >>> Reading(op, "B", Descriptor(0, 0, 1024, 128), "k").addresses()[:3].tolist()
+        >>> b = SharedOperand(op, "B", Descriptor(0, 0, 1024, 128), "k")
+        >>> b.addresses()[:3].tolist()
         [[0, 16], [144, 128], [288, 304]]
         """
         rows, k = extent(self.op, self.name)
@@ -88,9 +89,9 @@ class Reading(NamedTuple):
 
         >>> import fragmenta as fm
         >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
-        >>> Reading(op, "A", Descriptor(0, 0, 512, 128), "k").twice()
+        >>> SharedOperand(op, "A", Descriptor(0, 0, 512, 128), "k").twice()
         ((4, 0), (8, 0))
-        >>> Reading(op, "A", Descriptor(0, 0, 1024, 128), "k").twice()
+        >>> SharedOperand(op, "A", Descriptor(0, 0, 1024, 128), "k").twice()
         """
         found = self.addresses()
         order = np.argsort(found, axis=None, kind="stable")
@@ -122,9 +123,9 @@ class Reading(NamedTuple):
 
         >>> import fragmenta as fm
         >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
-        >>> Reading(op, "A", Descriptor(0, 16, 1040, 128), "k").uneven()
+        >>> SharedOperand(op, "A", Descriptor(0, 16, 1040, 128), "k").uneven()
         'stride'
-        >>> Reading(op, "A", Descriptor(0, 16, 1024, 128), "k").uneven()
+        >>> SharedOperand(op, "A", Descriptor(0, 16, 1024, 128), "k").uneven()
         ''
         """
         of = self.descriptor
@@ -168,7 +169,7 @@ class Mismatch(NamedTuple):
     """Whether the elements are of another type."""
 
 
-class _Places(NamedTuple):
+class _OperandUnits(NamedTuple):
     """What is at each unit of an operand; in atoms: across, along, units of an atom."""
 
     real: Grid
@@ -191,7 +192,7 @@ class _Places(NamedTuple):
         return atom[0] * self.lines + line, atom[1] * self.units + unit
 
 
-def _places(reading: Reading, boxes: Sequence[Box]) -> _Places:
+def _places(reading: SharedOperand, boxes: Sequence[Box]) -> _OperandUnits:
     where = reading.addresses()
     box, line, byte = (np.full(where.shape, -1) for _ in range(3))
     for number, each in enumerate(boxes):
@@ -203,7 +204,7 @@ def _places(reading: Reading, boxes: Sequence[Box]) -> _Places:
     real, box, line, byte = (
         _atoms(each, lines, units) for each in (np.ones_like(box), box, line, byte)
     )
-    return _Places(real, box, line, byte, lines, units)
+    return _OperandUnits(real, box, line, byte, lines, units)
 
 
 def _atoms(grid: Grid, lines: int, units: int) -> Grid:
@@ -215,14 +216,14 @@ def _atoms(grid: Grid, lines: int, units: int) -> Grid:
     return parts.transpose(0, 2, 1, 3).reshape(*parts.shape[::2], lines * units)
 
 
-def mismatch(reading: Reading, boxes: Sequence[Box]) -> Mismatch | None:
+def mismatch(reading: SharedOperand, boxes: Sequence[Box]) -> Mismatch | None:
     """The first unit that is not where it would be; None if all is regular.
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
     >>> box = Box(BoxLayout("f16", (64, 64), (1, 1), 128), 0)
-    >>> mismatch(Reading(op, "A", Descriptor(32, 0, 1024, 128), "k"), [box])
-    >>> mismatch(Reading(op, "A", Descriptor(32, 0, 1024, 64), "k"), [box])[:6]
+    >>> mismatch(SharedOperand(op, "A", Descriptor(32, 0, 1024, 128), "k"), [box])
+    >>> mismatch(SharedOperand(op, "A", Descriptor(32, 0, 1024, 64), "k"), [box])[:6]
     (1, 0, 0, 0, 96, (1, 32))
     """
     found = _places(reading, boxes)
@@ -254,7 +255,7 @@ class _Origins(NamedTuple):
     byte: Grid
 
 
-def _origins(found: _Places, number: int) -> _Origins | Mismatch:
+def _origins(found: _OperandUnits, number: int) -> _Origins | Mismatch:
     """Where the atoms of a box begin; or the first unit that is not in its place."""
     there = found.box == number
     first = there.argmax(axis=-1)
@@ -272,7 +273,7 @@ def _origins(found: _Places, number: int) -> _Origins | Mismatch:
 
 
 def _at(
-    found: _Places,
+    found: _OperandUnits,
     atom: tuple[int, ...],
     index: int,
     number: int,
@@ -284,13 +285,13 @@ def _at(
     return Mismatch(across, along, number, line, byte, wanted)
 
 
-def _first_in(found: _Places, atom: tuple[int, int], number: int) -> int:
+def _first_in(found: _OperandUnits, atom: tuple[int, int], number: int) -> int:
     """The first unit of an atom that is in a box."""
     return int((found.box[atom] == number).argmax())
 
 
 def _columns(
-    found: _Places, number: int, own: _Origins, same: Sequence[_Origins]
+    found: _OperandUnits, number: int, own: _Origins, same: Sequence[_Origins]
 ) -> Mismatch | None:
     """All atoms above one another begin at the same byte, in all boxes of a kind."""
     for along in range(found.shape[1]):
@@ -311,7 +312,7 @@ def _columns(
 
 
 def _steps(
-    found: _Places, number: int, own: _Origins, layout: BoxLayout
+    found: _OperandUnits, number: int, own: _Origins, layout: BoxLayout
 ) -> Mismatch | None:
     """The steps between atoms are those that a box can have."""
     down, right = found.shape
@@ -349,7 +350,7 @@ def _steps(
     return None
 
 
-def _again(found: _Places, number: int, own: _Origins) -> Mismatch | None:
+def _again(found: _OperandUnits, number: int, own: _Origins) -> Mismatch | None:
     """No unit is taken twice, unless an offset is 0."""
     steps = [
         (own.line[1:] == own.line[:-1]) & own.there[1:] & own.there[:-1],
@@ -371,7 +372,7 @@ def _again(found: _Places, number: int, own: _Origins) -> Mismatch | None:
 
 
 def _elsewhere(
-    reading: Reading, found: _Places, boxes: Sequence[Box]
+    reading: SharedOperand, found: _OperandUnits, boxes: Sequence[Box]
 ) -> Mismatch | None:
     """The operand begins where its start address is: a base offset moves it."""
     number = int(found.box[0, 0, 0])
@@ -384,11 +385,11 @@ def _elsewhere(
     return _at(found, (0, 0), 0, number, (line, byte))
 
 
-def _at_step(found: _Places, atom: tuple[int, int], number: int) -> Mismatch:
+def _at_step(found: _OperandUnits, atom: tuple[int, int], number: int) -> Mismatch:
     return _at(found, atom, _first_in(found, atom, number), number, None)
 
 
-def _beside(found: _Places, boxes: Sequence[Box]) -> Mismatch | None:
+def _beside(found: _OperandUnits, boxes: Sequence[Box]) -> Mismatch | None:
     """Boxes of a kind that are side by side begin with the same line."""
     begun: dict[BoxLayout, int] = {}  # however many lines a box has
     seen: set[int] = set()
@@ -404,7 +405,7 @@ def _beside(found: _Places, boxes: Sequence[Box]) -> Mismatch | None:
     return None
 
 
-def _left(found: _Places, boxes: Sequence[Box]) -> Mismatch | None:
+def _left(found: _OperandUnits, boxes: Sequence[Box]) -> Mismatch | None:
     """An operand that would fit into its box, but begins too late in it."""
     box, line = (
         each[:, 0].reshape(found.shape[0], found.lines, found.units)[..., 0].reshape(-1)
@@ -423,7 +424,7 @@ def _left(found: _Places, boxes: Sequence[Box]) -> Mismatch | None:
 
 
 def _wrong_type(
-    reading: Reading, found: _Places, number: int, layout: BoxLayout
+    reading: SharedOperand, found: _OperandUnits, number: int, layout: BoxLayout
 ) -> Mismatch | None:
     """Floats of 32 bits or more are no pairs of smaller elements."""
     of = element_type(layout.dtype)
@@ -441,17 +442,17 @@ def _wrong_type(
 class Repair(NamedTuple):
     """A descriptor that reads the boxes regularly, and which of its fields differ."""
 
-    reading: Reading
+    reading: SharedOperand
     fields: tuple[str, ...]
 
 
-def repaired(reading: Reading, boxes: Sequence[Box]) -> Repair | None:
+def repaired(reading: SharedOperand, boxes: Sequence[Box]) -> Repair | None:
     """The nearest descriptor that is regular: one field differs, or two.
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
     >>> box = Box(BoxLayout("f16", (64, 64), (1, 1), 128), 0)
-    >>> wrong = Reading(op, "A", Descriptor(32, 0, 512, 64), "k")
+    >>> wrong = SharedOperand(op, "A", Descriptor(32, 0, 512, 64), "k")
     >>> repaired(wrong, [box]).fields
     ('swizzle', 'stride')
     """
@@ -469,8 +470,8 @@ def repaired(reading: Reading, boxes: Sequence[Box]) -> Repair | None:
 
 
 def _nearby(
-    reading: Reading, boxes: Sequence[Box]
-) -> Iterator[tuple[tuple[str, ...], Reading]]:
+    reading: SharedOperand, boxes: Sequence[Box]
+) -> Iterator[tuple[tuple[str, ...], SharedOperand]]:
     """Descriptors with one other field, then with two."""
     of = reading.descriptor
     offsets = _offsets(reading, boxes)
@@ -502,7 +503,7 @@ def _nearby(
         yield names, reading._replace(descriptor=changed)
 
 
-def _swizzles(reading: Reading, boxes: Sequence[Box]) -> list[int | Swizzle]:
+def _swizzles(reading: SharedOperand, boxes: Sequence[Box]) -> list[int | Swizzle]:
     """The swizzles of the boxes first."""
     family = reading.descriptor.family
     first: list[int | Swizzle] = list({box.layout.swizzle: None for box in boxes})
@@ -510,7 +511,7 @@ def _swizzles(reading: Reading, boxes: Sequence[Box]) -> list[int | Swizzle]:
     return first + [each for each in more if each not in first]
 
 
-def _offsets(reading: Reading, boxes: Sequence[Box]) -> list[int | Swizzle]:
+def _offsets(reading: SharedOperand, boxes: Sequence[Box]) -> list[int | Swizzle]:
     """Distances that the boxes have: eight lines, a dimension, a box."""
     found: dict[int | Swizzle, None] = {}
     for box in boxes:
@@ -525,7 +526,7 @@ def _offsets(reading: Reading, boxes: Sequence[Box]) -> list[int | Swizzle]:
     return [each for each in found if isinstance(each, int) and each < LIMIT]
 
 
-def _starts(reading: Reading, boxes: Sequence[Box]) -> list[int | Swizzle]:
+def _starts(reading: SharedOperand, boxes: Sequence[Box]) -> list[int | Swizzle]:
     """Earlier starts, the nearest first."""
     start = reading.descriptor.start
     wide = span(reading.descriptor.swizzle)

@@ -48,7 +48,7 @@ _SWIZZLES = {
 }
 
 
-class Element(NamedTuple):
+class StoredElement(NamedTuple):
     """An element type as rows of shared memory have it."""
 
     dtype: DType
@@ -76,7 +76,7 @@ def stored(
     family: Family = "wgmma",
     swizzle: Swizzle = 0,
     kind: str | None = None,
-) -> Element:
+) -> StoredElement:
     """The element of a tile; what the instruction does not take is refused.
 
     >>> stored("e2m1", "k", "tcgen05", 128, kind="mxf4").bits
@@ -93,10 +93,10 @@ def stored(
     check_swizzle(swizzle, family)
     if family == "wgmma":
         _check_wgmma(dt, major)
-        return Element(dt, padded=False)
+        return StoredElement(dt, padded=False)
     padded = dt.bits < 8 and kind in PADDED_KINDS
     _check_tcgen05(dt, major, swizzle, padded)
-    return Element(dt, padded)
+    return StoredElement(dt, padded)
 
 
 def allowed_swizzles(of: str | DType, major: MajorAxis) -> tuple[Swizzle, ...]:

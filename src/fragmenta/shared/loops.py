@@ -19,7 +19,7 @@ from fragmenta.shared.matching import (
     Along,
     Family,
     Grouping,
-    Tiles,
+    TileGrid,
     addressed,
     groupings,
 )
@@ -143,7 +143,7 @@ def find_loop(
     target: str = "sm_90a",
 ) -> MatrixLoop:
     """The first loop that does it; ``placed`` is how the tile is stored."""
-    tiles = Tiles.of(instruction(op), operand, shape)
+    tiles = TileGrid.of(instruction(op), operand, shape)
     memory = Placement.of(tiles.part, tiles.shape, **placed)
     _check_chosen(operand, *chosen)
     (num, along), found, reasons = chosen, [], []
@@ -167,7 +167,7 @@ def find_loop(
 
 
 def tried(
-    family: Family, tiles: Tiles, memory: Placement, target: str
+    family: Family, tiles: TileGrid, memory: Placement, target: str
 ) -> Iterator[MatrixLoop | str]:
     """All loops, the one with the fewest instructions first, and why others fail."""
     found: list[Grouping] = []
@@ -212,7 +212,7 @@ def _check_chosen(
         )
 
 
-def _instead(family: Family, tiles: Tiles, memory: Placement, target: str) -> str:
+def _instead(family: Family, tiles: TileGrid, memory: Placement, target: str) -> str:
     """What does work: the other order, or another target."""
     other: Order = "row" if memory.order == "col" else "col"
     ways = [(other, target), *((memory.order, chip) for chip in OTHER_TARGETS)]
@@ -230,7 +230,7 @@ def _instead(family: Family, tiles: Tiles, memory: Placement, target: str) -> st
 
 
 def _possible(
-    family: Family, tiles: Tiles, order: Order, packed: bool, target: str
+    family: Family, tiles: TileGrid, order: Order, packed: bool, target: str
 ) -> Instruction | None:
     """The instruction that moves such a tile, if there is one."""
     try:
@@ -331,7 +331,7 @@ def single_loop(
 ) -> MatrixLoop:
     """A loop of one step, in which registers are consecutive."""
     op = instruction(op)
-    one = Tiles.of(op, operand, None)
+    one = TileGrid.of(op, operand, None)
     if not is_whole(tiles) or tiles not in (1, 2, 4):
         raise BadCall(f"tiles must be 1, 2 or 4; given {tiles!r}")
     _check_chosen(operand, None, along, several=tiles > 1)

@@ -72,7 +72,7 @@ class Grouping(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tiles:
+class TileGrid:
     """The fragments of a tile: how many there are in each dimension."""
 
     op: Instruction
@@ -81,7 +81,9 @@ class Tiles:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, op: Instruction, operand: str, shape: tuple[int, int] | None) -> Tiles:
+    def of(
+        cls, op: Instruction, operand: str, shape: tuple[int, int] | None
+    ) -> TileGrid:
         """The tiles of an operand; by default one."""
         part = movable(op, operand)
         rows, cols = part.shape
@@ -136,7 +138,7 @@ def movable(op: Instruction, operand: str) -> Fragment:
 
 
 def groupings(
-    family: Family, tiles: Tiles, packed: bool, target: str
+    family: Family, tiles: TileGrid, packed: bool, target: str
 ) -> Iterator[Grouping]:
     """All that fit the tile; those with more registers first, m or n before k."""
     wanted = {6: "b8x16.b6x16_p32", 4: "b8x16.b4x16_p64"}.get(tiles.part.dtype.bits)
@@ -164,7 +166,7 @@ def _moves(family: Family, target: str) -> tuple[Instruction, ...]:
     return tuple(sorted(found, key=lambda each: -held(each).registers))
 
 
-def _of_move(move: Instruction, tiles: Tiles) -> Iterator[Grouping]:
+def _of_move(move: Instruction, tiles: TileGrid) -> Iterator[Grouping]:
     count, registers = held(move).registers, tiles.part.registers
     if registers % count == 0:
         yield Grouping(move, parts=registers // count)
@@ -183,7 +185,7 @@ def held(move: Instruction) -> Fragment:
     return part
 
 
-def registers(group: Grouping, tiles: Tiles) -> Layout:
+def registers(group: Grouping, tiles: TileGrid) -> Layout:
     """Which register of which fragment each register of each instruction is.
 
     The coordinates are R and the tiles' dimensions; the axes are the steps and R, the
@@ -191,7 +193,7 @@ def registers(group: Grouping, tiles: Tiles) -> Layout:
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> tiles = Tiles.of(op, "B", (64, 64))
+    >>> tiles = TileGrid.of(op, "B", (64, 64))
     >>> group = next(groupings("ldmatrix", tiles, False, "sm_80"))
     >>> print(group, "|", registers(group, tiles))
     x4 along n | R = R0  n = R1 n0 n1  k = k0 k1
@@ -219,12 +221,12 @@ def _digits(axis: str, stride: int, size: int) -> Digits:
 # ── who addresses what ──────────────────────────────────────────────────────
 
 
-def addressed(group: Grouping, tiles: Tiles, memory: Placement) -> Layout | str:
+def addressed(group: Grouping, tiles: TileGrid, memory: Placement) -> Layout | str:
     """The row and col that each lane addresses in each step, or why none can.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> tiles = Tiles.of(op, "B", (64, 64))
+    >>> tiles = TileGrid.of(op, "B", (64, 64))
     >>> memory = Placement.of(op.b, (64, 64), order="row")
     >>> group = next(groupings("ldmatrix", tiles, False, "sm_80"))
     >>> addressed(group, tiles, memory)
@@ -293,7 +295,7 @@ def _by_bits(layout: Layout, slot: int) -> Layout:
     return Layout((inside, *coordinates), (*axes, ("B", count)))
 
 
-def _tiled(layout: Layout, tiles: Tiles) -> Layout:
+def _tiled(layout: Layout, tiles: TileGrid) -> Layout:
     """The layout of all fragments of a tile; m, n and k count them."""
     sides = dict(zip(("row", "col"), SIDES[tiles.operand], strict=True))
     coordinates = [

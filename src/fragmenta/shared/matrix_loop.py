@@ -23,7 +23,7 @@ from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.registers.layout import Index, Layout
 from fragmenta.shared.addresses import LaneAddresses
 from fragmenta.shared.banks import degrees
-from fragmenta.shared.matching import Along, Grouping, Tiles, held, registers
+from fragmenta.shared.matching import Along, Grouping, TileGrid, held, registers
 from fragmenta.shared.moves import LANES, ldmatrix, stmatrix
 from fragmenta.shared.placement import Placement
 from fragmenta.shared.swizzles import UNIT
@@ -85,7 +85,7 @@ class MatrixLoop(Record):
     :mod:`fragmenta.shared.loops` makes it.
     """
 
-    tiles: Tiles
+    tiles: TileGrid
     memory: Placement
     """How the tile is stored."""
     group: Grouping

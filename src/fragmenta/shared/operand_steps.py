@@ -17,15 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from fragmenta.shared.box_layouts import BoxLayout
-from fragmenta.shared.copied_operands import Box, Reading
+from fragmenta.shared.copied_operands import Box, SharedOperand
 from fragmenta.shared.descriptor import UNIT, span
 from fragmenta.shared.swizzles import REPEAT
 
 
-class Part(NamedTuple):
+class OperandStart(NamedTuple):
     """An operand of a product, and what it begins in."""
 
-    reading: Reading
+    reading: SharedOperand
     box: Box | None
     """Its box of a tensor; None: it is in none."""
     coordinates: tuple[int, ...] = ()
@@ -35,7 +35,7 @@ class Part(NamedTuple):
     """What it was copied from."""
 
 
-class Move(NamedTuple):
+class KStep(NamedTuple):
     """From one product to the next."""
 
     steps: Fraction
@@ -64,7 +64,7 @@ class _Axis(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _near_axis(near: Reading, layout: BoxLayout, at: int) -> _Axis | None:
+def _near_axis(near: SharedOperand, layout: BoxLayout, at: int) -> _Axis | None:
     units = near.addresses()
     along = units[0] if near.major == "k" else units[:, 0]
     line, byte = layout.find(at, along[:2])
@@ -82,7 +82,7 @@ def _near_axis(near: Reading, layout: BoxLayout, at: int) -> _Axis | None:
     return _Axis(first, dimension, int((two - one)[dimension]) * along.size)
 
 
-def _axis(part: Part) -> _Axis | None:
+def _axis(part: OperandStart) -> _Axis | None:
     """Where an operand begins in its box, and where k goes; None: in several ways."""
     assert part.box is not None
     of = part.reading.descriptor
@@ -91,7 +91,7 @@ def _axis(part: Part) -> _Axis | None:
     return _near_axis(near, part.box.layout, part.box.at - first)
 
 
-def _in_boxes(old: Part, new: Part) -> Move | None:
+def _in_boxes(old: OperandStart, new: OperandStart) -> KStep | None:
     if old.box is None or new.box is None or old.box.layout != new.box.layout:
         return None
     layout = new.box.layout
@@ -113,10 +113,10 @@ def _in_boxes(old: Part, new: Part) -> Move | None:
     again = low <= places[1][k] < low + layout.counts[k] * steps[k]
     step = Fraction(delta[k], end.length * steps[k])
     same = old.tensor == new.tensor
-    return Move(step, places[0][k], places[1][k], stays, again, same)
+    return KStep(step, places[0][k], places[1][k], stays, again, same)
 
 
-def _in_line(old: Part, new: Part) -> Move | None:
+def _in_line(old: OperandStart, new: OperandStart) -> KStep | None:
     """Both begin in one line of a swizzle, which has several steps of k."""
     one, two = old.reading.descriptor, new.reading.descriptor
     if new.reading.major != "k" or replace(one, start=two.start) != two:
@@ -126,10 +126,10 @@ def _in_line(old: Part, new: Part) -> Move | None:
         return None
     step = Fraction(two.start - one.start, units * UNIT)
     places = one.start % wide, two.start % wide
-    return Move(step, *places, stays=True, again=True, same_tensor=True, boxed=False)
+    return KStep(step, *places, stays=True, again=True, same_tensor=True, boxed=False)
 
 
-def moved(old: Part, new: Part, together: bool) -> Move | None:
+def moved(old: OperandStart, new: OperandStart, together: bool) -> KStep | None:
     """The step of an operand; None if nothing is known of it.
 
     What is in no box may have been written anew, unless both products are of one group
@@ -140,8 +140,8 @@ def moved(old: Part, new: Part, together: bool) -> Move | None:
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
     >>> box = Box(BoxLayout("f16", (64, 64), (1, 1), 128), 0)
     >>> def at(start):
-    ...     of = Reading(op, "A", Descriptor(start, 0, 1024, 128), "k")
-    ...     return Part(of, box, (128, 0))
+    ...     of = SharedOperand(op, "A", Descriptor(start, 0, 1024, 128), "k")
+    ...     return OperandStart(of, box, (128, 0))
     >>> moved(at(0), at(32), together=False)[:3]
     (Fraction(1, 1), 128, 144)
     """
@@ -154,7 +154,7 @@ def moved(old: Part, new: Part, together: bool) -> Move | None:
     return None
 
 
-def apart(a: Move, b: Move) -> bool:
+def apart(a: KStep, b: KStep) -> bool:
     """Whether two operands can not be at the same k after a step, if they were before.
 
     Within their boxes they advance alike.  If a box is left, its next one may be

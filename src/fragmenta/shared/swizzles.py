@@ -25,7 +25,7 @@ from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import AddressError, one_of
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import DType, dtype
-from fragmenta.registers.expressions import Terms, terms
+from fragmenta.registers.expressions import XorSum, terms
 from fragmenta.registers.layout import Layout
 
 Swizzle: TypeAlias = int | str
@@ -354,7 +354,7 @@ one lane takes; the lowest bit that it changes must be 4 or higher, but it is 3
 
 
 @lru_cache(maxsize=256)
-def _terms(swizzle: XorSwizzle) -> Terms:
+def _terms(swizzle: XorSwizzle) -> XorSum:
     return terms(swizzle.layout(), "address")
 
 

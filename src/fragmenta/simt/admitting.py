@@ -15,7 +15,7 @@ from fragmenta.errors import BadOperands
 from fragmenta.ptx.checking import tensor
 from fragmenta.ptx.checking.instructions import nearest_line
 from fragmenta.ptx.checking.mnemonics import reading
-from fragmenta.ptx.checking.operands import Finding, findings
+from fragmenta.ptx.checking.operands import BadOperand, findings
 from fragmenta.ptx.module import Address, Function, Instruction, Module, Not
 from fragmenta.ptx.opcodes.tensor import TENSOR
 
@@ -98,7 +98,7 @@ def _operands(of: Instruction) -> str:
     return next((each.message for each in serious if each.refuses), "")
 
 
-def _bounded(of: Instruction, wrong: Finding) -> bool:
+def _bounded(of: Instruction, wrong: BadOperand) -> bool:
     """Whether it is a constant address, which is checked when it is accessed."""
     operand = None if wrong.operand is None else of.operands[wrong.operand]
     return isinstance(operand, Address) and isinstance(operand.base, int)

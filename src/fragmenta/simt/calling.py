@@ -17,11 +17,11 @@ from fragmenta.jit.trace import I32, I64, Code, Trace, Value, convert
 from fragmenta.ptx.host_functions import HOST_FUNCTIONS, missing
 from fragmenta.ptx.module import (
     Function,
-    Group,
     Immediate,
     Instruction,
     Module,
     Operand,
+    OperandGroup,
     Register,
     Sink,
     Vector,
@@ -95,14 +95,14 @@ def _call_parts(
 ) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
     """The results, the function and the arguments of a call."""
     operands = list(instruction.operands)
-    if all(isinstance(each, Group) for each in operands):
+    if all(isinstance(each, OperandGroup) for each in operands):
         raise Error("a call names a function, or a register with its address")
     returned: tuple[Operand, ...] = ()
-    if isinstance(operands[0], Group):
+    if isinstance(operands[0], OperandGroup):
         returned = operands.pop(0).items  # type: ignore[union-attr]
     goal = operands.pop(0)
     given: tuple[Operand, ...] = ()
-    if operands and isinstance(operands[0], Group):
+    if operands and isinstance(operands[0], OperandGroup):
         given = operands[0].items
     return returned, goal, given
 

@@ -23,8 +23,8 @@ from fragmenta.ptx.module import (
     Not,
     Operand,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Sink,
     Special,
     Symbol,
@@ -388,7 +388,7 @@ class Writer:
                 return self.special(operand)
             case Symbol():
                 return self.symbol(operand, bits)
-            case Part():
+            case RegisterPart():
                 return self.register(operand.of)
         raise Error(f"{type(operand).__name__} cannot be an operand here")
 
@@ -472,7 +472,7 @@ class Writer:
             if bits == 1:
                 return self.scratch(self._next_scratch())
             return self.temporary(max(bits, 8))
-        if isinstance(operand, Part):
+        if isinstance(operand, RegisterPart):
             return self.register(operand.of)
         if not isinstance(operand, Register):
             raise Error(f"{type(operand).__name__} cannot be a result")
@@ -586,7 +586,7 @@ class Writer:
             gathered.extra.append((f"{slot.name}neg", "-" * minus))
             operand = operand.of if isinstance(operand, Negative) else operand
         if slot.selector:
-            part = operand.which if isinstance(operand, Part) else ""
+            part = operand.which if isinstance(operand, RegisterPart) else ""
             gathered.extra.append((slot.selector, part))
         held = Held(type_bits(kind), 0, signed=kind.startswith("s"))
         if slot.result:

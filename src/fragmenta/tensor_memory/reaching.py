@@ -98,7 +98,7 @@ the warp's quarter is not known
     )
 
 
-class Cells(NamedTuple):
+class ElementCells(NamedTuple):
     """Where the elements of registers are: (lanes, registers, elements)."""
 
     lane: Index
@@ -117,7 +117,7 @@ def reached(
     *,
     warp: int | None = None,
     imm: int | None = None,
-) -> Cells:
+) -> ElementCells:
     """The cell of each element of the registers: lanes x registers x elements.
 
     ``warp`` is the number of the warp.  Without it, they are those of four warps, and
@@ -133,13 +133,15 @@ def reached(
     if warp is None:
         at = TensorAddress.of(address)
         each = [_of_warp(op, at, number, imm) for number in range(WARPS)]
-        return Cells(*(np.concatenate(parts) for parts in zip(*each, strict=True)))
+        return ElementCells(
+            *(np.concatenate(parts) for parts in zip(*each, strict=True))
+        )
     return _of_warp(op, TensorAddress.of(address), warp, imm)
 
 
 def _of_warp(
     op: Instruction, address: TensorAddress, warp: int, imm: int | None
-) -> Cells:
+) -> ElementCells:
     part = registers_of(op)
     half, row, column = _grid(part.layout)
     starts = [address]
@@ -156,7 +158,7 @@ def _of_warp(
                 f"{op} has {width} columns; from column {at.column} on they do not fit "
                 f"in {COLUMNS}"
             )
-    return Cells(lanes[half] + row, columns[half] + column)
+    return ElementCells(lanes[half] + row, columns[half] + column)
 
 
 def _second(op: Instruction, address: TensorAddress, imm: int | None) -> TensorAddress:

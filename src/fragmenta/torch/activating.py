@@ -36,7 +36,7 @@ from fragmenta.torch.matrix import (
     tensor_of,
 )
 from fragmenta.torch.quantizing import Pair
-from fragmenta.torch.request import Product, dense_product
+from fragmenta.torch.request import ProductRequest, dense_product
 from fragmenta.torch.running import EpilogueTensors, planned_on, rows_of, tiled
 
 _KINDS = [RESULTS[name] for name in GIVEN]
@@ -127,7 +127,7 @@ class ActivatedProduct:
                 f"shape {tuple(inverse.shape)} on {inverse.device}"
             )
         options = (None, scale_m, scale_n, None, False, False, tile)
-        self.product: Product = dense_product(a, b, out, *options)
+        self.product: ProductRequest = dense_product(a, b, out, *options)
         self.inverse = inverse
         kernel = replace(self.product.kernel(), scaled=True, tile=Tile(64, 128))
         self.kernel = replace(kernel, activation=activation)

@@ -261,7 +261,7 @@ class SparseFeedForward(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 # ── models ──────────────────────────────────────────────────────────────────
 
 
-class Found(NamedTuple):
+class DenseBlock(NamedTuple):
     """A block of a model: its layers and its activation."""
 
     up: torch.nn.Linear
@@ -302,7 +302,7 @@ def feed_forwards(
     """
     check_model(model, "feed_forwards")
     watched = original(model)
-    found: dict[str, Found] = {}
+    found: dict[str, DenseBlock] = {}
     for name, module in watched.named_modules():  # what is around a block comes first
         inside = any(name.startswith(f"{x}." if x else "") for x in found)
         block = None if inside else block_of(module)
@@ -366,7 +366,7 @@ def is_gated(module: torch.nn.Module) -> bool:
     return first[0] == (out, 2 * wide)
 
 
-def block_of(module: torch.nn.Module) -> Found | None:
+def block_of(module: torch.nn.Module) -> DenseBlock | None:
     """The layers and the activation of a feed-forward block; None if it is none.
 
     >>> layers = torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8)
@@ -385,7 +385,7 @@ def block_of(module: torch.nn.Module) -> Found | None:
             continue
         for activation in ("relu2", "relu"):
             if _computes(module, up, down, activation):
-                return Found(up, down, activation)
+                return DenseBlock(up, down, activation)
     return None
 
 

@@ -122,7 +122,7 @@ def sparse_matrix(found: Compressed, element_type: str) -> SparseMatrix:
 # ── what is stored for a layer ──────────────────────────────────────────────
 
 
-class Form(NamedTuple):
+class FormatTensors(NamedTuple):
     """The names of the tensors of a layer in a format."""
 
     needed: tuple[str, ...]
@@ -130,11 +130,11 @@ class Form(NamedTuple):
 
 
 FORMS = {
-    "sparse-24-bitmask": Form(
+    "sparse-24-bitmask": FormatTensors(
         ("bitmask", "compressed", "shape"),
         ("weight_scale", "input_scale", "weight_zero_point", "input_zero_point"),
     ),
-    "marlin-24": Form(("meta", "weight_packed", "scale_packed")),
+    "marlin-24": FormatTensors(("meta", "weight_packed", "scale_packed")),
 }
 """The forms by format; the first needed name identifies the format."""
 

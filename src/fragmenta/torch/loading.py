@@ -31,7 +31,7 @@ from fragmenta.torch.storing import (
     BLOCK,
     EXPERTS_OF_INTEGERS,
     WEIGHTS,
-    Form,
+    ModuleTensors,
     read_block,
     read_experts,
     stored_modules,
@@ -123,7 +123,7 @@ def load_sparse(
 class _Whole(NamedTuple):
     """What the checkpoint has of experts and of feed-forward blocks."""
 
-    modules: dict[str, tuple[Module, Form]]
+    modules: dict[str, tuple[Module, ModuleTensors]]
     stored: set[str]
     """The names of their tensors in the checkpoint."""
     dense: set[str]
@@ -132,7 +132,7 @@ class _Whole(NamedTuple):
     @classmethod
     def of(
         cls,
-        modules: list[tuple[str, Module, Form]],
+        modules: list[tuple[str, Module, ModuleTensors]],
         checkpoint: Checkpoint,
         kept: set[str],
     ) -> _Whole:

@@ -61,7 +61,7 @@ from fragmenta.torch.request import (
     LINEAR,
     MATRICES,
     OperandNames,
-    Product,
+    ProductRequest,
     check_devices,
     dense_product,
     linear_product,
@@ -196,7 +196,7 @@ def check_weight(weight: Tensor) -> None:
 # ── implementations ─────────────────────────────────────────────────────────
 
 
-def _product_on_cuda(product: Product) -> Tensor:
+def _product_on_cuda(product: ProductRequest) -> Tensor:
     def make() -> Ready:
         kernel = product.kernel()
         product.check_alignment()
@@ -208,7 +208,7 @@ def _product_on_cuda(product: Product) -> Tensor:
     return ready.run(product.a, product.b, product.epilogue)
 
 
-def _product_on_cpu(product: Product) -> Tensor:
+def _product_on_cpu(product: ProductRequest) -> Tensor:
     kernel = product.kernel()
     if product.tile:
         kernel = tiled(kernel, product.shape, product.tile)
@@ -227,7 +227,7 @@ def _product_on_cpu(product: Product) -> Tensor:
     return emulated(kernel, a, product.b, product.m, product.epilogue)
 
 
-def _product_without_data(product: Product) -> Tensor:
+def _product_without_data(product: ProductRequest) -> Tensor:
     product.kernel()  # refuses what the other implementations refuse
     m, n, _ = product.shape
     shape = (n, m) if product.transposed else (m, n)
@@ -268,7 +268,7 @@ def _to_dense(packed: Tensor, element_type: str, m: int, k: int) -> Tensor:
 
 
 def _kept_product(
-    compute: Callable[[Product], Tensor], packs: Callable[..., Tensor]
+    compute: Callable[[ProductRequest], Tensor], packs: Callable[..., Tensor]
 ) -> Callable[..., Tensor]:
     """y = x W^T + bias with kept values, which are packed first."""
 
@@ -364,10 +364,12 @@ class Operator(NamedTuple):
     """What keeps the tensors that the backward pass needs."""
 
 
-def _product_operator(schema: str, read: Callable[..., Product]) -> Operator:
+def _product_operator(schema: str, read: Callable[..., ProductRequest]) -> Operator:
     """An operator for one product; ``read`` turns its arguments into the record."""
 
-    def implementation(compute: Callable[[Product], Tensor]) -> Callable[..., Tensor]:
+    def implementation(
+        compute: Callable[[ProductRequest], Tensor],
+    ) -> Callable[..., Tensor]:
         def run_product(*arguments: object) -> Tensor:
             product = read(*arguments)
             return product.shaped(compute(product))

@@ -23,7 +23,12 @@ from fragmenta.kernels.choosing import choose
 from fragmenta.kernels.config import Tile
 from fragmenta.kernels.four_bits import Integers
 from fragmenta.torch.calibration import call_with, check_model, original
-from fragmenta.torch.feedforward import FUNCTIONS, Found, SparseFeedForward, block_of
+from fragmenta.torch.feedforward import (
+    FUNCTIONS,
+    DenseBlock,
+    SparseFeedForward,
+    block_of,
+)
 from fragmenta.torch.matrix import DTYPES
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import table
@@ -344,10 +349,10 @@ def _weights(
 
 def _dense_blocks(
     reference: torch.nn.Module, blocks: dict[str, SparseFeedForward]
-) -> dict[str, Found]:
+) -> dict[str, DenseBlock]:
     """The dense blocks of a model that correspond to those with sparse activations."""
     every = dict(original(reference).named_modules())
-    found: dict[str, Found] = {}
+    found: dict[str, DenseBlock] = {}
     for name, block in blocks.items():
         dense = block_of(every[name]) if name in every else None
         if dense is None:
@@ -395,7 +400,7 @@ def _reporting(
 
 
 def _block_reporting(
-    found: dict[str, BlockReport], name: str, dense: Found | None
+    found: dict[str, BlockReport], name: str, dense: DenseBlock | None
 ) -> Callable[..., None]:
     """A hook that reports the first call of a block."""
 
@@ -408,7 +413,7 @@ def _block_reporting(
 
 
 def _block_report(
-    name: str, block: SparseFeedForward, x: Tensor, y: Tensor, dense: Found | None
+    name: str, block: SparseFeedForward, x: Tensor, y: Tensor, dense: DenseBlock | None
 ) -> BlockReport:
     every = block.dense_activations(x)
     tokens = every.shape[0]

@@ -1,7 +1,7 @@
 """The record of a product, made from the arguments of an operator.
 
 The operators of PyTorch have flat arguments.  Each operator turns them into a
-:class:`Product` at once, and its implementations for CUDA, for the CPU and for
+:class:`ProductRequest` at once, and its implementations for CUDA, for the CPU and for
 tensors without data take that record.
 """
 
@@ -51,7 +51,7 @@ LINEAR = OperandNames(
 )
 
 
-class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
+class ProductRequest(NamedTuple):  # five times as fast to make as a frozen dataclass
     """One product D = A B, as an operator was called.
 
     The fields are unchecked; :meth:`kernel` checks them.
@@ -200,10 +200,10 @@ def sparse_product(
     transposed: bool,
     promote: bool,
     tile: Sequence[int],
-) -> Product:
+) -> ProductRequest:
     """The product that ``sparse_mm`` is asked for."""
     epilogue = _given(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
-    return Product(
+    return ProductRequest(
         packed, b, a, m, True, out, epilogue, transposed, promote, tuple(tile)
     )
 
@@ -220,7 +220,7 @@ def linear_product(
     bias: Tensor | None,
     promote: bool,
     tile: Sequence[int],
-) -> Product:
+) -> ProductRequest:
     """The product that ``sparse_linear`` is asked for: A is the weight, B is x."""
     if not x.ndim:
         raise ShapeError("x must have at least one axis; given a single number")
@@ -228,7 +228,7 @@ def linear_product(
     if x.ndim != 2:
         flat, leading = x.reshape(-1, x.shape[-1]), x.shape[:-1]
     epilogue = _given(scale=scale, scale_m=scale_weight, scale_n=scale_x, bias=bias)
-    return Product(
+    return ProductRequest(
         packed,
         flat,
         a,
@@ -255,14 +255,14 @@ def dense_product(
     transposed: bool,
     promote: bool,
     tile: Sequence[int],
-) -> Product:
+) -> ProductRequest:
     """The product that ``dense_mm`` is asked for."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ShapeError(
             f"A must be m x k and B n x k; given {tuple(a.shape)} and {tuple(b.shape)}"
         )
     epilogue = _given(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
-    return Product(
+    return ProductRequest(
         a,
         b,
         type_name(a.dtype, "A"),

@@ -44,10 +44,10 @@ DTYPES: dict[str, torch.dtype] = {
 NAMES = {kind: name for name, kind in DTYPES.items()}
 
 
-class Entry(NamedTuple):
+class TorchEntry(NamedTuple):
     """Where a tensor is in a file, and what it is.
 
-    >>> Entry(torch.float32, (2, 3), 0, 24).dtype
+    >>> TorchEntry(torch.float32, (2, 3), 0, 24).dtype
     torch.float32
     """
 
@@ -94,7 +94,8 @@ class SafeTensors:
         found, self.metadata, self._start = read_header(self.path, whole, DTYPES)
         self._bytes = whole
         self.entries = {
-            name: Entry(DTYPES[each.type], *each[1:]) for name, each in found.items()
+            name: TorchEntry(DTYPES[each.type], *each[1:])
+            for name, each in found.items()
         }
 
     def __getitem__(self, name: str) -> Tensor:

@@ -50,7 +50,7 @@ _BLOCK = ("activation", "up_weight", "up_scale", "down_weight", "down_scale")
 _OPTIONAL = ("up_bias", "down_bias", "hidden_scale")
 
 
-class Form(NamedTuple):
+class ModuleTensors(NamedTuple):
     """How a module is stored: the names of its tensors."""
 
     needed: tuple[str, ...]
@@ -62,14 +62,14 @@ class Form(NamedTuple):
         return next(missing, "")
 
 
-EXPERTS = Form(
+EXPERTS = ModuleTensors(
     tuple(f"{weight}.{part}" for weight in WEIGHTS for part in _BITMASK),
     tuple(f"{weight}.weight_scale" for weight in WEIGHTS),
 )
-EXPERTS_OF_INTEGERS = Form(
+EXPERTS_OF_INTEGERS = ModuleTensors(
     tuple(f"{weight}.{part}" for weight in WEIGHTS for part in _MARLIN), ()
 )
-BLOCK = Form(_BLOCK, _OPTIONAL)
+BLOCK = ModuleTensors(_BLOCK, _OPTIONAL)
 
 
 # ── writing ─────────────────────────────────────────────────────────────────
@@ -123,7 +123,7 @@ def experts_scheme(module: SparseExperts) -> str:
 
 def stored_modules(
     model: torch.nn.Module, names: set[str]
-) -> Iterator[tuple[str, torch.nn.Module, Form]]:
+) -> Iterator[tuple[str, torch.nn.Module, ModuleTensors]]:
     """The modules of a model that a checkpoint with these tensors has as one."""
     for at, module in model.named_modules():
         prefix = dotted(at)
@@ -135,7 +135,7 @@ def stored_modules(
             yield at, module, _complete(BLOCK, prefix, names)
 
 
-def _complete(form: Form, prefix: str, names: set[str]) -> Form:
+def _complete(form: ModuleTensors, prefix: str, names: set[str]) -> ModuleTensors:
     if lacking := form.lacking(prefix, names):
         raise BadFile(
             f"it is stored with {one_of(form.needed, 'and')}; {lacking} is missing"

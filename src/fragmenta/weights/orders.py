@@ -54,7 +54,7 @@ def row_major(bits: int, outer: str = "k", inner: str = "n") -> str:
     return word_of(inner, bits, f"{inner}{{}}* {outer}*")
 
 
-class Known(NamedTuple):
+class LibraryOrder(NamedTuple):
     """An order that a library uses."""
 
     about: str
@@ -79,14 +79,14 @@ _SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 _BY_COLUMNS = "R0 X0 X1 L0 L1 X2* | m = L2 L3 L4 R1"
 
 KNOWN = {
-    "marlin": Known(
+    "marlin": LibraryOrder(
         "Marlin, and vLLM's GPTQ and AWQ kernels after it: int4 and int8 for f16, bf16",
         dict.fromkeys((4, 8), "E* R* X0 X1 X2 L* X3* Y*"),
         _F16,
         "B",
         channel=_BY_COLUMNS,
     ),
-    "marlin_a8": Known(
+    "marlin_a8": LibraryOrder(
         "Marlin with 8-bit activations, as in vLLM: int4 and int8 for s8",
         dict.fromkeys((4, 8), "E* R* X0 X1 L* X2* Y*"),
         _S8,
@@ -96,7 +96,7 @@ KNOWN = {
     ),
     # The weight is A, transposed.  Rows g and g + 8 of instruction j are the columns
     # 8g + j and 8g + 4 + j of the weight, as in the metadata of Sparse-Marlin.
-    "sparse_marlin": Known(
+    "sparse_marlin": LibraryOrder(
         "Sparse-Marlin (Marlin 2:4): the stored values, K/2 x N",
         dict.fromkeys((4, 8), "E* R1 R0 Y0 Y1 L* Y2* X*"),
         _SPARSE,
@@ -105,7 +105,7 @@ KNOWN = {
         channel="Y0 Y1 R1 L2 L3 L4 Y2* | m = R0 L0 L1",
     ),
     # 64 rows of 4 columns (int4) or of 2 (int8) are one cache line of 128 bytes.
-    "tensorrt_llm": Known(
+    "tensorrt_llm": LibraryOrder(
         "TensorRT-LLM and FasterTransformer for f16 and bf16, sm_75 to sm_89",
         {
             4: "E* R0 Y0 L0 L1 Y1 L2 L3 Y2* L4 X*",
@@ -114,13 +114,13 @@ KNOWN = {
         _F16,
         "B",
     ),
-    "awq": Known("AWQ's GEMM: words along n", {4: row_major(4)}),
-    "gptq": Known(
+    "awq": LibraryOrder("AWQ's GEMM: words along n", {4: row_major(4)}),
+    "gptq": LibraryOrder(
         "GPTQ: words along k",
         {bits: word_of("k", bits, "n* k{}*") for bits in (2, 4, 8)},
         nibbles="plain",
     ),
-    "plain": Known(
+    "plain": LibraryOrder(
         "row-major, words along n",
         {bits: row_major(bits) for bits in BITS},
         nibbles="plain",

@@ -29,7 +29,7 @@ _USUAL = 16
 Sizes = Mapping[str, int]
 
 
-class Steps(NamedTuple):
+class LoadTiling(NamedTuple):
     """The instructions whose registers one load brings: along k and along n."""
 
     k: int
@@ -37,7 +37,7 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightOperand:
     """An operand that is a weight, with elements of so many bits."""
 
     op: Instruction
@@ -135,7 +135,7 @@ class Part:
         order = Layout.parse(f"offset = {line}", **{axis: counts[axis]}, **dict(d.axes))
         return order.inverse().then(d.then(tiles))
 
-    def line(self, steps: Steps, inner: str) -> str:
+    def line(self, steps: LoadTiling, inner: str) -> str:
         """The order in which one load brings so many steps."""
         if not is_among(inner, ("k", "n")):
             raise BadCall(f"inner is 'k' or 'n'; given {inner!r}")
@@ -159,7 +159,7 @@ class Part:
         load_bytes: int | None,
         k_steps: int | None,
         n_steps: int | None,
-    ) -> Steps:
+    ) -> LoadTiling:
         """The steps along k and n that a load brings."""
         given = {"load_bytes": load_bytes, "k_steps": k_steps, "n_steps": n_steps}
         known = {name: value for name, value in given.items() if value is not None}
@@ -197,7 +197,7 @@ class Part:
                 f"a lane has {held} of {self.letter} in one step, so {load // 8} bytes "
                 f"are k_steps x n_steps of {listed}; given {_listed(known)}"
             )
-        return Steps(*fits[0])
+        return LoadTiling(*fits[0])
 
 
 def _listed(given: Mapping[str, int]) -> str:

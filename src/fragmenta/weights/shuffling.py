@@ -29,7 +29,7 @@ from fragmenta.weights.moving import Blocks, Words, codes_of, packed, unpacked
 from fragmenta.weights.orders import (
     KNOWN,
     WORD,
-    Known,
+    LibraryOrder,
     Nibbles,
     listed,
     multiples,
@@ -38,7 +38,7 @@ from fragmenta.weights.orders import (
     stored,
 )
 from fragmenta.weights.part import (
-    Part,
+    WeightOperand,
     check_bits,
     check_multiples,
     check_operand,
@@ -509,7 +509,7 @@ k_steps x n_steps of 8 x 1, 4 x 2, 2 x 4 or 1 x 8; given k_steps=3
     op = instruction(order)
     if operand is None:
         raise BadCall(f"which operand of {op} is the weight, A or B?")
-    part = Part(op, check_operand(op, operand), bits)
+    part = WeightOperand(op, check_operand(op, operand), bits)
     sizes = check_shape(shape, part.names)
     if memory is None:
         steps = part.steps(sizes, load_bytes, k_steps, n_steps)
@@ -545,7 +545,7 @@ def named(name: str, shape: tuple[int, int], bits: int) -> Shuffle:
     if not known.op:
         sizes = check_shape(shape, ("k", "n"))
         return _without_instruction(name, line, sizes, bits, known.nibbles)
-    part = Part(instruction(known.op), known.operand, bits, known.tiles)
+    part = WeightOperand(instruction(known.op), known.operand, bits, known.tiles)
     sizes = check_shape(shape, part.names)
     return _of_operand(name, part, line, sizes, known.nibbles, known)
 
@@ -563,11 +563,11 @@ def _without_instruction(
 
 def _of_operand(
     name: str,
-    part: Part,
+    part: WeightOperand,
     line: str,
     sizes: Mapping[str, int],
     nibbles: Nibbles,
-    known: Known | None = None,
+    known: LibraryOrder | None = None,
 ) -> Shuffle:
     counts = part.counts(line, sizes, name)
     memory = part.memory(line, counts)

@@ -32,7 +32,7 @@ from fragmenta.wmma.fragments import fragment
 from fragmenta.wmma.memory import pointer, view
 from fragmenta.wmma.names import (
     NAMES,
-    Chosen,
+    CallTarget,
     accumulator,
     bmmaAccumulateOp,
     bmmaBitOp,
@@ -194,7 +194,7 @@ def _converted(number: Array, storage: np.dtype[np.generic]) -> int:
     return int(value)
 
 
-def _require(op: Instruction, chosen: Chosen, what: object) -> None:
+def _require(op: Instruction, chosen: CallTarget, what: object) -> None:
     if not op.supported_on(chosen.name):
         raise UnsupportedTarget(f"{what} needs {op.requires.text}; given {chosen.name}")
 
@@ -382,7 +382,7 @@ def _mma(
         ) from why
 
 
-def _warn_deprecated(a: fragment, bitop: str, chosen: Chosen) -> None:
+def _warn_deprecated(a: fragment, bitop: str, chosen: CallTarget) -> None:
     """Warn if such a target is given: the guide announces the removal in sm_90."""
     if not chosen.named or number(chosen.name) < 90:
         return

@@ -153,7 +153,7 @@ def _of_numpy(given: object) -> str:
 # ── which target, and which rules ───────────────────────────────────────────
 
 
-class Chosen(NamedTuple):
+class CallTarget(NamedTuple):
     """The target of a call, whether it was given, and the alignment rules."""
 
     name: str
@@ -161,8 +161,8 @@ class Chosen(NamedTuple):
     rules: str
 
 
-_DEFAULT = Chosen("sm_90", False, "either")
-_current: ContextVar[Chosen] = ContextVar("target", default=_DEFAULT)
+_DEFAULT = CallTarget("sm_90", False, "either")
+_current: ContextVar[CallTarget] = ContextVar("target", default=_DEFAULT)
 
 
 class target:
@@ -186,8 +186,8 @@ fragment<matrix_b, 16, 16, 16, __nv_bfloat16, row_major> needs sm_80+; given sm_
     def __init__(self, name: str, *, rules: str = "either") -> None:
         if rules not in RULES:
             raise BadCall(f"rules must be {one_of(RULES)}; given {rules!r}")
-        self._chosen = Chosen(check_target(name), True, rules)
-        self._tokens: list[Token[Chosen]] = []
+        self._chosen = CallTarget(check_target(name), True, rules)
+        self._tokens: list[Token[CallTarget]] = []
 
     def __enter__(self) -> target:
         self._tokens.append(_current.set(self._chosen))
@@ -202,10 +202,12 @@ fragment<matrix_b, 16, 16, 16, __nv_bfloat16, row_major> needs sm_80+; given sm_
         _current.reset(self._tokens.pop())
 
 
-def choose(given: str | None) -> Chosen:
+def choose(given: str | None) -> CallTarget:
     """The target given to a call, else that of the surrounding ``with``."""
     around = _current.get()
-    return around if given is None else Chosen(check_target(given), True, around.rules)
+    return (
+        around if given is None else CallTarget(check_target(given), True, around.rules)
+    )
 
 
 _Member = TypeVar("_Member", bound=Enum)

@@ -162,7 +162,7 @@ def test_tables_have_a_row_for_each_segment():
     rows = {
         each.name: len(each.rows)
         for each in tables
-        if isinstance(each, special_tables.Table)
+        if isinstance(each, special_tables.LookupTable)
     }
     assert rows == {
         "RCP": 128,

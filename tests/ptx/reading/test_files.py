@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from fragmenta.ptx.module import Address, Group, Label, Symbol
+from fragmenta.ptx.module import Address, Label, OperandGroup, Symbol
 from tests.ptx.reading.texts import FILES, loaded, stored
 
 NAMES = sorted(path.name for path in FILES.iterdir() if ".ptx" in path.suffixes)
@@ -45,7 +45,9 @@ def test_every_name_is_known(name):
         known |= {each.name for each in (*function.parameters, *function.returns)}
         for instruction in function.instructions:
             for operand in instruction.operands:
-                items = operand.items if isinstance(operand, Group) else (operand,)
+                items = (
+                    operand.items if isinstance(operand, OperandGroup) else (operand,)
+                )
                 for item in items:
                     base = item.base if isinstance(item, Address) else item
                     if isinstance(base, Symbol):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fragmenta.ptx.module import Source
+from fragmenta.ptx.module import Location
 from fragmenta.ptx.reading import parse
 from tests.ptx.test_triton_hopper import VERSIONS, recorded
 
@@ -103,8 +103,8 @@ def test_the_whole_chain_of_calls_is_told() -> None:
 
 
 def test_a_chain_as_long_as_a_file_can_be() -> None:
-    source = Source("k.py", 1, 1)
+    source = Location("k.py", 1, 1)
     for line in range(20_000):
-        source = Source("lib.py", line, 1, source)
+        source = Location("lib.py", line, 1, source)
     assert len(source.frames) == 20_001
     assert source.words.endswith("lib.py:19999)")

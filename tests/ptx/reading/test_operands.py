@@ -4,14 +4,14 @@ import pytest
 
 from fragmenta.ptx.module import (
     Address,
-    Group,
     Immediate,
     Label,
     Negative,
     Not,
+    OperandGroup,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Sink,
     Special,
     Symbol,
@@ -25,7 +25,7 @@ def shown(operand: object) -> str:
     match operand:
         case Register():
             return operand.name
-        case Part():
+        case RegisterPart():
             return f"{operand.of.name}.{operand.which}"
         case Not():
             return f"!{operand.of.name}"
@@ -41,7 +41,7 @@ def shown(operand: object) -> str:
             return f"&{operand.name}+{operand.offset}"
         case Vector():
             return "{" + " ".join(map(shown, operand.items)) + "}"
-        case Group():
+        case OperandGroup():
             return "(" + " ".join(map(shown, operand.items)) + ")"
         case Pair():
             return f"{shown(operand.first)}|{shown(operand.second)}"

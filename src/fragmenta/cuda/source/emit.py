@@ -20,9 +20,13 @@ from fragmenta.cuda.source.fragments import (
     function_tag,
     metadata_pieces,
 )
-from fragmenta.cuda.source.helpers import Piece, needed
-from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
-from fragmenta.cuda.source.ptx import PLAIN, Options, check_options
+from fragmenta.cuda.source.helpers import Snippet, needed
+from fragmenta.cuda.source.inline import (
+    WrapperFunction,
+    function_name,
+    instruction_piece,
+)
+from fragmenta.cuda.source.ptx import PLAIN, MmaOptions, check_options
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import find, instruction, search
@@ -39,7 +43,7 @@ def emit(
     a_registers: bool = False,
     target: str | None = None,
     kernel: bool = False,
-    options: Options = PLAIN,
+    options: MmaOptions = PLAIN,
 ) -> str:
     """The source for instructions given by name or abbreviation.
 
@@ -100,7 +104,7 @@ def to_ptx(
     .visible .entry mma_sp_m16n8k64_s32_s4_s4_s32(
     """
     scaled = "scale_input_d" in immediates
-    given = Options(a_tensor, disable_output_lane, scaled, zero_column_mask)
+    given = MmaOptions(a_tensor, disable_output_lane, scaled, zero_column_mask)
     options = _check(op, a_registers, name, given)
     return entry.module(
         op,
@@ -153,7 +157,7 @@ def to_cuda(
     }
     <BLANKLINE>
     """
-    given = Options(a_tensor, disable_output_lane, scale_input_d, zero_column_mask)
+    given = MmaOptions(a_tensor, disable_output_lane, scale_input_d, zero_column_mask)
     options = _check(op, a_registers, name, given)
     if kernel:
         return _kernel(op, name, given)
@@ -169,8 +173,8 @@ def to_cuda(
 
 
 def _check(
-    op: Instruction, a_registers: bool, name: str | None, options: Options
-) -> Options:
+    op: Instruction, a_registers: bool, name: str | None, options: MmaOptions
+) -> MmaOptions:
     if name is not None:
         check_identifier("name", name)
     if a_registers and op.tensor_memory:
@@ -182,7 +186,7 @@ def _check(
     return check_options(op, options)
 
 
-def _kernel(op: Instruction, name: str | None, options: Options) -> str:
+def _kernel(op: Instruction, name: str | None, options: MmaOptions) -> str:
     if any(options[1:]):
         raise BadCall(
             f"a whole kernel takes no {options._replace(a_tensor=False).tag[1:]}; "
@@ -194,7 +198,7 @@ def _kernel(op: Instruction, name: str | None, options: Options) -> str:
 # ── what goes with an instruction ───────────────────────────────────────────
 
 
-def companions(op: Instruction, *, a_registers: bool = False) -> Iterator[Piece]:
+def companions(op: Instruction, *, a_registers: bool = False) -> Iterator[Snippet]:
     """The functions that load the operands of an instruction and store its result.
 
     >>> import fragmenta as fm
@@ -247,7 +251,7 @@ def example(
     name: str | None = None,
     *,
     a_registers: bool = False,
-    options: Options = PLAIN,
+    options: MmaOptions = PLAIN,
 ) -> list[str]:
     """Statements that compute one tile, with matrices A, B, C and D in memory.
 
@@ -264,7 +268,7 @@ def example(
     """
     if op.unit == "tcgen05":
         return tensor_usage.example(op, name, options)
-    call = Call(op, name or function_name(op), a_registers)
+    call = WrapperFunction(op, name or function_name(op), a_registers)
     own_moves = op.unit == "wmma" and op.multiplies
     loads, stores = _wmma_calls(op) if own_moves else _calls(op, call)
     before: list[str] = []
@@ -275,7 +279,7 @@ def example(
     return [*_declarations(call), *loads, *before, _call(call), *after, *stores]
 
 
-def _declarations(call: Call) -> list[str]:
+def _declarations(call: WrapperFunction) -> list[str]:
     """The register arrays, those of a type together."""
     found: dict[str, list[str]] = {}
     for each in call.arguments:
@@ -285,7 +289,7 @@ def _declarations(call: Call) -> list[str]:
     return [f"{kind} {', '.join(names)};" for kind, names in found.items()]
 
 
-def _call(call: Call) -> str:
+def _call(call: WrapperFunction) -> str:
     """The call of the instruction's function; a first wgmma adds to nothing."""
     listed = [a for a in call.arguments if not (a.operand.values or a.template)]
     flags = [a for a in listed if a.operand.ptx == ".pred"]
@@ -300,7 +304,7 @@ def _wmma_calls(op: Instruction) -> tuple[list[str], list[str]]:
     return loads, [f"{d}(D, d, ldd);"]
 
 
-def _calls(op: Instruction, call: Call) -> tuple[list[str], list[str]]:
+def _calls(op: Instruction, call: WrapperFunction) -> tuple[list[str], list[str]]:
     """Calls that fill the arguments, and that store the result."""
     loads: list[str] = []
     stores: list[str] = []
@@ -353,7 +357,7 @@ def header(
         raise BadCall("a header has one instruction or more; given none")
     forms = [(op, source) for op in chosen for source in _sources(op)]
     calls = [instruction_piece(op, a_registers=source) for op, source in forms]
-    others: list[Piece] = []
+    others: list[Snippet] = []
     for op, source in forms if fragments else ():
         others += companions(op, a_registers=source)
     calls = _once([*calls, *(piece for piece in others if piece.targets)])
@@ -375,7 +379,7 @@ def _sources(op: Instruction) -> tuple[bool, ...]:
     return (False, True) if op.warpgroup else (False,)
 
 
-def _once(pieces: Iterable[Piece]) -> list[Piece]:
+def _once(pieces: Iterable[Snippet]) -> list[Snippet]:
     return list({piece.name: piece for piece in pieces}.values())
 
 
@@ -392,7 +396,7 @@ def _title(ops: Sequence[Instruction]) -> list[str]:
     return lines
 
 
-def _guarded(pieces: Iterable[Piece]) -> Iterator[str]:
+def _guarded(pieces: Iterable[Snippet]) -> Iterator[str]:
     """The texts, each group that few targets can compile inside an ``#if``."""
     for targets, group in groupby(pieces, key=lambda piece: piece.targets):
         text = "\n".join(piece.text for piece in group)

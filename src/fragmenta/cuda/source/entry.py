@@ -12,7 +12,7 @@ from math import prod
 from fragmenta.cuda.source import kernel, ptx, tensor_entry, tiled
 from fragmenta.cuda.source.formatting import WIDTH, comment, wrapped
 from fragmenta.cuda.source.inline import describe
-from fragmenta.cuda.source.kernel import WARP, WARPGROUP, Entry, Parameter
+from fragmenta.cuda.source.kernel import WARP, WARPGROUP, KernelBuilder, ParameterType
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.operand_lists import is_written
@@ -29,7 +29,7 @@ def module(
     *,
     target: str | None = None,
     a_registers: bool = False,
-    options: ptx.Options = ptx.PLAIN,
+    options: ptx.MmaOptions = ptx.PLAIN,
     **immediates: int,
 ) -> str:
     """A complete module with one entry that runs one instruction.
@@ -54,9 +54,9 @@ def _entry(
     op: Instruction,
     name: str,
     a_registers: bool,
-    options: ptx.Options,
+    options: ptx.MmaOptions,
     given: dict[str, int],
-) -> tuple[str, dict[str, Parameter]]:
+) -> tuple[str, dict[str, ParameterType]]:
     """The entry, and what its parameters are."""
     if op.unit == "tcgen05":
         made = tensor_entry.entry(op, name, options, given)
@@ -73,7 +73,7 @@ def _entry(
     return made.text(), made.parameters
 
 
-def _launch(op: Instruction, parameters: dict[str, Parameter]) -> list[str]:
+def _launch(op: Instruction, parameters: dict[str, ParameterType]) -> list[str]:
     if op.unit == "tcgen05":
         return tensor_entry.launch(op, parameters)
     if not parameters:
@@ -97,7 +97,7 @@ def _folded(line: str) -> list[str]:
     return [indent + first, *(f"{indent}    {part}" for part in more)]
 
 
-def _pointers(op: Instruction) -> dict[str, Parameter]:
+def _pointers(op: Instruction) -> dict[str, ParameterType]:
     """The parameters of :func:`fragmenta.cuda.source.tiled.entry`."""
     listed = [each for each in op.operands if each.ptx != "immediate"]
     return {
@@ -106,16 +106,18 @@ def _pointers(op: Instruction) -> dict[str, Parameter]:
     }
 
 
-def _held(operand: Operand, lanes: str, *, written: bool) -> Parameter:
+def _held(operand: Operand, lanes: str, *, written: bool) -> ParameterType:
     way = "write" if written else "read"
     count = f"{operand.count} {operand.ptx}"
-    return Parameter(".u64", f"where to {way} {operand.name}: {lanes} lanes x {count}")
+    return ParameterType(
+        ".u64", f"where to {way} {operand.name}: {lanes} lanes x {count}"
+    )
 
 
 # ── instructions without fragments ──────────────────────────────────────────
 
 
-def _plain(op: Instruction, name: str, given: dict[str, int]) -> Entry:
+def _plain(op: Instruction, name: str, given: dict[str, int]) -> KernelBuilder:
     """The statement alone, or with registers of each thread's own."""
     held = {each: is_written(op, each) for each in op.operands if each.ptx == ".b32"}
     lanes = f"tiles x {WARP}"
@@ -123,7 +125,7 @@ def _plain(op: Instruction, name: str, given: dict[str, int]) -> Entry:
         f"p_{each.name}": _held(each, lanes, written=written)
         for each, written in held.items()
     }
-    made = Entry(name, parameters)
+    made = KernelBuilder(name, parameters)
     made.declare(held)
     if held:
         made.tiles(WARP)
@@ -138,7 +140,7 @@ def _plain(op: Instruction, name: str, given: dict[str, int]) -> Entry:
 # ── ldmatrix and stmatrix ───────────────────────────────────────────────────
 
 
-def _matrix(op: Instruction, name: str) -> Entry:
+def _matrix(op: Instruction, name: str) -> KernelBuilder:
     """Rows of 16 or 8 bytes, one after the other in global memory and in shared."""
     (part,) = op.fragments.values()
     rows, width = part.shape[0] * part.shape[1], row_bytes(op)
@@ -147,9 +149,9 @@ def _matrix(op: Instruction, name: str) -> Entry:
     way = "read" if loads else "write"
     parameters = {
         f"p_{held.name}": _held(held, "32", written=loads),
-        "p_rows": Parameter(".u64", f"where to {way} {rows} rows of {width} bytes"),
+        "p_rows": ParameterType(".u64", f"where to {way} {rows} rows of {width} bytes"),
     }
-    made = Entry(name, parameters)
+    made = KernelBuilder(name, parameters)
     made.declare(op.operands)
     made.image(rows * width, width)
     made.threads()
@@ -177,7 +179,7 @@ def _matrix(op: Instruction, name: str) -> Entry:
 # ── wmma.load and wmma.store ────────────────────────────────────────────────
 
 
-def _wmma(op: Instruction, name: str) -> Entry:
+def _wmma(op: Instruction, name: str) -> KernelBuilder:
     """A matrix in global memory with a stride, or in shared memory without gaps."""
     (part,) = op.fragments.values()
     loads = op.loads
@@ -186,9 +188,9 @@ def _wmma(op: Instruction, name: str) -> Entry:
     way = "read" if loads else "write"
     parameters = {
         f"p_{held.name}": _held(held, "32", written=loads),
-        "p_matrix": Parameter(".u64", f"where to {way} {shape} {part.dtype}"),
+        "p_matrix": ParameterType(".u64", f"where to {way} {shape} {part.dtype}"),
     }
-    made = Entry(name, parameters)
+    made = KernelBuilder(name, parameters)
     made.declare(op.operands)
     shared = op.values["space"].startswith("shared")
     size = prod(part.shape) * part.container.bits // 8
@@ -216,10 +218,10 @@ def _wmma(op: Instruction, name: str) -> Entry:
     return made
 
 
-def _add_matrix(made: Entry, op: Instruction) -> None:
+def _add_matrix(made: KernelBuilder, op: Instruction) -> None:
     """Where the matrix is, and its stride, from the parameters."""
     what = "elements from one row or column to the next"
-    made.parameters["stride"] = Parameter(".u32", what)
+    made.parameters["stride"] = ParameterType(".u32", what)
     made.do(
         "ld.param.u64 %address, [p_matrix];",
         "ld.param.u32 %stride, [stride];",
@@ -233,23 +235,23 @@ def _add_matrix(made: Entry, op: Instruction) -> None:
 
 def _wgmma(
     op: Instruction, name: str, a_registers: bool, given: dict[str, int]
-) -> Entry:
+) -> KernelBuilder:
     """Shared memory comes as an image; descriptors count from its beginning."""
     listed = ptx.operands(op, a_registers=a_registers)
     held = [each for each in listed if each.ptx in (".b32", ".f32", ".s32")]
     lanes = str(WARPGROUP)
     parameters = {f"p_{each.name}": _held(each, lanes, written=False) for each in held}
     both = parameters["p_d"].what.replace("read", "read and write")
-    parameters["p_d"] = Parameter(".u64", both)
+    parameters["p_d"] = ParameterType(".u64", both)
     for each in listed:
         if each.ptx == ".b64":
             what = f"descriptor of {each.name.upper()}, from the beginning of the image"
-            parameters[each.name] = Parameter(".u64", what)
+            parameters[each.name] = ParameterType(".u64", what)
     parameters |= {
-        "p_image": Parameter(".u64", "where to read the image of shared memory"),
-        "image_words": Parameter(".u32", "its size in 32-bit words"),
-        "scale_d": Parameter(".u32", "0: D = A * B; else D = A * B + D"),
+        "p_image": ParameterType(".u64", "where to read the image of shared memory"),
+        "image_words": ParameterType(".u32", "its size in 32-bit words"),
+        "scale_d": ParameterType(".u32", "0: D = A * B; else D = A * B + D"),
     }
-    made = Entry(name, parameters)
+    made = KernelBuilder(name, parameters)
     kernel.add_wgmma(made, op, image_bytes=0, a_registers=a_registers, immediates=given)
     return made

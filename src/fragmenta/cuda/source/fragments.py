@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fragmenta.cuda.source.access import FragmentAccess, load, store
 from fragmenta.cuda.source.formatting import WIDTH, comment
-from fragmenta.cuda.source.helpers import Piece
+from fragmenta.cuda.source.helpers import Snippet
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
@@ -17,7 +17,7 @@ from fragmenta.registers.metadata import Metadata
 _DIMENSIONS = {"A": "mk", "B": "kn", "C": "mn", "D": "mn"}
 
 
-def fragment_piece(op: Instruction, part: Fragment, direction: str) -> Piece:
+def fragment_piece(op: Instruction, part: Fragment, direction: str) -> Snippet:
     """Functions that load (or store) one operand, row- and column-major.
 
     >>> import fragmenta as fm
@@ -33,10 +33,10 @@ def fragment_piece(op: Instruction, part: Fragment, direction: str) -> Piece:
         text, needed = write(part, order, f"{name}_{order}_major")
         texts.append(_memory(FragmentAccess(part, order), direction) + text)
         needs += needed
-    return Piece(name, "\n".join(texts), tuple(dict.fromkeys(needs)))
+    return Snippet(name, "\n".join(texts), tuple(dict.fromkeys(needs)))
 
 
-def metadata_pieces(op: Instruction) -> list[Piece]:
+def metadata_pieces(op: Instruction) -> list[Snippet]:
     """Functions that load the metadata of one tile, or of a tile per selector.
 
     >>> import fragmenta as fm
@@ -52,7 +52,7 @@ def metadata_pieces(op: Instruction) -> list[Piece]:
     return found
 
 
-def _metadata_piece(part: Metadata, name: str, tiles: int = 1) -> Piece:
+def _metadata_piece(part: Metadata, name: str, tiles: int = 1) -> Snippet:
     held = part.fragment
     access = FragmentAccess(held, "row")
     text, needs = load(held, "row", name)
@@ -71,7 +71,7 @@ def _metadata_piece(part: Metadata, name: str, tiles: int = 1) -> Piece:
     elif held.selectors:
         said += " Lanes that the selector leaves unread hold 0."
     comments = [*comment(said), *_formula(held)]
-    return Piece(name, "\n".join(comments) + "\n" + text, needs)
+    return Snippet(name, "\n".join(comments) + "\n" + text, needs)
 
 
 def function_tag(op: Instruction, part: Fragment) -> str:

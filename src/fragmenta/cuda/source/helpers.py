@@ -18,10 +18,10 @@ from fragmenta.shared.descriptor import FIELDS, Descriptor
 
 
 @dataclass(frozen=True)
-class Piece:
+class Snippet:
     """A piece of CUDA source with a unique name.
 
-    >>> [piece.name for piece in needed([Piece("mine", "", needs=("lane_id",))])]
+    >>> [piece.name for piece in needed([Snippet("mine", "", needs=("lane_id",))])]
     ['lane_id']
     """
 
@@ -35,14 +35,14 @@ class Piece:
     """Functions of instructions that the text already contains."""
 
 
-def needed(pieces: Iterable[Piece]) -> list[Piece]:
+def needed(pieces: Iterable[Snippet]) -> list[Snippet]:
     """The helpers that some pieces call, in the order to write them."""
     names = {name for piece in pieces for name in piece.needs}
     return [piece for piece in helpers() if piece.name in names]
 
 
 @cache
-def helpers() -> tuple[Piece, ...]:
+def helpers() -> tuple[Snippet, ...]:
     """Every helper.
 
     >>> [piece.name for piece in helpers()][:8]
@@ -50,20 +50,20 @@ def helpers() -> tuple[Piece, ...]:
     """
     blackwell = tensor_helpers.TARGETS
     return (
-        Piece("lane_id", _LANE_ID),
-        Piece("warp_id", _WARP_ID),
-        Piece("nibble", _NIBBLE),
-        Piece("bit", _BIT),
-        Piece("wgmma", f"{_WGMMA}\n{_descriptor()}", (), "sm_90a", _ORDERING),
-        *(Piece(name, text, (), "sm_90+") for name, text in tensor_helpers.HOPPER),
-        Piece("tcgen05_hold", tensor_helpers.HOLD, (), blackwell),
-        Piece("tcgen05_descriptor", tensor_helpers.descriptor(), (), blackwell),
+        Snippet("lane_id", _LANE_ID),
+        Snippet("warp_id", _WARP_ID),
+        Snippet("nibble", _NIBBLE),
+        Snippet("bit", _BIT),
+        Snippet("wgmma", f"{_WGMMA}\n{_descriptor()}", (), "sm_90a", _ORDERING),
+        *(Snippet(name, text, (), "sm_90+") for name, text in tensor_helpers.HOPPER),
+        Snippet("tcgen05_hold", tensor_helpers.HOLD, (), blackwell),
+        Snippet("tcgen05_descriptor", tensor_helpers.descriptor(), (), blackwell),
         *(
-            Piece(f"tcgen05_idesc_{kind}", tensor_helpers.idesc(kind), (), blackwell)
+            Snippet(f"tcgen05_idesc_{kind}", tensor_helpers.idesc(kind), (), blackwell)
             for kind in TABLES
         ),
-        Piece("fill_tile", tensor_helpers.FILL),
-        Piece("packed_units", tensor_helpers.PACKED),
+        Snippet("fill_tile", tensor_helpers.FILL),
+        Snippet("packed_units", tensor_helpers.PACKED),
     )
 
 

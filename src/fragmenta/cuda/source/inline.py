@@ -23,7 +23,7 @@ from fragmenta.cuda.source.formatting import (
     template,
     wrapped,
 )
-from fragmenta.cuda.source.helpers import Piece, tensor_needs
+from fragmenta.cuda.source.helpers import Snippet, tensor_needs
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.operand_lists import destination, is_written
@@ -187,13 +187,13 @@ _ADDRESSES = {
 
 
 @dataclass(frozen=True)
-class Call:
+class WrapperFunction:
     """The function around one instruction."""
 
     op: Instruction
     name: str
     a_registers: bool = False
-    options: ptx.Options = ptx.PLAIN
+    options: ptx.MmaOptions = ptx.PLAIN
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
@@ -339,19 +339,21 @@ def instruction_piece(
     name: str | None = None,
     *,
     a_registers: bool = False,
-    options: ptx.Options = ptx.PLAIN,
-) -> Piece:
+    options: ptx.MmaOptions = ptx.PLAIN,
+) -> Snippet:
     """The function, with a comment that says what it does and which lane holds what."""
-    call = Call(op, name or function_name(op) + options.tag, a_registers, options)
+    call = WrapperFunction(
+        op, name or function_name(op) + options.tag, a_registers, options
+    )
     key = f"{call.name} with A in registers" if a_registers else call.name
     needs = ("wgmma",) if op.warpgroup else tensor_needs(op)
     said = describe(op, a_registers=a_registers, options=options)
     text = "\n".join(said) + "\n" + call.text()
-    return Piece(key, text, needs, op.requires.text)
+    return Snippet(key, text, needs, op.requires.text)
 
 
 def describe(
-    op: Instruction, *, a_registers: bool = False, options: ptx.Options = ptx.PLAIN
+    op: Instruction, *, a_registers: bool = False, options: ptx.MmaOptions = ptx.PLAIN
 ) -> list[str]:
     """Comment lines: the mnemonic, its requirements, what it does, its layouts."""
     first, *more = broken(str(op), WIDTH - 5)

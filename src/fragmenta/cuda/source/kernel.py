@@ -1,8 +1,8 @@
 """Builds the PTX text of kernels.
 
-Every kernel of the package that is PTX is an :class:`Entry`: its methods add
-statements, and :meth:`Entry.text` declares the registers that they name.  Memory
-is addressed in one way throughout: a parameter ``p_x`` points to an array x in
+Every kernel of the package that is PTX is a :class:`KernelBuilder`: its methods add
+statements, and :meth:`KernelBuilder.text` declares the registers that they name.
+Memory is addressed in one way throughout: a parameter ``p_x`` points to an array x in
 global memory, and ``%base`` holds the address that was made last.
 """
 
@@ -38,7 +38,7 @@ REGISTERS = {
 } | dict.fromkeys(CELLS, ".b32")
 
 
-class Parameter(NamedTuple):
+class ParameterType(NamedTuple):
     """The PTX type of a parameter, and what it is."""
 
     kind: str
@@ -53,7 +53,7 @@ def header(target: str, version: object) -> str:
 def module(entries: Iterable[str], target: str, version: object) -> str:
     """A PTX module of kernels.
 
-    >>> print(module([Entry("nothing").text()], "sm_90a", "8.0"))
+    >>> print(module([KernelBuilder("nothing").text()], "sm_90a", "8.0"))
     .version 8.0
     .target sm_90a
     .address_size 64
@@ -82,10 +82,10 @@ def listing(
     return "\n".join([*lines, "ret;", "}"]) + "\n", numbers
 
 
-class Entry:
+class KernelBuilder:
     """A kernel under construction: statements are added to it one by one.
 
-    >>> entry = Entry("copy", {"p_x": Parameter(".u64")})
+    >>> entry = KernelBuilder("copy", {"p_x": ParameterType(".u64")})
     >>> entry.tiles(32)
     >>> entry.load(Operand("x", ".b32", vector=False))
     >>> entry.text().splitlines()[-3]
@@ -93,7 +93,7 @@ class Entry:
     """
 
     def __init__(
-        self, name: str, parameters: dict[str, Parameter] | None = None
+        self, name: str, parameters: dict[str, ParameterType] | None = None
     ) -> None:
         self.name = name
         self.parameters = dict(parameters or {})
@@ -125,7 +125,7 @@ class Entry:
 
     def pointers(self, names: Iterable[str]) -> None:
         """A parameter ``p_x`` for each array x."""
-        self.parameters |= {f"p_{name}": Parameter(".u64") for name in names}
+        self.parameters |= {f"p_{name}": ParameterType(".u64") for name in names}
 
     def declare(self, operands: Iterable[Operand]) -> None:
         """The registers of operands."""
@@ -304,7 +304,7 @@ def group(statements: Iterable[str]) -> list[str]:
 
 
 def add_wgmma(
-    entry: Entry,
+    entry: KernelBuilder,
     op: Instruction,
     *,
     image_bytes: int,

@@ -26,10 +26,10 @@ from fragmenta.cuda.source.formatting import (
     signature,
     wrapped,
 )
-from fragmenta.cuda.source.helpers import Piece, needed
+from fragmenta.cuda.source.helpers import Snippet, needed
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
-from fragmenta.registers.expressions import STYLES, Run, held, joined, terms, total
+from fragmenta.registers.expressions import STYLES, DigitRun, held, joined, terms, total
 from fragmenta.shared.matching import SIDES
 from fragmenta.shared.matching import held as moved_part
 from fragmenta.shared.matrix_loop import MatrixLoop
@@ -63,7 +63,7 @@ def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> st
     check_identifier("name", called)
     text = _Text(loop)
     needs = ("lane_id", "warp_id") if text.warps else ("lane_id",)
-    pieces = needed([Piece(called, "", needs)])
+    pieces = needed([Snippet(called, "", needs)])
     swizzle = [_swizzle(loop.memory.swizzle)] if text.swizzle.bits else []
     helpers = [*(piece.text for piece in pieces), *swizzle]
     new = [helper for helper in helpers if helper not in after]
@@ -118,7 +118,7 @@ class _Text:
 
     # ── what changes with what ──────────────────────────────────────────────
 
-    def runs(self, axes: Iterable[str]) -> list[Run]:
+    def runs(self, axes: Iterable[str]) -> list[DigitRun]:
         """The bytes by which digits of some axes move a lane's row."""
         wanted = tuple(axes)
         return [
@@ -129,7 +129,7 @@ class _Text:
             for piece in _cut(run._replace(weight=run.weight * weight), self.repeat)
         ]
 
-    def offsets(self, runs: list[Run]) -> NDArray[np.int64]:
+    def offsets(self, runs: list[DigitRun]) -> NDArray[np.int64]:
         """All values of the sum of these runs."""
         found, sizes = np.zeros(1, np.int64), dict(self.layout.axes)
         for axis in dict.fromkeys(run.source for run in runs):
@@ -143,12 +143,12 @@ class _Text:
         return found
 
     @cached_property
-    def added(self) -> list[Run]:
+    def added(self) -> list[DigitRun]:
         """The parts of the steps that are multiples of the swizzle's pattern."""
         return [run for run in self.runs(self.steps) if run.weight % self.repeat == 0]
 
     @cached_property
-    def exchanged(self) -> list[Run]:
+    def exchanged(self) -> list[DigitRun]:
         """The parts of the steps that the swizzle depends on."""
         return [run for run in self.runs(self.steps) if run not in self.added]
 
@@ -162,7 +162,7 @@ class _Text:
 
     # ── expressions ─────────────────────────────────────────────────────────
 
-    def sum(self, runs: list[Run], added: int = 0) -> str:
+    def sum(self, runs: list[DigitRun], added: int = 0) -> str:
         """The bytes that these runs add, as an expression."""
         sources: dict[str, tuple[str | int, int]] = {
             axis: (_NAMES.get(axis, axis), size) for axis, size in self.layout.axes
@@ -296,12 +296,12 @@ class _Text:
         ]
 
 
-def _cut(run: Run, repeat: int) -> list[Run]:
+def _cut(run: DigitRun, repeat: int) -> list[DigitRun]:
     """A run as two, if its upper part is a multiple of the swizzle's pattern."""
     count, over = divmod(repeat, run.weight)
     if over or count <= 1 or run.size <= count or run.size % count:
         return [run]
-    upper = Run(run.source, run.stride * count, run.size // count, repeat)
+    upper = DigitRun(run.source, run.stride * count, run.size // count, repeat)
     return [run._replace(size=count), upper]
 
 

@@ -26,7 +26,7 @@ DECLARED = {
 CONSTANTS = ("immediate", "integer", "constant")
 
 
-class Options(NamedTuple):
+class MmaOptions(NamedTuple):
     """Optional operands of a ``tcgen05.mma``."""
 
     a_tensor: bool = False
@@ -41,10 +41,10 @@ class Options(NamedTuple):
         return "".join(f"_{name}" for name in self._asdict() if getattr(self, name))
 
 
-PLAIN = Options()
+PLAIN = MmaOptions()
 
 
-def check_options(op: Instruction, options: Options) -> Options:
+def check_options(op: Instruction, options: MmaOptions) -> MmaOptions:
     """The options, with those that the instruction requires; others are refused.
 
     >>> import fragmenta as fm
@@ -62,7 +62,7 @@ def check_options(op: Instruction, options: Options) -> Options:
     known = {operand.name for each in lists for operand in each} | {"a_tensor"}
     for name, wanted in options._asdict().items():
         if wanted and name not in known:
-            have = one_of((n for n in Options._fields if n in known), "and")
+            have = one_of((n for n in MmaOptions._fields if n in known), "and")
             raise BadCall(f"{op} takes no {name}; it may take {have}")
     return options
 
@@ -72,7 +72,7 @@ def _a_in_shared_memory(listed: Iterable[Operand]) -> bool:
 
 
 def operands(
-    op: Instruction, *, a_registers: bool = False, options: Options = PLAIN
+    op: Instruction, *, a_registers: bool = False, options: MmaOptions = PLAIN
 ) -> tuple[Operand, ...]:
     """The operands; ``a_registers`` takes wgmma's A from registers."""
     if op.warpgroup:
@@ -92,7 +92,7 @@ def statement(
     op: Instruction,
     *,
     a_registers: bool = False,
-    options: Options = PLAIN,
+    options: MmaOptions = PLAIN,
     **given: int | str,
 ) -> str:
     """The instruction with its operands, as one PTX statement.
@@ -174,7 +174,7 @@ def immediates(
     given: Mapping[str, int],
     *,
     a_registers: bool = False,
-    options: Options = PLAIN,
+    options: MmaOptions = PLAIN,
 ) -> dict[str, int]:
     """The value of each immediate: as given, else its default.
 

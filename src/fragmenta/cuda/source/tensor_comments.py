@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fragmenta.cuda.source.ptx import Options, check_options
+from fragmenta.cuda.source.ptx import MmaOptions, check_options
 from fragmenta.isa.instruction import Instruction
 from fragmenta.tensor_memory.reaching import QUARTER
 
@@ -46,7 +46,7 @@ def described(op: Instruction) -> list[str]:
     return words if plain == found else [*words, f"{found.encode():08x}"]
 
 
-def does(op: Instruction, options: Options) -> str:
+def does(op: Instruction, options: MmaOptions) -> str:
     """What it does; empty for instructions of other families."""
     if op.tensor_memory:
         return _multiplies(op, check_options(op, options))
@@ -61,7 +61,7 @@ def does(op: Instruction, options: Options) -> str:
     return ""
 
 
-def _multiplies(op: Instruction, options: Options) -> str:
+def _multiplies(op: Instruction, options: MmaOptions) -> str:
     where = "tensor" if options.a_tensor else "shared"
     a, b, d = "A", "B", "D"
     if op.idesc is not None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.formatting import comment
-from fragmenta.cuda.source.kernel import CELLS, WARPGROUP, Entry, Parameter
+from fragmenta.cuda.source.kernel import CELLS, WARPGROUP, KernelBuilder, ParameterType
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.registers.tensor_fragment import COLUMNS, LANES
 
@@ -29,8 +29,8 @@ _TENSOR = LANES * COLUMNS * 4
 
 
 def entry(
-    op: Instruction, name: str, options: ptx.Options, given: Mapping[str, int | str]
-) -> Entry:
+    op: Instruction, name: str, options: ptx.MmaOptions, given: Mapping[str, int | str]
+) -> KernelBuilder:
     """The kernel of one instruction."""
     listed = ptx.operands(op, options=options)
     if op.idesc is not None:
@@ -54,7 +54,7 @@ def entry(
     return made
 
 
-def launch(op: Instruction, parameters: dict[str, Parameter]) -> list[str]:
+def launch(op: Instruction, parameters: dict[str, ParameterType]) -> list[str]:
     """How to launch it, as comment lines."""
     pair = " as a cluster" if op.cta_group == 2 else ""
     blocks = f"{op.cta_group or 1} block{'s' * bool(pair)} of {WARPGROUP} threads{pair}"
@@ -70,7 +70,7 @@ def launch(op: Instruction, parameters: dict[str, Parameter]) -> list[str]:
     return lines
 
 
-class _Frame(Entry):
+class _Frame(KernelBuilder):
     """A kernel that allocates tensor memory, and frees it again."""
 
     def __init__(self, op: Instruction, name: str, columns: int = COLUMNS) -> None:
@@ -118,8 +118,8 @@ class _Frame(Entry):
         """Copy the image into shared memory, visible to the Tensor Cores."""
         both = " of each block" if self.pair else ""
         self.parameters |= {
-            "p_image": Parameter(".u64", f"where to read the image{both}"),
-            "image_words": Parameter(".u32", f"the 32-bit words of an image{both}"),
+            "p_image": ParameterType(".u64", f"where to read the image{both}"),
+            "image_words": ParameterType(".u32", f"the 32-bit words of an image{both}"),
         }
         self.do(
             f"add.u32 %shared, %frame, {FRAME};",
@@ -170,7 +170,7 @@ class _Frame(Entry):
         way = {"in": "read", "out": "read and written"}[direction]
         shape = f"{'2 x ' if self.pair else ''}{LANES} x {COLUMNS} .b32"
         what = f"tensor memory, {way}: {shape}"
-        self.parameters["p_tensor"] = Parameter(".u64", what)
+        self.parameters["p_tensor"] = ParameterType(".u64", what)
         self.point("tensor", *(("%rank", _TENSOR) if self.pair else ()))
         self.step("%from", "%thread", COLUMNS * 4)
         label = f"tensor_{direction}"
@@ -240,7 +240,7 @@ def _words(direction: str) -> list[str]:
 
 
 def _statement(
-    op: Instruction, given: Mapping[str, int | str], options: ptx.Options = ptx.PLAIN
+    op: Instruction, given: Mapping[str, int | str], options: ptx.MmaOptions = ptx.PLAIN
 ) -> str:
     return ptx.statement(op, a_registers=False, options=options, **given)
 
@@ -248,34 +248,36 @@ def _statement(
 # ── operands ────────────────────────────────────────────────────────────────
 
 
-def _add_operand(made: Entry, each: Operand) -> None:
+def _add_operand(made: KernelBuilder, each: Operand) -> None:
     """One operand of the thread that issues, from a parameter."""
     name = each.name
     if each.ptx == "tensor":
         what = f"address of {name} in tensor memory, from its beginning"
-        made.parameters[name] = Parameter(".u32", what)
+        made.parameters[name] = ParameterType(".u32", what)
         made.do(
             f"ld.param.u32 %{name}, [{name}];", f"add.u32 %{name}, %{name}, %allocated;"
         )
     elif name == "zero_column_mask":
-        made.parameters[name] = Parameter(".u64", "the columns of B that are zeros")
+        made.parameters[name] = ParameterType(".u64", "the columns of B that are zeros")
         made.do(f"ld.param.u64 %{name}, [{name}];")
     elif each.ptx == ".b64":
         what = f"descriptor of {name}, from the beginning of the image"
-        made.parameters[name] = Parameter(".u64", what)
+        made.parameters[name] = ParameterType(".u64", what)
         made.do(
             f"ld.param.u64 %{name}, [{name}];",
             f"add.u64 %{name}, %{name}, %image_units;",
         )
     elif each.ptx == ".pred":
-        made.parameters[name] = Parameter(".u32", "0: D = A * B; else D = A * B + D")
+        made.parameters[name] = ParameterType(
+            ".u32", "0: D = A * B; else D = A * B + D"
+        )
         made.do(f"ld.param.u32 %word, [{name}];", f"setp.ne.u32 %{name}, %word, 0;")
     elif each.ptx == "number":
-        made.parameters[name] = Parameter(".u32", "the instruction descriptor")
+        made.parameters[name] = ParameterType(".u32", "the instruction descriptor")
         made.do(f"ld.param.u32 %{name}, [{name}];")
     elif each.ptx == ".b32":
         what = f"where to read {name}: {each.count} .b32, the same for all"
-        made.parameters[f"p_{name}"] = Parameter(".u64", what)
+        made.parameters[f"p_{name}"] = ParameterType(".u64", what)
         made.load(each, place="")
     else:
         assert each.ptx == "immediate", each
@@ -293,9 +295,9 @@ def _add_move(
     for each in held:
         way = "write" if loads else "read"
         what = f"where to {way} {each.name}: {WARPGROUP} threads x {each.count} .b32"
-        made.parameters[f"p_{each.name}"] = Parameter(".u64", what)
+        made.parameters[f"p_{each.name}"] = ParameterType(".u64", what)
     what = "address in tensor memory, with a lane of the first quarter"
-    made.parameters["taddr"] = Parameter(".u32", what)
+    made.parameters["taddr"] = ParameterType(".u32", what)
     made.do("ld.param.u32 %taddr, [taddr];", "add.u32 %taddr, %taddr, %quarter;")
     if not loads:
         for each in held:
@@ -315,7 +317,7 @@ def _alone(
     name: str,
     listed: tuple[Operand, ...],
     given: Mapping[str, int | str],
-) -> Entry:
+) -> KernelBuilder:
     """Allocate, run the instruction, and free."""
     if op.mnemonic.startswith("tcgen05.shift"):
         made = _Frame(op, name)

@@ -19,9 +19,9 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import tensor_moves
 from fragmenta.cuda.source.access import expression, summand
 from fragmenta.cuda.source.formatting import comment, signature, wrapped
-from fragmenta.cuda.source.helpers import Piece, needed
+from fragmenta.cuda.source.helpers import Snippet, needed
 from fragmenta.cuda.source.inline import function_name, instruction_piece
-from fragmenta.cuda.source.ptx import Options
+from fragmenta.cuda.source.ptx import MmaOptions
 from fragmenta.cuda.source.tensor_moves import STEPS
 from fragmenta.cuda.source.tensor_tiles import (
     Scales,
@@ -129,13 +129,13 @@ class TensorKernel:
 
     def text(self) -> str:
         """The kernel, and all functions that it calls."""
-        options = Options(a_tensor=self.a_tensor)
+        options = MmaOptions(a_tensor=self.a_tensor)
         pieces = [
             instruction_piece(self.op, options=options),
             *(instruction_piece(each) for each in self.used.values()),
         ]
         pieces = list({piece.name: piece for piece in pieces}.values())
-        main = Piece(self.name, self._kernel(), self._needs())
+        main = Snippet(self.name, self._kernel(), self._needs())
         # The kernel makes no descriptors at run time.
         first = [
             piece
@@ -341,7 +341,7 @@ class TensorKernel:
         words.append("true" if step else "chunk > 0")
         if found.encode() != self.op.idesc:
             words.append(f"{found.encode():#010x}")
-        name = function_name(self.op) + Options(a_tensor=self.a_tensor).tag
+        name = function_name(self.op) + MmaOptions(a_tensor=self.a_tensor).tag
         filled = [f"{word}," for word in words[:-1]] + [f"{words[-1]});"]
         return [f"{name}(", *indented(wrapped(filled, 72))]
 

@@ -6,22 +6,26 @@ from collections.abc import Iterator
 
 from fragmenta.cuda.source.access import REGISTERS
 from fragmenta.cuda.source.formatting import WIDTH, wrapped
-from fragmenta.cuda.source.helpers import Piece
-from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
-from fragmenta.cuda.source.ptx import Options, check_options
+from fragmenta.cuda.source.helpers import Snippet
+from fragmenta.cuda.source.inline import (
+    WrapperFunction,
+    function_name,
+    instruction_piece,
+)
+from fragmenta.cuda.source.ptx import MmaOptions, check_options
 from fragmenta.cuda.source.tensor_moves import around
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 
 
-def pieces(op: Instruction) -> Iterator[Piece]:
+def pieces(op: Instruction) -> Iterator[Snippet]:
     """The functions of the instructions that go with it."""
     needs: tuple[str, ...] = ("tcgen05_hold",) if op.loads else ()
     if op.tensor_memory:
         needs = ("tcgen05_hold", "warp_id", "elect_one", "mbarrier")
     for number, each in enumerate(_others(op)):
         piece = instruction_piece(each)
-        yield Piece(piece.name, piece.text, () if number else needs, piece.targets)
+        yield Snippet(piece.name, piece.text, () if number else needs, piece.targets)
 
 
 def _others(op: Instruction) -> list[Instruction]:
@@ -38,12 +42,12 @@ def _others(op: Instruction) -> list[Instruction]:
     return []
 
 
-def example(op: Instruction, name: str | None, options: Options) -> list[str]:
+def example(op: Instruction, name: str | None, options: MmaOptions) -> list[str]:
     """Statements that use it; addresses and descriptors are there already.
 
     >>> import fragmenta as fm
     >>> ld = fm.instruction("tcgen05.ld.sync.aligned.32x32b.x4.b32")
-    >>> for line in example(ld, None, Options()):
+    >>> for line in example(ld, None, MmaOptions()):
     ...     print(line)
     unsigned r[4];
     tcgen05_ld_32x32b_x4_b32(r, taddr);
@@ -51,7 +55,7 @@ def example(op: Instruction, name: str | None, options: Options) -> list[str]:
     tcgen05_hold(r);
     """
     options = check_options(op, options)
-    call = Call(op, name or function_name(op) + options.tag, False, options)
+    call = WrapperFunction(op, name or function_name(op) + options.tag, False, options)
     arrays = [each for each in call.arguments if each.array and not op.tensor_memory]
     declared = [
         f"{REGISTERS[each.operand.ptx][0]} {each.name}[{each.operand.count}];"
@@ -66,7 +70,7 @@ def example(op: Instruction, name: str | None, options: Options) -> list[str]:
     return [*declared, *_called(call), *after, *held]
 
 
-def _called(call: Call) -> list[str]:
+def _called(call: WrapperFunction) -> list[str]:
     """The call, with names for what a caller gives."""
     columns = [a for a in call.arguments if a.operand.ptx == "columns"]
     words = [
@@ -84,7 +88,7 @@ def _called(call: Call) -> list[str]:
     return [f"{head}(", *(f"    {text}" for text in wrapped(filled, WIDTH - 11))]
 
 
-def _multiplication(op: Instruction, call: Call) -> list[str]:
+def _multiplication(op: Instruction, call: WrapperFunction) -> list[str]:
     """One thread multiplies; then each warp loads some columns of its lanes of D."""
     commit, *rest = _others(op)
     lines = [

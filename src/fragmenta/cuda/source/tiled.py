@@ -10,7 +10,7 @@ of it; addresses count from the image's first byte, which lies at a multiple of
 from __future__ import annotations
 
 from fragmenta.cuda.source import ptx
-from fragmenta.cuda.source.kernel import WARP, Entry, add_wgmma
+from fragmenta.cuda.source.kernel import WARP, KernelBuilder, add_wgmma
 from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.isa.families import IN_REGISTERS
 from fragmenta.isa.instruction import Instruction
@@ -81,7 +81,7 @@ def entry(
             f"{image_bytes}"
         )
     chosen = ptx.immediates(op, immediates, a_registers=a_registers)
-    made = Entry(name)
+    made = KernelBuilder(name)
     made.pointers(names)
     if op.warpgroup:
         add_wgmma(
@@ -97,7 +97,7 @@ def entry(
 
 
 def _add_warp(
-    made: Entry, op: Instruction, size: int, immediates: dict[str, int]
+    made: KernelBuilder, op: Instruction, size: int, immediates: dict[str, int]
 ) -> None:
     """One instruction of a warp, on registers or between them and shared memory."""
     listed = {each.name: each for each in op.operands if each.ptx != "immediate"}
@@ -122,7 +122,7 @@ def _add_warp(
         made.store(listed["d"])
 
 
-def _add_address(made: Entry, op: Instruction) -> None:
+def _add_address(made: KernelBuilder, op: Instruction) -> None:
     """This lane's address; a generic one where no state space is named."""
     made.point("address", "%place", 4)
     made.do(

@@ -58,7 +58,7 @@ _OF_CUDA = re.compile(
 """What a source is called that has no file."""
 
 
-class Unit(NamedTuple):
+class TranslationUnit(NamedTuple):
     """What is compiled: a translation unit of C++."""
 
     code: str
@@ -104,7 +104,7 @@ class Compiler(Protocol):
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or :class:`CompileError`."""
 
-    def compile_ptx(self, unit: Unit) -> bytes:
+    def compile_ptx(self, unit: TranslationUnit) -> bytes:
         """PTX, or :class:`CompileError`; before it, a line for each mangled name."""
 
 
@@ -139,7 +139,7 @@ def to_ptx(
     >>> ".target sm_90a" in text
     True
     """
-    return compiled(Unit(source, target, options, path), find(compiler))[0]
+    return compiled(TranslationUnit(source, target, options, path), find(compiler))[0]
 
 
 def to_ptx_of(
@@ -155,15 +155,16 @@ def to_ptx_of(
     >>> name
     '_Z1fIdEvPT_'
     """
-    unit = Unit(source, target, options, names=(name,))
+    unit = TranslationUnit(source, target, options, names=(name,))
     text, mangled = compiled(unit, find(compiler))
     return text, mangled[name]
 
 
-def compiled(unit: Unit, chosen: Compiler) -> tuple[str, dict[str, str]]:
+def compiled(unit: TranslationUnit, chosen: Compiler) -> tuple[str, dict[str, str]]:
     """The PTX, and the mangled name of each expression, from the cache if it is there.
 
-    >>> unit = Unit("template<int N> __global__ void f() {}", "sm_90a", names=("f<1>",))
+    >>> code = "template<int N> __global__ void f() {}"
+    >>> unit = TranslationUnit(code, "sm_90a", names=("f<1>",))
     >>> compiled(unit, find())[1]
     {'f<1>': '_Z1fILi1EEvv'}
     """
@@ -179,7 +180,7 @@ def compiled(unit: Unit, chosen: Compiler) -> tuple[str, dict[str, str]]:
     return _named(unit, text), dict(zip(unit.names, mangled, strict=True))
 
 
-def _named(unit: Unit, text: str) -> str:
+def _named(unit: TranslationUnit, text: str) -> str:
     """PTX whose line information names files as the user does.
 
     NVRTC invents a file in the current folder for a source that has none.
@@ -324,9 +325,9 @@ class Nvrtc:
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or what the compiler says is wrong."""
         words = (f"-arch={target}", *options)
-        return self._made("CUBIN", Unit(source, target, words))
+        return self._made("CUBIN", TranslationUnit(source, target, words))
 
-    def compile_ptx(self, unit: Unit) -> bytes:
+    def compile_ptx(self, unit: TranslationUnit) -> bytes:
         """The PTX, or what the compiler says is wrong.
 
         Before it is a line for each name: the mangled one.
@@ -339,7 +340,10 @@ class Nvrtc:
         return made.rstrip(b"\0")
 
     def _made(
-        self, kind: str, unit: Unit, given: Mapping[str, str] = MappingProxyType({})
+        self,
+        kind: str,
+        unit: TranslationUnit,
+        given: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
         program = ctypes.c_void_p()
         texts = ctypes.c_char_p * len(given)
@@ -405,16 +409,16 @@ class Nvcc:
 
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or what the compiler says is wrong."""
-        return self._made("-cubin", Unit(source, target, options))
+        return self._made("-cubin", TranslationUnit(source, target, options))
 
-    def compile_ptx(self, unit: Unit) -> bytes:
+    def compile_ptx(self, unit: TranslationUnit) -> bytes:
         """The PTX, or what the compiler says is wrong."""
         library = libcu()
         found = () if library is None else ("-idirafter", str(library))
         words = ("-Xcompiler", ",".join(found)) if found else ()
         return self._made("-ptx", unit._replace(options=(*unit.options, *words)))
 
-    def _made(self, kind: str, unit: Unit) -> bytes:
+    def _made(self, kind: str, unit: TranslationUnit) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             given, made = Path(unit.file), Path(folder, "source.made")
             if not unit.path:

@@ -30,7 +30,7 @@ _WHERE = "on a machine with an NVIDIA GPU and driver"
 # ── the parts of cuda-core that are used here ───────────────────────────────
 
 
-class Module(Protocol):
+class LoadedCode(Protocol):
     """Loaded code (``cuda.core.ObjectCode``)."""
 
     def get_kernel(self, name: str) -> object:
@@ -145,25 +145,25 @@ class GPU:
             "ptxas": _assembler(),
         }
 
-    def load(self, cubin: bytes) -> Module:
+    def load(self, cubin: bytes) -> LoadedCode:
         """A module, whose kernels :meth:`run` takes by name."""
         from cuda.core import ObjectCode
 
         with self.faults("loading a module"):
-            module: Module = ObjectCode.from_cubin(cubin)
+            module: LoadedCode = ObjectCode.from_cubin(cubin)
             return module
 
-    def load_text(self, text: str) -> Module:
+    def load_text(self, text: str) -> LoadedCode:
         """The same from PTX, by the assembler that is part of the driver."""
         from cuda.core import ObjectCode
 
         with self.faults("loading a module"):
-            module: Module = ObjectCode.from_ptx(text.encode())
+            module: LoadedCode = ObjectCode.from_ptx(text.encode())
             return module
 
     def run(
         self,
-        module: Module,
+        module: LoadedCode,
         name: str,
         grid: int,
         block: int,
@@ -184,7 +184,7 @@ class GPU:
 
     def time(
         self,
-        module: Module,
+        module: LoadedCode,
         name: str,
         grid: int,
         block: int,
@@ -272,7 +272,7 @@ class GPU:
     @contextmanager
     def _ready(
         self,
-        module: Module,
+        module: LoadedCode,
         name: str,
         grid: int,
         block: int,

@@ -32,7 +32,7 @@ _QUALIFIED = re.compile(
 _OPEN, _CLOSE = "([{", ")]}"
 
 
-class Place(NamedTuple):
+class HostCode(NamedTuple):
     """Where NVRTC found code of the host."""
 
     line: int
@@ -40,14 +40,14 @@ class Place(NamedTuple):
     function: bool
 
 
-class Left(NamedTuple):
+class Omitted(NamedTuple):
     """A declaration that was left out."""
 
     name: str
     line: int
 
 
-def refused(said: str, file: str) -> list[Place]:
+def refused(said: str, file: str) -> list[HostCode]:
     r"""The declarations of the host that NVRTC's log names in a file, in order.
 
     >>> refused('''k.cu(3): error: A function without execution space annotations
@@ -55,25 +55,26 @@ def refused(said: str, file: str) -> list[Place]:
     ...   int main() { }
     ...       ^
     ... ''', "k.cu")
-    [Place(line=3, column=4, function=True)]
+    [HostCode(line=3, column=4, function=True)]
     """
     return [
-        Place(int(each["line"]), len(each["blank"]), "variable" not in each[0])
+        HostCode(int(each["line"]), len(each["blank"]), "variable" not in each[0])
         for each in _REFUSED.finditer(said)
         if each["file"] == file
     ]
 
 
-def without(source: str, places: list[Place]) -> tuple[str, list[Left]]:
+def without(source: str, places: list[HostCode]) -> tuple[str, list[Omitted]]:
     r"""The source without the declarations at some places, and what they declare.
 
-    >>> text, left = without("int f(int x) { return 1; }\nint g;", [Place(1, 4, True)])
+    >>> found = [HostCode(1, 4, True)]
+    >>> text, left = without("int f(int x) { return 1; }\nint g;", found)
     >>> text, left
-    ('                          \nint g;', [Left(name='f', line=1)])
+    ('                          \nint g;', [Omitted(name='f', line=1)])
     """
     plain = _masked(source)
     starts = [0, *(each.end() for each in re.finditer("\n", source))]
-    left: list[Left] = []
+    left: list[Omitted] = []
     cuts: list[tuple[int, int, bool]] = []
     for place in places:
         if place.line > len(starts):
@@ -87,7 +88,7 @@ def without(source: str, places: list[Place]) -> tuple[str, list[Left]]:
         cuts.append((first, end, kept))
         if not kept:
             name = re.match(r"(?:operator\s*\W+|~?\w+)", plain[at:])
-            left.append(Left(name[0] if name else "", place.line))
+            left.append(Omitted(name[0] if name else "", place.line))
     for first, end, kept in sorted(cuts, reverse=True):
         if kept:
             source = f"{source[:first]}__host__ __device__ {source[first:]}"

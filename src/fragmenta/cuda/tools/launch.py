@@ -21,7 +21,7 @@ from fragmenta.arrays.once import once_of
 from fragmenta.cuda.source import kernel, ptx, tiled
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP
 from fragmenta.cuda.tools import assembler, device
-from fragmenta.cuda.tools.device import GPU, Array, Module, Scalar
+from fragmenta.cuda.tools.device import GPU, Array, LoadedCode, Scalar
 from fragmenta.errors import BadCall, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.execution.wgmma import checked_scale_d, in_registers
 from fragmenta.isa.families import check_multiplies
@@ -155,7 +155,7 @@ def source(kernels: Iterable[Launchable], target: str) -> str:
 
 def run(
     gpu: GPU,
-    module: Module,
+    module: LoadedCode,
     kernel: Launchable,
     arrays: Arrays,
     output: NDArray[Scalar],
@@ -168,7 +168,7 @@ def run(
 
 
 @once_of(128)
-def load(gpu: GPU, text: str) -> Module:
+def load(gpu: GPU, text: str) -> LoadedCode:
     """The module of a PTX source, assembled once for each source and target."""
     try:
         assembler.tool("ptxas")

@@ -31,7 +31,7 @@ _MOST_BITS = 64
 """The most bits of a number: DWARF has none that is larger."""
 
 
-class Row(NamedTuple):
+class LineRow(NamedTuple):
     """Where the machine code from an address on comes from."""
 
     function: int
@@ -82,7 +82,7 @@ def _directive(places: Places, files: dict[str, int]) -> str:
 
 def _known(sections: Mapping[str, bytes]) -> dict[int, list[Places]]:
     """The places of the source that a line of the PTX has machine code of."""
-    rows: dict[int, list[Row]] = defaultdict(list)
+    rows: dict[int, list[LineRow]] = defaultdict(list)
     for row in _rows(sections, _SOURCE):
         rows[row.function].append(row)
     found: dict[int, list[Places]] = defaultdict(list)
@@ -116,7 +116,7 @@ def _parts(lines: list[str]) -> Iterator[tuple[int, int]]:
 # ── programs of the host ────────────────────────────────────────────────────
 
 
-class Lines:
+class LineTable:
     """The lines of a program, by the addresses of its machine code."""
 
     def __init__(self, sections: Mapping[str, bytes]) -> None:
@@ -133,7 +133,7 @@ class Lines:
 # ── the format of DWARF, versions 2 to 5 ────────────────────────────────────
 
 
-def _rows(sections: Mapping[str, bytes], name: str) -> list[Row]:
+def _rows(sections: Mapping[str, bytes], name: str) -> list[LineRow]:
     """The rows of a table, by function and address; none if it cannot be read."""
     data = sections.get(name, b"")
     functions = {
@@ -141,7 +141,7 @@ def _rows(sections: Mapping[str, bytes], name: str) -> list[Row]:
         for kind, size in _RELOCATIONS.items()
         for offset, info in _entries(sections.get(f"{kind}{name}", b""), size)
     }
-    found: list[Row] = []
+    found: list[LineRow] = []
     at = 0
     try:
         while at < len(data):
@@ -175,7 +175,7 @@ class _Program:
         """The part, where it begins in the table, and functions by places there."""
         self.at, self.sections = 0, sections
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[LineRow]:
         """All rows."""
         (version,) = struct.unpack_from("<H", self.data, 4)
         if not 2 <= version <= 5:
@@ -208,11 +208,11 @@ class _Program:
     def _reset(self) -> None:
         self.function, self.address, self.file, self.line = -1, 0, 1, 1
         self.callers: Places = ()
-        self.made: list[Row] = []
+        self.made: list[LineRow] = []
 
     def _row(self) -> None:
         file = self.files.get(self.file, "")
-        made = Row(self.function, self.address, file, self.line, self.callers)
+        made = LineRow(self.function, self.address, file, self.line, self.callers)
         self.made.append(made)
 
     def _standard(self, code: int, count: int, step: int, advance: int) -> bool:
@@ -233,7 +233,7 @@ class _Program:
             self.address += advance * step
         return code == 1
 
-    def _extended(self) -> Iterator[Row]:
+    def _extended(self) -> Iterator[LineRow]:
         """Do an instruction with a length; the rows of a function at its end.
 
         Those that are not known are left out.  0x90 is NVIDIA's own: what follows is

@@ -38,7 +38,7 @@ Size = tuple[int, int, int]
 Answer = TypeVar("Answer")
 
 
-class Program(NamedTuple):
+class DeviceLaunch(NamedTuple):
     """A launch: machine code, sizes, and parameters as bytes."""
 
     code: bytes
@@ -54,7 +54,7 @@ class Program(NamedTuple):
     """Whether all blocks are on the GPU at the same time."""
 
 
-class Launched(NamedTuple):
+class LaunchOutput(NamedTuple):
     """The buffers after a launch, and what it printed."""
 
     buffers: list[Bytes]
@@ -129,8 +129,11 @@ def _assembled(text: str, target: str, ptxas: Path, options: Sequence[str]) -> b
 
 
 def launch(
-    gpu: GPU, program: Program, buffers: Sequence[Bytes], pattern: int | None = None
-) -> Launched:
+    gpu: GPU,
+    program: DeviceLaunch,
+    buffers: Sequence[Bytes],
+    pattern: int | None = None,
+) -> LaunchOutput:
     """Launch a program on copies of buffers, which come back as it leaves them.
 
     With a pattern, shared and local memory are filled with it before.
@@ -145,7 +148,7 @@ def launch(
         _, printed = printed_by(lambda: _launch(gpu, program, after))
     else:
         _launch(gpu, program, after)
-    return Launched(after, printed)
+    return LaunchOutput(after, printed)
 
 
 def _set_stack() -> None:
@@ -156,7 +159,7 @@ def _set_stack() -> None:
         checked(driver.cuCtxSetLimit(limit, STACK))
 
 
-def _launch(gpu: GPU, program: Program, memory: Sequence[Bytes]) -> None:
+def _launch(gpu: GPU, program: DeviceLaunch, memory: Sequence[Bytes]) -> None:
     """Launch in a module of its own; the memory is changed in place."""
     from cuda.bindings import driver
 
@@ -238,7 +241,7 @@ def _fill(gpu: GPU, pattern: int) -> None:
     size = _most_shared()
     words = [np.uint32(pattern).tobytes(), np.uint32(size).tobytes()]
     grid, block = (gpu.processors, 1, 1), (1024, 1, 1)
-    filler = Program(_filler(gpu.target), "fill", grid, block, size, words)
+    filler = DeviceLaunch(_filler(gpu.target), "fill", grid, block, size, words)
     _launch(gpu, filler, [])
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import compiler, host_code, messages
-from fragmenta.cuda.tools.compiler import Unit
+from fragmenta.cuda.tools.compiler import TranslationUnit
 from fragmenta.errors import BadFile, CompileError, MissingPackage, one_of
 
 MOST_ROUNDS = 50
@@ -63,7 +63,7 @@ def to_ptx(
     """
     words = tuple(options)
     words += (_LINES,) if _NO_LINES.isdisjoint(words) else ()
-    unit = Unit(code, target, words, path, tuple(names))
+    unit = TranslationUnit(code, target, words, path, tuple(names))
     if backend == "nvcc":
         return _with_nvcc(unit)
     try:
@@ -86,15 +86,15 @@ def _log(error: CompileError | MissingPackage) -> str:
     return error.log if isinstance(error, CompileError) else ""
 
 
-def _with_nvcc(unit: Unit) -> Compiled:
+def _with_nvcc(unit: TranslationUnit) -> Compiled:
     text, names = compiler.compiled(unit, compiler.find("nvcc"))
     return Compiled(text, unit.code, names)
 
 
-def _with_nvrtc(unit: Unit) -> Compiled:
+def _with_nvrtc(unit: TranslationUnit) -> Compiled:
     """NVRTC's PTX, without the code of the host."""
     chosen = compiler.find("nvrtc")
-    left: list[host_code.Left] = []
+    left: list[host_code.Omitted] = []
     for _ in range(MOST_ROUNDS):
         try:
             text, names = compiler.compiled(unit, chosen)
@@ -114,7 +114,7 @@ def _with_nvrtc(unit: Unit) -> Compiled:
     return Compiled(text, unit.code, names, notes)
 
 
-def _note(left: list[host_code.Left]) -> str:
+def _note(left: list[host_code.Omitted]) -> str:
     """What was left out."""
     ordered = sorted(left, key=lambda each: (each.name != "main", each.line))
     named = [f"{each.name} in line {each.line}" for each in ordered]

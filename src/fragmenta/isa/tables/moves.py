@@ -52,7 +52,7 @@ s8.s4           | 4    | 8   | yes
 """
 
 
-class Packed(NamedTuple):
+class NarrowElements(NamedTuple):
     """How narrow elements are in memory."""
 
     bits: int
@@ -61,7 +61,9 @@ class Packed(NamedTuple):
 
 
 PACKINGS = {
-    line["type"]: Packed(int(line["bits"]), int(line["row"]), bool(line["sign"]))
+    line["type"]: NarrowElements(
+        int(line["bits"]), int(line["row"]), bool(line["sign"])
+    )
     for line in read(PACKED)
 }
 """By the words of the mnemonic."""

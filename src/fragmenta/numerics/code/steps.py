@@ -40,8 +40,8 @@ from fragmenta.ptx.module import (
     Negative,
     Operand,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Sink,
     Vector,
     type_bits,
@@ -343,7 +343,7 @@ class NumericsStep(ProductStep):
         return _Operand(place, at, twin)
 
     def _twin(self, operand: Operand) -> Written | None:
-        register = operand.of if isinstance(operand, Part) else operand
+        register = operand.of if isinstance(operand, RegisterPart) else operand
         if isinstance(register, Register) and self.has(register):
             return self.second(register)
         return None
@@ -508,7 +508,7 @@ def _marked(slot: Slot, operand: Operand, extra: list[tuple[str, str]]) -> Opera
         operand = operand.of if isinstance(operand, Negative) else operand
     if slot.selector:
         extra.append(
-            (slot.selector, operand.which if isinstance(operand, Part) else "")
+            (slot.selector, operand.which if isinstance(operand, RegisterPart) else "")
         )
     return operand
 

@@ -14,8 +14,8 @@ from fragmenta.ptx.module import (
     Not,
     Operand,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Sink,
     Vector,
 )
@@ -68,7 +68,7 @@ class Beside:
                 return self.followed[operand.number][plane]
             case Register():
                 return Sink() if result else self.absent(operand)
-            case Not() | Part() | Negative():
+            case Not() | RegisterPart() | Negative():
                 return self.twin(operand.of, plane, result)
             case Vector():
                 items = (self.twin(e, plane, result) for e in operand.items)

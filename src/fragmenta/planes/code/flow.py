@@ -17,9 +17,9 @@ from fragmenta.ptx.families import SHUFFLES
 from fragmenta.ptx.module import (
     Address,
     Function,
-    Group,
     Instruction,
     Operand,
+    OperandGroup,
     Register,
     Symbol,
 )
@@ -134,7 +134,9 @@ class _Flow:
         data = [e for o in of.operands if not isinstance(o, Address) for e in _of(o)]
         reads = [each for each in found.reads if each in data]
         if opcode == "call":
-            every = [e for o in of.operands if isinstance(o, Group) for e in _of(o)]
+            every = [
+                e for o in of.operands if isinstance(o, OperandGroup) for e in _of(o)
+            ]
             self.begin(every)
             self.use(every)
         elif opcode in opcodes_of("multiplies"):

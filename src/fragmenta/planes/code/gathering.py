@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fragmenta.execution.warp_operands import (
-    Given,
     Side,
+    WarpOperands,
     each_scale,
     metadata_index,
     scale_places,
@@ -83,7 +83,7 @@ def end_bits(code: Code, how: Product, name: str, of: Memory, goal: Memory) -> N
     panels.each(put)
 
 
-def columns_of(code: Code, given: Given) -> tuple[Memory | None, Value]:
+def columns_of(code: Code, given: WarpOperands) -> tuple[Memory | None, Value]:
     """The logical k of each element of a sparse A, and 1 if its metadata is illegal."""
     if not given.op.sparse:
         return None, code.constant(0, I32)
@@ -95,7 +95,7 @@ def columns_of(code: Code, given: Given) -> tuple[Memory | None, Value]:
     return goal, illegal
 
 
-def scales_of(code: Code, given: Given, side: Side) -> Memory | None:
+def scales_of(code: Code, given: WarpOperands, side: Side) -> Memory | None:
     """The raw bits of the block scales of A or B, in panels."""
     if not given.model.scale:
         return None
@@ -110,7 +110,7 @@ def scales_of(code: Code, given: Given, side: Side) -> Memory | None:
 def second_scales(
     code: Code,
     how: Product,
-    given: Given,
+    given: WarpOperands,
     side: Side,
     read: Callable[[Value, Memory], None],
 ) -> tuple[Memory, Value]:

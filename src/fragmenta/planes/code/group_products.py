@@ -26,10 +26,10 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from fragmenta.arrays.once import once
-from fragmenta.execution.warp_operands import Given, Side, from_registers
+from fragmenta.execution.warp_operands import Side, WarpOperands, from_registers
 from fragmenta.execution.warp_registers import Items, Panels, items_of
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
-from fragmenta.execution.warpgroup_shared import Shared, from_shared, steps_of
+from fragmenta.execution.warpgroup_shared import CheckedShared, from_shared, steps_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tables.wgmma import Ways
 from fragmenta.jit.compiler import Traced, address_of_call, pointer
@@ -197,7 +197,7 @@ def _trace(
         end_bits(code, how, "d", d, parts.d)
         has.append(registers.second_of_c(parts.c2, selectors[0]))
     chosen = {"selector": selectors[1]} if op.sparse else {}
-    all_given = Given(op, model, sides["a"], sides["b"], c, d, metadata, chosen)
+    all_given = WarpOperands(op, model, sides["a"], sides["b"], c, d, metadata, chosen)
     index, _ = columns_of(code, all_given)
     tiles = Tiles(
         parts.a,
@@ -373,7 +373,7 @@ class _Reader:
         last = 0 if self.ways.a_from_registers else 1
         place = 0 if name == "a" else last
         trans = self.ways.trans_a if name == "a" else self.ways.trans_b
-        shared = Shared(memory, self._size, self._status)  # type: ignore[arg-type]
+        shared = CheckedShared(memory, self._size, self._status)  # type: ignore[arg-type]
         word = self._descriptors[place]
         major = MAJORS[trans]
         return from_shared(self.code, self.how.op, name, word, shared, major, flipped)

@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from fragmenta.arrays.once import once
 from fragmenta.execution.warp import SELECTORS
-from fragmenta.execution.warp_operands import Given, Side, from_registers
+from fragmenta.execution.warp_operands import Side, WarpOperands, from_registers
 from fragmenta.execution.warp_registers import items_of
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.jit.compiler import Traced, pointer
@@ -196,7 +196,7 @@ def _trace(
         "a": from_registers("a", op.a, a, model.stored),
         "b": from_registers("b", op.b, b, model.k),
     }
-    given = Given(op, model, sides["a"], sides["b"], c, d, extra, chosen)
+    given = WarpOperands(op, model, sides["a"], sides["b"], c, d, extra, chosen)
     bits = {name: code.scratch(how.raw, how.sizes[name]) for name in NAMES}
     for name, side in sides.items():
         raw_bits(code, how, side, bits[name])

@@ -11,8 +11,8 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.functions import cta_groups, flow, shared_memory
 from fragmenta.ptx.checking.instructions import wrong_with
-from fragmenta.ptx.checking.names import Names
-from fragmenta.ptx.checking.places import Place, Places
+from fragmenta.ptx.checking.names import VisibleNames
+from fragmenta.ptx.checking.places import LineSpan, SpanFinder
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.tensor import signature
 from fragmenta.ptx.module import Function, Module
@@ -53,7 +53,7 @@ def check(
     named = dict.fromkeys((module.target, target or module.target))
     context = Context(
         module,
-        Places(module.text),
+        SpanFinder(module.text),
         tuple(each for each in named if each in TARGETS),
         module.version,
     )
@@ -85,7 +85,7 @@ def _function(
     How registers and threads flow through it is checked only if every instruction is
     right.  ``good`` has what was found to be right before, without the names.
     """
-    names = Names(context, function) if context.declared else None
+    names = VisibleNames(context, function) if context.declared else None
     right = True
     for each in function.instructions:
         key = signature(each)
@@ -107,7 +107,7 @@ def _header(context: Context, wanted: str | None) -> Iterator[Problem]:
     """Whether the version has the file's target, and the wanted one can run it."""
     target, version = context.module.target, context.module.version
     found = re.search(r"\.target\s+(\w+)", context.places.clean)
-    place = Place(1, 1, 1)
+    place = LineSpan(1, 1, 1)
     if found:
         place = context.places.of(found.start(1), len(target))
     if target not in TARGETS:

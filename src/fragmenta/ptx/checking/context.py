@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 
 from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.ptx.checking.places import Place, Places
+from fragmenta.ptx.checking.places import LineSpan, SpanFinder
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.module import Function, Instruction, Module
 from fragmenta.ptx.rules import Rule
@@ -16,7 +16,7 @@ class Context:
     """A module, or one function of it, and what it is checked for."""
 
     module: Module
-    places: Places
+    places: SpanFinder
     targets: tuple[str, ...]
     """The targets that have to have every instruction."""
     version: tuple[int, int] | None
@@ -43,7 +43,7 @@ class Context:
         rule: Rule,
         message: str,
         hint: str = "",
-        place: Place | None = None,
+        place: LineSpan | None = None,
         severity: str = "",
     ) -> Problem:
         """A problem of an instruction: of its mnemonic, or at a place in it."""
@@ -54,7 +54,7 @@ class Context:
 
     def problem_at(
         self,
-        place: Place,
+        place: LineSpan,
         rule: Rule,
         message: str,
         hint: str = "",

@@ -9,7 +9,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking import memory
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.divergence import Divergence
-from fragmenta.ptx.checking.places import Place
+from fragmenta.ptx.checking.places import LineSpan
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.reaching import Unwritten, unwritten
 from fragmenta.ptx.checking.register_effects import effects
@@ -106,6 +106,6 @@ def shared_memory(function: Function, context: Context) -> Iterator[Problem]:
                 f"{target} allows {static:,}"
             )
             hint = f"shared memory of a size known at launch may have {dynamic:,} bytes"
-            place = Place(function.line or 1, 1, 1)
+            place = LineSpan(function.line or 1, 1, 1)
             yield context.problem_at(place, rules.SHARED_MEMORY, message, hint)
             return

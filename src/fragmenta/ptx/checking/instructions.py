@@ -9,16 +9,21 @@ from fragmenta.isa.target import Version
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking import mnemonics, requirements, tensor
 from fragmenta.ptx.checking.context import Context
-from fragmenta.ptx.checking.operands import Finding, findings, predicate_among, quoted
-from fragmenta.ptx.checking.places import Place
+from fragmenta.ptx.checking.operands import (
+    BadOperand,
+    findings,
+    predicate_among,
+    quoted,
+)
+from fragmenta.ptx.checking.places import LineSpan
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.registers import fits
 from fragmenta.ptx.host_functions import missing
 from fragmenta.ptx.module import (
-    Group,
     Instruction,
     Not,
     Operand,
+    OperandGroup,
     Register,
     Sink,
     Symbol,
@@ -44,7 +49,7 @@ def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
         yield from _ordinary(of, context)
 
 
-def _place(of: Instruction, context: Context, operand: int | None) -> Place | None:
+def _place(of: Instruction, context: Context, operand: int | None) -> LineSpan | None:
     return None if operand is None else context.places.operand(of, operand)
 
 
@@ -135,7 +140,7 @@ def nearest_line(of: Instruction, matches: Sequence[Match]) -> Match:
     return min(matches, key=lambda each: _weight(findings(of, each)))
 
 
-def _weight(found: list[Finding]) -> int:
+def _weight(found: list[BadOperand]) -> int:
     """How far a line is from what was written: operands that miss count most."""
     return sum(100 if each.rule == rules.OPERAND_COUNT else 1 for each in found)
 
@@ -170,7 +175,7 @@ def _lacks(of: Instruction, match: Match, context: Context) -> Iterator[Problem]
 
 def _call(of: Instruction, context: Context) -> Iterator[Problem]:
     """Whether a call gives its function as many arguments as that takes."""
-    groups = [each for each in of.operands if isinstance(each, Group)]
+    groups = [each for each in of.operands if isinstance(each, OperandGroup)]
     named = [each for each in of.operands if isinstance(each, Symbol)]
     if not context.declared or not named:
         return

@@ -17,7 +17,7 @@ from fragmenta.isa.families import OTHERS
 from fragmenta.ptx import rules
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.newer import not_covered
-from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax, qualifier
+from fragmenta.ptx.opcodes.table import TYPES, Match, QualifierSlot, Syntax, qualifier
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
 from fragmenta.ptx.rules import ERROR, WARNING, Rule
@@ -49,7 +49,7 @@ _SPACES = ("shared", "global", "local", "const", "param", "L2::evict")
 
 
 @dataclass(frozen=True)
-class Reading:
+class MnemonicMatch:
     """What the table says about a mnemonic."""
 
     matches: tuple[Match, ...] = ()
@@ -71,7 +71,7 @@ class Reading:
 
 
 @cache
-def reading(mnemonic: str) -> Reading:
+def reading(mnemonic: str) -> MnemonicMatch:
     """The lines that a mnemonic follows, or why there is none.
 
     >>> reading("ld.global.v4.f32").matches[0].qualifiers["vec"]
@@ -82,17 +82,17 @@ def reading(mnemonic: str) -> Reading:
     opcode, *words = mnemonic.split(".")
     newer = not_covered(mnemonic)
     if newer:
-        return Reading(rule=rules.NOT_COVERED, message=newer)
+        return MnemonicMatch(rule=rules.NOT_COVERED, message=newer)
     lines = TABLE.lines.get(opcode, [])
     if not lines:
         return _without_lines(opcode)
     found = [each for line in lines if (each := line.match(mnemonic))]
     if found:
-        return Reading(tuple(found))
+        return MnemonicMatch(tuple(found))
     once = [w for i, w in enumerate(words) if w not in _TWICE or w not in words[:i]]
     found = [each for line in lines if (each := _in_any_order(line, once))]
     if found:
-        return Reading(tuple(found), ordered=False)
+        return MnemonicMatch(tuple(found), ordered=False)
     return _refused(opcode, words, lines)
 
 
@@ -110,10 +110,10 @@ def _opcodes() -> frozenset[str]:
     return frozenset((*TABLE.lines, *TENSOR, *TEXTURES, *OTHERS.split()))
 
 
-def _without_lines(opcode: str) -> Reading:
+def _without_lines(opcode: str) -> MnemonicMatch:
     if is_opcode(opcode):
-        return Reading()
-    return Reading(
+        return MnemonicMatch()
+    return MnemonicMatch(
         rule=rules.UNKNOWN_OPCODE,
         message=f"no instruction {opcode}{nearest(opcode, sorted(_opcodes()))}",
     )
@@ -171,7 +171,7 @@ def _order(word: str) -> str:
 
 
 def _named(
-    pieces: tuple[Piece, ...], words: Sequence[str], taken: Mapping[int, int]
+    pieces: tuple[QualifierSlot, ...], words: Sequence[str], taken: Mapping[int, int]
 ) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for number, piece in enumerate(pieces):
@@ -183,7 +183,9 @@ def _named(
 # ── what is wrong ───────────────────────────────────────────────────────────
 
 
-def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Reading:
+def _refused(
+    opcode: str, words: Sequence[str], lines: Sequence[Syntax]
+) -> MnemonicMatch:
     """Why no line takes these words: a strange one, one too many, one missing."""
     known = {word for line in lines for piece in line.pieces for word in piece.words}
     for number, word in enumerate(words):
@@ -192,7 +194,7 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
             rest = ".".join((opcode, *words[:number], *words[number + 1 :]))
             ignored = word in _IGNORED and reading(rest).matches
             lax = WARNING if ignored else ""
-            return Reading(
+            return MnemonicMatch(
                 rule=rules.UNKNOWN_MODIFIER, message=message, at=number, severity=lax
             )
     line = max(lines, key=lambda each: _likeness(each, words))
@@ -205,7 +207,7 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
     if missing:
         allowed = one_of(f".{word}" for word in missing[0].words)
         message = f"{'.'.join((opcode, *words))} lacks {allowed}"
-        return Reading(rule=rules.MODIFIERS, message=message, hint=hint)
+        return MnemonicMatch(rule=rules.MODIFIERS, message=message, hint=hint)
     places = {word for piece in line.pieces for word in piece.words}
     strange = (i for i, word in enumerate(words) if word not in places)
     twice = (i for i, word in enumerate(words) if word in words[:i])
@@ -215,7 +217,7 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
         if at is None
         else (f".{words[at]} does not go with the other modifiers")
     )
-    return Reading(
+    return MnemonicMatch(
         rule=rules.MODIFIERS,
         message=f"{'.'.join((opcode, *words))}: {what}",
         hint=hint,

@@ -8,16 +8,16 @@ from itertools import chain
 from fragmenta.errors import nearest
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.context import Context
-from fragmenta.ptx.checking.places import Place
+from fragmenta.ptx.checking.places import LineSpan
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.module import (
     Address,
     Function,
-    Group,
     Instruction,
     Label,
     Not,
     Operand,
+    OperandGroup,
     Register,
     Symbol,
     Variable,
@@ -27,7 +27,7 @@ from fragmenta.ptx.module import (
 _SPACES = ("global", "shared", "local", "const", "param")
 
 
-class Names:
+class VisibleNames:
     """The names that the instructions of a function may use."""
 
     def __init__(self, context: Context, function: Function):
@@ -68,13 +68,13 @@ class Names:
             return each.name in self.function.labels
         return any(each.name in table for table in self._tables)
 
-    def _undeclared(self, of: Instruction, name: str, place: Place) -> Problem:
+    def _undeclared(self, of: Instruction, name: str, place: LineSpan) -> Problem:
         have = [each.name for each in self.function.registers if each.type]
         known = chain(have, *self._tables)
         message = f"{name} is not declared{nearest(name, known)}"
         return self.context.problem(of, rules.UNDECLARED, message, place=place)
 
-    def _no_label(self, of: Instruction, label: Label, place: Place) -> Problem:
+    def _no_label(self, of: Instruction, label: Label, place: LineSpan) -> Problem:
         hint = nearest(label.text, self.function.labels)
         message = f"there is no label {label.text}{hint}"
         return self.context.problem(of, rules.LABEL, message, place=place)
@@ -122,7 +122,7 @@ def _parts(operand: Operand) -> Iterator[Register | Symbol | Label]:
             yield operand.base
         for each in operand.items:
             yield from _parts(each)
-    elif isinstance(operand, Vector | Group):
+    elif isinstance(operand, Vector | OperandGroup):
         for each in operand.items:
             yield from _parts(each)
     else:

@@ -17,8 +17,8 @@ from fragmenta.ptx.module import (
     Not,
     Operand,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Sink,
     Special,
     Symbol,
@@ -29,7 +29,7 @@ from fragmenta.ptx.opcodes.table import Match, Slot
 from fragmenta.ptx.rules import ERROR, WARNING, Rule
 
 
-class Finding(NamedTuple):
+class BadOperand(NamedTuple):
     """What is wrong with one operand."""
 
     rule: Rule
@@ -59,10 +59,10 @@ _ADDRESSES = families.MOVES | {"cvta", "mapa", "getctarank"}
 _TIED = {"policy": "L2__cache_hint", "mask": "multicast__cluster"}
 
 
-def findings(of: Instruction, match: Match) -> list[Finding]:
+def findings(of: Instruction, match: Match) -> list[BadOperand]:
     """Everything that is wrong with the operands, seen from one line of the table."""
     slots = _slots(of, match)
-    if isinstance(slots, Finding):
+    if isinstance(slots, BadOperand):
         return [slots]
     found = []
     for number, (slot, operand) in enumerate(zip(slots, of.operands, strict=True)):
@@ -72,7 +72,7 @@ def findings(of: Instruction, match: Match) -> list[Finding]:
     return found or list(_together(of, match))
 
 
-def _slots(of: Instruction, match: Match) -> list[Slot] | Finding:
+def _slots(of: Instruction, match: Match) -> list[Slot] | BadOperand:
     """One slot for each operand that was written, or that the number is wrong."""
     there: list[Slot] = []
     free = 0
@@ -85,11 +85,11 @@ def _slots(of: Instruction, match: Match) -> list[Slot] | Finding:
     given = len(of.operands)
     lax = _passes(of, match)
     if lax and given == len(there) + lax:
-        return Finding(
+        return BadOperand(
             rules.OPERAND_COUNT, _miscounted(of, there, free), severity=WARNING
         )
     if not len(there) - free <= given <= len(there):
-        return Finding(rules.OPERAND_COUNT, _miscounted(of, there, free))
+        return BadOperand(rules.OPERAND_COUNT, _miscounted(of, there, free))
     out = len(there) - given
     slots = []
     for slot in reversed(there):  # the last operands that may be left out are
@@ -125,7 +125,9 @@ def _miscounted(of: Instruction, slots: list[Slot], free: int) -> str:
     )
 
 
-def _one(of: Instruction, match: Match, slot: Slot, operand: Operand) -> Finding | None:
+def _one(
+    of: Instruction, match: Match, slot: Slot, operand: Operand
+) -> BadOperand | None:
     """What is wrong with one operand."""
     if slot.address:
         return _address(of, match, slot, operand)
@@ -151,14 +153,18 @@ def _count(qualifiers: Mapping[str, str], slot: Slot) -> int:
     return int(word) if word.isdecimal() else 0
 
 
-def _no(slot: Slot, allowed: str, operand: Operand) -> Finding:
-    return Finding(rules.OPERAND, f"{slot.name} is {allowed}; given {quoted(operand)}")
+def _no(slot: Slot, allowed: str, operand: Operand) -> BadOperand:
+    return BadOperand(
+        rules.OPERAND, f"{slot.name} is {allowed}; given {quoted(operand)}"
+    )
 
 
 # ── registers and constants ─────────────────────────────────────────────────
 
 
-def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding | None:
+def _scalar(
+    of: Instruction, slot: Slot, operand: Operand, kind: str
+) -> BadOperand | None:
     wider = of.opcode in _WIDER
     if isinstance(operand, Register):
         if operand.vector and of.opcode in _VIDEO:
@@ -170,7 +176,7 @@ def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding
         if of.opcode == "multimem" and kind[0] == "e":  # fp8 in registers of any kind
             return None
         return _wrong_register(of, slot, operand, kind)
-    if isinstance(operand, Part | Negative):
+    if isinstance(operand, RegisterPart | Negative):
         return _selected(of, slot, operand)
     if isinstance(operand, Not):
         if kind == "pred" and not slot.result:
@@ -198,12 +204,12 @@ def _bits(kind: str) -> str:
 
 def _wrong_register(
     of: Instruction, slot: Slot, operand: Register | Special, kind: str
-) -> Finding:
+) -> BadOperand:
     hint, have = "", _type(operand)
     same = registers.size(have) == registers.size(kind)
     if "pred" not in (kind, have) and same:
         hint = f"mov.{_bits(kind)} moves its bits into a .{kind} register"
-    return Finding(
+    return BadOperand(
         rules.REGISTER,
         f"{slot.name} of {of.mnemonic} is a .{kind} register; {operand.name} is "
         f"declared as .{have}",
@@ -211,9 +217,9 @@ def _wrong_register(
     )
 
 
-def _constant(slot: Slot, operand: Immediate, kind: str) -> Finding | None:
+def _constant(slot: Slot, operand: Immediate, kind: str) -> BadOperand | None:
     if not registers.constant_fits(operand.form, kind):
-        return Finding(
+        return BadOperand(
             rules.CONSTANT,
             f"{slot.name} is of type .{kind}; given {registers.described(operand)}",
             "a constant is written as 0f3F800000 or 1.0"
@@ -223,12 +229,12 @@ def _constant(slot: Slot, operand: Immediate, kind: str) -> Finding | None:
     return _in_range(slot, operand)
 
 
-def _in_range(slot: Slot, operand: Operand) -> Finding | None:
+def _in_range(slot: Slot, operand: Operand) -> BadOperand | None:
     if not slot.values or not isinstance(operand, Immediate):
         return None
     if any(_allows(each, int(operand.value)) for each in slot.values):
         return None
-    return Finding(
+    return BadOperand(
         rules.CONSTANT, f"{slot.name} is {one_of(slot.values)}; given {operand.value}"
     )
 
@@ -242,40 +248,44 @@ def _allows(values: str, number: int) -> bool:
 
 def _special(
     of: Instruction, slot: Slot, operand: Special, kind: str
-) -> Finding | None:
+) -> BadOperand | None:
     have = registers.special_type(operand)
     if not (of.is_move or of.is_conversion) or registers.kind(kind) in ("f", "packed"):
         hint = (
             f"read it with mov.{have.replace('u', 'b')} first" if have != "pred" else ""
         )
-        return Finding(
+        return BadOperand(
             rules.OPERAND,
             f"{of.mnemonic} does not take the special register {operand.name}",
             hint,
         )
     if kind in ("u16", "b16", "s16") or registers.fits(have, kind, of.is_conversion):
         return None
-    return Finding(
+    return BadOperand(
         rules.REGISTER,
         f"{slot.name} of {of.mnemonic} is of type .{kind}; {operand.name} is .{have}",
     )
 
 
-def _selected(of: Instruction, slot: Slot, operand: Part | Negative) -> Finding | None:
+def _selected(
+    of: Instruction, slot: Slot, operand: RegisterPart | Negative
+) -> BadOperand | None:
     """A part of a register or a minus sign, which video instructions take."""
     inner = operand.of if isinstance(operand, Negative) else operand
     minus = isinstance(operand, Negative) and not slot.negatable
-    part = isinstance(inner, Part) and inner.which not in slot.selectors
+    part = isinstance(inner, RegisterPart) and inner.which not in slot.selectors
     if not minus and not part:
         return None
     name = quoted(inner if part else operand)
-    return Finding(rules.OPERAND, f"{slot.name} of {of.mnemonic} cannot be {name}")
+    return BadOperand(rules.OPERAND, f"{slot.name} of {of.mnemonic} cannot be {name}")
 
 
 # ── several registers ───────────────────────────────────────────────────────
 
 
-def _braced(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding | None:
+def _braced(
+    of: Instruction, slot: Slot, operand: Vector, kind: str
+) -> BadOperand | None:
     """Braces where the line has none: one register in them, or mov."""
     if of.is_move:
         return _packed(of, slot, operand, kind)
@@ -284,11 +294,13 @@ def _braced(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
     return _no(slot, f"one .{kind} register", operand)
 
 
-def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding | None:
+def _packed(
+    of: Instruction, slot: Slot, operand: Vector, kind: str
+) -> BadOperand | None:
     """What ``mov`` packs into one register, or unpacks from it."""
     count, total = len(operand.items), registers.size(kind) if kind else 0
     if registers.kind(kind) != "b" and count > 1:
-        return Finding(
+        return BadOperand(
             rules.OPERAND, f"{of.mnemonic} takes no braces; mov.b{8 * total} does"
         )
     sizes = {registers.size(kind) for kind in map(_type, operand.items) if kind}
@@ -298,11 +310,11 @@ def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
         if slot.result and isinstance(each, Immediate):
             return _no(slot, "written, so that it is registers", each)
     if len(sizes) > 1:
-        return Finding(
+        return BadOperand(
             rules.REGISTER, f"{slot.name} has registers of different sizes in braces"
         )
     if sizes and total and sizes.pop() * count != total:
-        return Finding(
+        return BadOperand(
             rules.REGISTER,
             f"{slot.name} has {count} registers, which are not {8 * total} bits",
         )
@@ -311,7 +323,7 @@ def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
 
 def _vector(
     of: Instruction, slot: Slot, operand: Operand, kind: str, count: int
-) -> Finding | None:
+) -> BadOperand | None:
     if not isinstance(operand, Vector) or len(operand.items) != count:
         wrong = _no(slot, f"{count} registers in braces", operand)
         # ptxas takes one register or constant in mov, and puts bytes of it anywhere.
@@ -332,7 +344,7 @@ def _vector(
 
 def _elements(
     of: Instruction, slot: Slot, items: Sequence[Operand], kind: str
-) -> Finding | None:
+) -> BadOperand | None:
     """Registers in braces have one size, and at least one has the right kind.
 
     Special registers that are read are registers like others.
@@ -346,7 +358,7 @@ def _elements(
     if predicates and len(predicates) < len(have):
         return predicate_among(predicates[0])
     if len({registers.size(_type(each)) for each in have}) > 1:
-        return Finding(
+        return BadOperand(
             rules.REGISTER, f"{slot.name} has registers of different sizes in braces"
         )
     wider = of.opcode in _WIDER
@@ -369,7 +381,7 @@ def _elements(
     for each in items:
         if isinstance(each, Immediate) and not slot.result:
             continue
-        if not isinstance(each, Register | Part | Special):
+        if not isinstance(each, Register | RegisterPart | Special):
             return _no(slot, f".{kind} registers", each)
     return None
 
@@ -381,16 +393,18 @@ def _type(operand: Operand) -> str:
     return operand.type if isinstance(operand, Register) else ""
 
 
-def predicate_among(register: Register) -> Finding:
+def predicate_among(register: Register) -> BadOperand:
     """A predicate in braces beside registers: ptxas lets it pass, PTX does not."""
-    return Finding(
+    return BadOperand(
         rules.REGISTER,
         f"{register.name} is a predicate among registers",
         severity=WARNING,
     )
 
 
-def _pair(of: Instruction, match: Match, slot: Slot, operand: Pair) -> Finding | None:
+def _pair(
+    of: Instruction, match: Match, slot: Slot, operand: Pair
+) -> BadOperand | None:
     """``%p|%q`` and ``%d|%p``."""
     if "|" not in slot.name:
         return _no(slot, "one operand", operand)
@@ -413,18 +427,18 @@ def _pair(of: Instruction, match: Match, slot: Slot, operand: Pair) -> Finding |
 
 def _address(
     of: Instruction, match: Match, slot: Slot, operand: Operand
-) -> Finding | None:
+) -> BadOperand | None:
     if not isinstance(operand, Address):
         wrong = f"{slot.name} is an address in [ ]; given {quoted(operand)}"
         lax = "bulk" in of.qualifiers and isinstance(operand, Register)
-        return Finding(rules.OPERAND, wrong, severity=WARNING if lax else "")
+        return BadOperand(rules.OPERAND, wrong, severity=WARNING if lax else "")
     base = operand.base
     if isinstance(base, int) and "local" not in of.qualifiers and of.opcode != "fence":
-        return Finding(
+        return BadOperand(
             rules.OPERAND, "an address that is a constant is for .local only"
         )
     if isinstance(base, Register) and not registers.is_address(base.type):
-        return Finding(
+        return BadOperand(
             rules.REGISTER,
             f"an address is in an integer register; {base.name} is .{base.type}",
             severity=WARNING if slot.type == "tensor" else "",
@@ -436,7 +450,7 @@ def _address(
     return None
 
 
-def _coordinates(match: Match, slot: Slot, operand: Address) -> Finding | None:
+def _coordinates(match: Match, slot: Slot, operand: Address) -> BadOperand | None:
     count = _dimension(match)
     given = operand.items[0] if operand.items else None
     if not isinstance(given, Vector) or len(given.items) != count:
@@ -446,7 +460,7 @@ def _coordinates(match: Match, slot: Slot, operand: Address) -> Finding | None:
             if each.type == "pred":
                 return predicate_among(each)
             wrong = f"coordinates have 32 bits; {each.name} is .{each.type}"
-            return Finding(rules.REGISTER, wrong)
+            return BadOperand(rules.REGISTER, wrong)
     return None
 
 
@@ -459,7 +473,7 @@ def _dimension(match: Match) -> int:
 
 def _offsets(
     of: Instruction, match: Match, slot: Slot, operand: Operand
-) -> Finding | None:
+) -> BadOperand | None:
     mode = match.qualifiers.get("mode", "")
     count = _dimension(match) - 2 if mode == "im2col" else 2
     if not isinstance(operand, Vector) or len(operand.items) != count:
@@ -469,7 +483,7 @@ def _offsets(
 
 def _immediate(
     of: Instruction, match: Match, slot: Slot, operand: Operand
-) -> Finding | None:
+) -> BadOperand | None:
     if not isinstance(operand, Immediate) or operand.form != "int":
         return _no(slot, "an integer constant", operand)
     return _in_range(slot, operand)
@@ -477,13 +491,13 @@ def _immediate(
 
 def _label(
     of: Instruction, match: Match, slot: Slot, operand: Operand
-) -> Finding | None:
+) -> BadOperand | None:
     return None if isinstance(operand, Label) else _no(slot, "a label", operand)
 
 
 def _targets(
     of: Instruction, match: Match, slot: Slot, operand: Operand
-) -> Finding | None:
+) -> BadOperand | None:
     if isinstance(operand, Symbol | Label):
         return None
     return _no(slot, "the name of a list of .branchtargets", operand)
@@ -491,7 +505,7 @@ def _targets(
 
 def _pointer(
     of: Instruction, match: Match, slot: Slot, operand: Operand
-) -> Finding | None:
+) -> BadOperand | None:
     if isinstance(operand, Register):
         if any(registers.fits(operand.type, each) for each in ("u32", "u64")):
             return None
@@ -501,7 +515,7 @@ def _pointer(
 
 def _ignored(
     of: Instruction, match: Match, slot: Slot, operand: Operand
-) -> Finding | None:
+) -> BadOperand | None:
     """The fourth operand of cp.async: a size, or a predicate."""
     if isinstance(operand, Not):
         return None
@@ -510,7 +524,7 @@ def _ignored(
     return _scalar(of, slot, operand, "u32")
 
 
-_Check = Callable[[Instruction, Match, Slot, Operand], Finding | None]
+_Check = Callable[[Instruction, Match, Slot, Operand], BadOperand | None]
 _KINDS: dict[str, _Check] = {
     "imm": _immediate,
     "label": _label,
@@ -524,7 +538,7 @@ _KINDS: dict[str, _Check] = {
 # ── the instruction as a whole ──────────────────────────────────────────────
 
 
-def _together(of: Instruction, match: Match) -> Iterator[Finding]:
+def _together(of: Instruction, match: Match) -> Iterator[BadOperand]:
     """Problems of several operands together."""
     found = match.qualifiers
     if of.is_move and not found.get("vec"):
@@ -532,21 +546,23 @@ def _together(of: Instruction, match: Match) -> Iterator[Finding]:
     space = found.get("space", "")
     everywhere = space in ("", "global")
     if found.get("L2__cache_hint") and not everywhere and not of.is_copy:
-        yield Finding(rules.MODIFIERS, f".L2::cache_hint does not go with .{space}")
+        yield BadOperand(rules.MODIFIERS, f".L2::cache_hint does not go with .{space}")
     bits = bits_at_once(of, match)
     wide = everywhere and of.opcode != "ldu" and "async" not in of.qualifiers
     wide = wide and found.get("type") != "b128"
     if bits > (256 if wide else 128):
         most = 256 if wide else 128
-        yield Finding(rules.MODIFIERS, f"{of.mnemonic} has {bits} bits; at most {most}")
+        yield BadOperand(
+            rules.MODIFIERS, f"{of.mnemonic} has {bits} bits; at most {most}"
+        )
     if of.is_barrier and "cluster" not in of.qualifiers:
         yield from _threads(of)
 
 
-def _both_vectors(of: Instruction) -> Iterator[Finding]:
+def _both_vectors(of: Instruction) -> Iterator[BadOperand]:
     """``mov`` without ``.v2`` or ``.v4`` packs or unpacks one register."""
     if all(isinstance(each, Vector) for each in of.operands):
-        yield Finding(
+        yield BadOperand(
             rules.OPERAND,
             f"{of.mnemonic} has a vector on both sides",
             "mov.v2 and mov.v4 move a vector",
@@ -562,7 +578,7 @@ def bits_at_once(of: Instruction, match: Match) -> int:
     return 8 * _count(match.qualifiers, slot) * registers.size(kind)
 
 
-def _threads(of: Instruction) -> Iterator[Finding]:
+def _threads(of: Instruction) -> Iterator[BadOperand]:
     """The number of threads at a barrier is a multiple of a warp."""
     number, count = (2, 4) if of.votes else (1, 2)
     given = of.operands[number] if len(of.operands) == count else None
@@ -570,7 +586,7 @@ def _threads(of: Instruction) -> Iterator[Finding]:
         return
     threads = int(given.value)
     if threads % 32 or (not threads and "arrive" in of.qualifiers):
-        yield Finding(
+        yield BadOperand(
             rules.CONSTANT,
             f"a barrier counts warps, multiples of 32 threads; given {given.value}",
             operand=number,
@@ -591,7 +607,7 @@ def quoted(operand: Operand) -> str:
         return "_"
     if isinstance(operand, Vector):
         return operand.name or "{" + ", ".join(map(quoted, operand.items)) + "}"
-    if isinstance(operand, Part):
+    if isinstance(operand, RegisterPart):
         return f"{quoted(operand.of)}.{operand.which}"
     if isinstance(operand, Negative):
         return f"-{quoted(operand.of)}"

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from fragmenta.arrays.once import once_property
 from fragmenta.ptx.module import Instruction
-from fragmenta.ptx.reading.lexer import Text
+from fragmenta.ptx.reading.lexer import PtxText
 
 
-class Place(NamedTuple):
+class LineSpan(NamedTuple):
     """A part of one line."""
 
     line: int
@@ -23,15 +23,15 @@ _HEAD = re.compile(r"\s*(?:@\s*!?\s*[%$\w]+\s+)?([\w:]+(?:\s*\.[\w:]+)*)\s*")
 _GUARD = re.compile(r"@\s*!?\s*[%$\w]+")
 
 
-class Places:
+class SpanFinder:
     """Finds the parts of instructions in a text."""
 
     def __init__(self, text: str):
         self.raw = text
 
     @once_property
-    def _text(self) -> Text:
-        return Text(self.raw)
+    def _text(self) -> PtxText:
+        return PtxText(self.raw)
 
     @property
     def clean(self) -> str:
@@ -59,14 +59,14 @@ class Places:
         head = _HEAD.match(statement)
         return statement[head.end() :].strip() if head else ""
 
-    def of(self, offset: int, length: int) -> Place:
+    def of(self, offset: int, length: int) -> LineSpan:
         """The place of an offset; what goes beyond the line is left out."""
         line, column = self._text.place(offset)
-        return Place(
+        return LineSpan(
             line, column, max(1, min(length, len(self.line(line)) - column + 1))
         )
 
-    def whole(self, of: Instruction) -> Place:
+    def whole(self, of: Instruction) -> LineSpan:
         """The mnemonic of an instruction."""
         start, text = self.statement(of)
         head = _HEAD.match(text)
@@ -74,13 +74,13 @@ class Places:
             return self.of(start, 1)
         return self.of(start + head.start(1), len(head[1]))
 
-    def guard(self, of: Instruction) -> Place:
+    def guard(self, of: Instruction) -> LineSpan:
         """The guard of an instruction."""
         start, text = self.statement(of)
         found = _GUARD.match(text)
         return self.of(start, found.end() if found else 1)
 
-    def qualifier(self, of: Instruction, index: int) -> Place:
+    def qualifier(self, of: Instruction, index: int) -> LineSpan:
         """One word after the opcode, by its number, with its dot."""
         start, text = self.statement(of)
         head = _HEAD.match(text)
@@ -89,7 +89,7 @@ class Places:
             return self.whole(of)
         return self.of(start + found[index].start(), len(found[index][0]))
 
-    def operand(self, of: Instruction, index: int) -> Place:
+    def operand(self, of: Instruction, index: int) -> LineSpan:
         """One operand, by its number."""
         start, text = self.statement(of)
         head = _HEAD.match(text)

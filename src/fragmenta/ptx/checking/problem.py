@@ -10,7 +10,7 @@ from typing import Any
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import KernelError
-from fragmenta.ptx.module import Source
+from fragmenta.ptx.module import Location
 from fragmenta.ptx.rules import SEVERITIES
 
 
@@ -27,7 +27,7 @@ def wrapped(text: str, width: int, indent: str) -> str:
     )
 
 
-def _place(source: Source | None) -> dict[str, Any]:
+def _place(source: Location | None) -> dict[str, Any]:
     """The user's line of the source; all calls that it is in, the kernel's first."""
     frames = source.frames if source else ()
     named = str(source.own) if source else None
@@ -43,7 +43,7 @@ class Related:
     """The line of the PTX text."""
     message: str
     """How it is involved."""
-    source: Source | None = None
+    source: Location | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The place as plain values, for JSON."""
@@ -71,7 +71,7 @@ class Problem:
     message: str
     hint: str = ""
     function: str = ""
-    source: Source | None = None
+    source: Location | None = None
     """The place in the program that the PTX was compiled from."""
     length: int = 1
     """How many characters of the line it is about."""

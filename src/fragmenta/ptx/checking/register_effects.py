@@ -10,14 +10,14 @@ from fragmenta.isa.operand_lists import is_written, slots
 from fragmenta.ptx.checking import mnemonics, tensor
 from fragmenta.ptx.module import (
     Address,
-    Group,
     Instruction,
     Negative,
     Not,
     Operand,
+    OperandGroup,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Vector,
 )
 from fragmenta.ptx.opcodes.tensor import TENSOR
@@ -48,7 +48,7 @@ def effects(of: Instruction) -> Effects:
             continue
         if isinstance(operand, Address):
             result = False
-        elif of.opcode == "call" and isinstance(operand, Group):
+        elif of.opcode == "call" and isinstance(operand, OperandGroup):
             result = number == 0 and len(of.operands) > 1
         (writes if result else reads).extend(registers((operand,)))
     return Effects(reads, writes, written is None)
@@ -80,9 +80,9 @@ def registers(operands: Iterable[Operand]) -> Iterator[Register]:
     for each in operands:
         if isinstance(each, Register):
             yield each
-        elif isinstance(each, Not | Part | Negative):
+        elif isinstance(each, Not | RegisterPart | Negative):
             yield from registers((each.of,))
-        elif isinstance(each, Vector | Group):
+        elif isinstance(each, Vector | OperandGroup):
             yield from registers(each.items)
         elif isinstance(each, Pair):
             yield from registers((each.first, each.second))

@@ -28,8 +28,8 @@ from fragmenta.ptx.module import (
     Not,
     Operand,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Sink,
     Symbol,
     Vector,
@@ -235,7 +235,7 @@ def _plain(each: Operand, any_address: bool = True) -> str:
             return _ADDRESS  # of any size, as ptxas takes it
         name = base if isinstance(base, int) else base.name
         return f"[{name}+{each.offset}]" if each.offset else f"[{name}]"
-    if isinstance(each, Part):
+    if isinstance(each, RegisterPart):
         return f"{each.of.name}.{each.which}"
     return "_" if isinstance(each, Sink) else getattr(each, "name", "?")
 
@@ -256,7 +256,7 @@ def _registers(of: Instruction) -> Iterator[Register | Symbol]:
         if isinstance(each, Register | Symbol):
             if not isinstance(each, Register) or each.type:
                 yield each
-        elif isinstance(each, Not | Part):
+        elif isinstance(each, Not | RegisterPart):
             stack.append(each.of)
         elif isinstance(each, Vector):
             stack += each.items

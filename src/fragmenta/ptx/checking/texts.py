@@ -10,7 +10,7 @@ from fragmenta.isa.target import TARGETS, check_target
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.checker import check, problems
 from fragmenta.ptx.checking.context import Context
-from fragmenta.ptx.checking.places import Places
+from fragmenta.ptx.checking.places import SpanFinder
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.reading import parse
 
@@ -70,7 +70,7 @@ def check_line(text: str, target: str | None = None) -> list[Problem]:
     if [len(each.instructions) for each in module.functions.values()] != [1]:
         raise BadCall(f"one instruction at a time; given {line!r}")
     targets = (target,) if target else ()
-    context = Context(module, Places(module.text), targets, None, declared=False)
+    context = Context(module, SpanFinder(module.text), targets, None, declared=False)
     return [
         replace(each, line=each.line - 1, function="")
         for each in problems(context, module.functions.values())

@@ -8,22 +8,22 @@ from __future__ import annotations
 from functools import cache
 
 from fragmenta.ptx.opcodes import TABLE
-from fragmenta.ptx.opcodes.table import COMPUTING, Kind
+from fragmenta.ptx.opcodes.table import COMPUTING, BitKind
 from fragmenta.ptx.opcodes.tensor import NAMES, TENSOR, tensor_kind
 
-UNKNOWN = Kind("manages")
+UNKNOWN = BitKind("manages")
 """What is in no table: nothing is known of it."""
 
 
 @cache
-def kind_of(mnemonic: str, count: int | None = None) -> Kind:
+def kind_of(mnemonic: str, count: int | None = None) -> BitKind:
     """What an instruction does; ``count`` is the number of its operands.
 
     If its words stand in another order than in the table, all lines of its opcode that
     compute have to agree.
 
     >>> kind_of("shl.b32"), kind_of("xor.b32").table
-    (Kind(word='moves', controls=(2,), table=None), 102)
+    (BitKind(word='moves', controls=(2,), table=None), 102)
     >>> kind_of("add.s32").word, kind_of("add.sat.s32").word, kind_of("add.f32").word
     ('carries', 'computes', 'computes')
     """
@@ -35,8 +35,8 @@ def kind_of(mnemonic: str, count: int | None = None) -> Kind:
         return found.kind
     kinds = {each.does[0] for each in TABLE.lines.get(opcode, ())}
     if len(kinds) == 1 and not kinds & COMPUTING:
-        return Kind(kinds.pop())
-    return Kind("computes") if kinds and kinds <= COMPUTING else UNKNOWN
+        return BitKind(kinds.pop())
+    return BitKind("computes") if kinds and kinds <= COMPUTING else UNKNOWN
 
 
 def computes(mnemonic: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cached_property
 
 
-class Table:
+class LookupTable:
     """The rows of one function.
 
     >>> EX2.rows[0]
@@ -36,7 +36,7 @@ class Table:
         return [((c0 << self._place) + self._bias, c1, c2) for c0, c1, c2 in triples]
 
 
-RCP = Table(
+RCP = LookupTable(
     "RCP",
     """
     67108864 -65534 1013  66588642 -64522 989   66076422 -63533 966
@@ -89,7 +89,7 @@ RCP = Table(
 )
 """1 / x for x in [1, 2): the reciprocal has 23 bits after its first."""
 
-RSQ = Table(
+RSQ = LookupTable(
     "RSQ",
     """
     67108862 -65531 3016  66590638 -64024 2900  66084240 -62575 2792
@@ -142,7 +142,7 @@ RSQ = Table(
 )
 """1 / sqrt(x) for x in [1, 2), then in [2, 4)."""
 
-SQRT = Table(
+SQRT = LookupTable(
     "SQRT",
     """
     33554432 65535 -1012  33815560 65029 -988   34074687 64534 -964
@@ -195,7 +195,7 @@ SQRT = Table(
 )
 """sqrt(x) for x in [1, 2), then in [2, 4)."""
 
-EX2 = Table(
+EX2 = LookupTable(
     "EX2",
     """
     33554435 22713 494  33919818 22960 501  34289182 23210 506  34662565 23463 511
@@ -221,7 +221,7 @@ EX2 = Table(
 )
 """2**x for x in [0, 1)."""
 
-LG2 = Table(
+LG2 = LookupTable(
     "LG2",
     """
     7 47272 -1454         1501082 46545 -1410   2979248 45840 -1370
@@ -253,7 +253,7 @@ LG2 = Table(
 )
 """log2(x) for x in [1, 2), with 36 bits after the point."""
 
-SIN = Table(
+SIN = LookupTable(
     "SIN",
     """
     0 25737 -14           823463 25730 -48      1646436 25706 -76
@@ -285,7 +285,7 @@ SIN = Table(
 )
 """sin(x) for x in [0, 1) quarter turns, with 37 bits after the point."""
 
-TANH = Table(
+TANH = LookupTable(
     "TANH",
     """
     33554432 8388608 -1024    33553920 8388096 -3072    33551872 8387072 -13312

@@ -57,7 +57,7 @@ def square(low: Value) -> Value:
 
 
 def interpolated(
-    table: tables.Table, segment: Value, low: Value, doubled: Value | None = None
+    table: tables.LookupTable, segment: Value, low: Value, doubled: Value | None = None
 ) -> Value:
     """The polynomial of a segment as i64; ``doubled`` is what is squared, if not low."""
     columns = zip(*table.rows, strict=True)

@@ -86,7 +86,7 @@ COMPUTING = frozenset([*KINDS][: [*KINDS].index("loads")])
 """The kinds whose results come from the operands of their lane, and that do no more."""
 
 
-class Kind(NamedTuple):
+class BitKind(NamedTuple):
     """What an instruction does to bits."""
 
     word: str
@@ -125,7 +125,7 @@ class Slot:
         return self.name in ("d", "p", "q", "p|q", "d|p", "carry_out")
 
 
-class Piece(NamedTuple):
+class QualifierSlot(NamedTuple):
     """One word after a dot in a line of the table."""
 
     name: str
@@ -145,7 +145,7 @@ class Syntax:
     """The function that computes it: see :func:`opcodes`."""
     large: bool = False
     fidelity: str = "ieee"
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[QualifierSlot, ...] = ()
     """The words after the opcode, in order."""
     since: str = ""
     """The first PTX version that has it, if the assembler asks for one."""
@@ -161,24 +161,24 @@ class Syntax:
         """Whether all it does is to compute results from the operands of its lane."""
         return self.does[0] in COMPUTING
 
-    def kind(self, found: Qualifiers) -> Kind:
+    def kind(self, found: Qualifiers) -> BitKind:
         """What an instruction with some qualifiers does."""
         if not self.does:
             raise ValueError(f"a line of the table of opcodes has no kind: {self.text}")
         word, *about = self.does
         without = {each[1:] for each in about if each.startswith("-")}
         if without & {*found.values()}:
-            return Kind("computes")
+            return BitKind("computes")
         names = [each.name for each in self.operands if not each.hidden]
         controls = tuple(names.index(each) for each in about if each in names)
         tables = [int(each, 16) for each in about if each.startswith("0x")]
-        return Kind(word, controls, tables[0] if tables else None)
+        return BitKind(word, controls, tables[0] if tables else None)
 
     def match(self, mnemonic: str) -> Match | None:
         """What an instruction of this line says, if its words stand in this order.
 
         >>> line = Syntax("", "add", (), pieces=(
-        ...     Piece("sat", ("sat",), True), Piece("type", ("s32", "u32"), False)))
+        ...     QualifierSlot("sat", ("sat",), True), QualifierSlot("type", ("s32", "u32"), False)))
         >>> line.match("add.s32").qualifiers
         {'sat': '', 'type': 's32'}
         >>> line.match("add.s32.sat") is None
@@ -236,12 +236,12 @@ class Match:
     """Each named qualifier, ``""`` if it was left out."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> BitKind:
         """What it does to bits."""
         return self.syntax.kind(self.qualifiers)
 
 
-class Lines(Mapping[str, list["Syntax"]]):
+class OpcodeLines(Mapping[str, list["Syntax"]]):
     """The lines of each opcode, which are read when they are first asked for."""
 
     def __init__(self) -> None:
@@ -276,10 +276,10 @@ class Lines(Mapping[str, list["Syntax"]]):
 
 
 @dataclass
-class Table:
+class OpcodeTable:
     """All lines, by opcode."""
 
-    lines: Lines = field(default_factory=Lines)
+    lines: OpcodeLines = field(default_factory=OpcodeLines)
 
     def find(self, mnemonic: str, count: int | None = None) -> Match | None:
         """The line that allows a mnemonic, or None.
@@ -296,7 +296,7 @@ class Table:
         return first
 
 
-TABLE = Table()
+TABLE = OpcodeTable()
 """The table; the modules of this package fill it when they are imported."""
 
 
@@ -403,18 +403,18 @@ _PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)")
 
 def _pieces(
     spelled: str, names: Mapping[str, tuple[str, ...]]
-) -> tuple[str, tuple[Piece, ...]]:
+) -> tuple[str, tuple[QualifierSlot, ...]]:
     """The opcode of a line, and the words that may follow it."""
     opcode = re.split(r"[.{]", spelled)[0]
     found = _PIECE.findall(spelled.removeprefix(opcode))
     return opcode, tuple(
-        Piece(name, names.get(name, (name,)), bool(optional))
+        QualifierSlot(name, names.get(name, (name,)), bool(optional))
         for optional, needed in found
         for name in [optional or needed]
     )
 
 
-def _fixed(pieces: tuple[Piece, ...], name: tuple[str, ...]) -> int:
+def _fixed(pieces: tuple[QualifierSlot, ...], name: tuple[str, ...]) -> int:
     """How many words at the beginning belong to the name of the instruction."""
     count = 0
     for piece in pieces:
@@ -424,12 +424,14 @@ def _fixed(pieces: tuple[Piece, ...], name: tuple[str, ...]) -> int:
     return count
 
 
-def qualifier(piece: Piece) -> str:
+def qualifier(piece: QualifierSlot) -> str:
     """The name under which an instruction has its word for a piece."""
     return re.sub(r"\W", "_", piece.name)
 
 
-def _in_order(pieces: Sequence[Piece], words: Sequence[str]) -> list[str] | None:
+def _in_order(
+    pieces: Sequence[QualifierSlot], words: Sequence[str]
+) -> list[str] | None:
     """The word for each piece, empty where one is left out, if all words have a piece.
 
     An optional piece takes a word if it can, as long as the rest then has a place.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from fragmenta.isa.table import read
-from fragmenta.ptx.opcodes.table import Kind
+from fragmenta.ptx.opcodes.table import BitKind
 
 # The longest name counts.
 _KINDS = """
@@ -35,13 +35,13 @@ movmatrix       | exchanges
 spcompress      | computes
 spdecompress    | computes
 """
-NAMES = {line["instruction"]: Kind(line["kind"]) for line in read(_KINDS)}
+NAMES = {line["instruction"]: BitKind(line["kind"]) for line in read(_KINDS)}
 TENSOR = frozenset(name.partition(".")[0] for name in NAMES)
 """The opcodes whose instructions the catalogue has."""
 
 
 @cache
-def tensor_kind(mnemonic: str) -> Kind:
+def tensor_kind(mnemonic: str) -> BitKind:
     """What an instruction of the catalogue does.
 
     >>> tensor_kind("tcgen05.wait::ld.sync.aligned").word

@@ -38,7 +38,7 @@ _TYPES = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
 _BITS = {"f32": "b32", "f64": "b64", "f16": "b16", "bf16": "b16"}
 
 
-class Kind(NamedTuple):
+class ContractionType(NamedTuple):
     """What a product and a sum must share."""
 
     type: str
@@ -56,11 +56,11 @@ class Use(NamedTuple):
 
 
 @dataclass(eq=False)
-class Product:
+class Fusable:
     """A ``mul`` that may be fused."""
 
     place: int
-    kind: Kind
+    kind: ContractionType
     versions: tuple[int, ...]
     """How often each factor had been written before."""
     uses: list[Use] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Product:
 class Fusion:
     """A sum that becomes an ``fma``."""
 
-    product: Product
+    product: Fusable
     use: Use
     stale: tuple[bool, ...]
     """Whether each factor was written again before the sum."""
@@ -100,7 +100,7 @@ def contract(function: Function) -> Function:
         return function
     cut = Pieces(function)
     fusions: dict[int, Fusion] = {}
-    products: list[Product] = []
+    products: list[Fusable] = []
     for piece, live in zip(cut.pieces, cut.live, strict=True):
         found = _Piece(function.instructions, cut.uses, cut.needed)
         found.walk(piece, live)
@@ -115,23 +115,23 @@ def contract(function: Function) -> Function:
 # ── which instructions ──────────────────────────────────────────────────────
 
 
-def _kind(instruction: Instruction, allowed: Sequence[str]) -> Kind | None:
+def _kind(instruction: Instruction, allowed: Sequence[str]) -> ContractionType | None:
     """The kind of an instruction, if it has no other qualifiers than those allowed."""
     words = instruction.qualifiers
     if not words or words[-1] not in _TYPES or words[-1] in words[:-1]:
         return None
     if not set(words[:-1]) <= {"ftz", *allowed}:
         return None
-    return Kind(words[-1], "ftz" in words)
+    return ContractionType(words[-1], "ftz" in words)
 
 
-def _product(instruction: Instruction) -> Kind | None:
+def _product(instruction: Instruction) -> ContractionType | None:
     if not instruction.is_product or instruction.guard is not None:
         return None
     return _kind(instruction, ()) if is_calculation(instruction, 2) else None
 
 
-def _sum(instruction: Instruction) -> Kind | None:
+def _sum(instruction: Instruction) -> ContractionType | None:
     if not instruction.is_sum or not is_calculation(instruction, 2):
         return None
     return _kind(instruction, ("sat",))
@@ -148,11 +148,11 @@ class _Piece:
     ) -> None:
         self.code, self.uses = code, uses
         self.needed = needed
-        self.products: list[Product] = []
-        self.sums: dict[int, dict[int, tuple[Product, bool]]] = {}
+        self.products: list[Fusable] = []
+        self.sums: dict[int, dict[int, tuple[Fusable, bool]]] = {}
         """For each sum, its operands that are products; whether they are negated."""
-        self.stale: dict[tuple[int, Product], tuple[bool, ...]] = {}
-        self._held: dict[int, tuple[Product, bool]] = {}
+        self.stale: dict[tuple[int, Fusable], tuple[bool, ...]] = {}
+        self._held: dict[int, tuple[Fusable, bool]] = {}
         self._versions: dict[int, int] = {}
 
     def walk(self, piece: Sequence[int], live: int) -> None:
@@ -183,7 +183,7 @@ class _Piece:
         if copied is not None:
             self._held[_number(instruction.operands[0])] = copied
         elif (kind := _product(instruction)) is not None:
-            product = Product(place, kind, factors)
+            product = Fusable(place, kind, factors)
             self.products.append(product)
             self._held[_number(instruction.operands[0])] = product, False
 
@@ -192,7 +192,7 @@ class _Piece:
         if register in self._held:
             self._held[register][0].possible = False
 
-    def _copied(self, instruction: Instruction) -> tuple[Product, bool] | None:
+    def _copied(self, instruction: Instruction) -> tuple[Fusable, bool] | None:
         """The product that an instruction copies, and whether it is negated."""
         if instruction.guard is not None or len(instruction.operands) != 2:
             return None
@@ -211,9 +211,9 @@ class _Piece:
             return None
         return product, not negative
 
-    def _use(self, place: int, kind: Kind) -> None:
+    def _use(self, place: int, kind: ContractionType) -> None:
         """Note the products among the operands of a sum."""
-        found: dict[int, tuple[Product, bool]] = {}
+        found: dict[int, tuple[Fusable, bool]] = {}
         for position in (1, 2):
             operand = self.code[place].operands[position]
             held = self._held.get(_number(operand))
@@ -286,7 +286,7 @@ class _Writer:
         return made
 
     def negated(
-        self, operand: Operand, kind: Kind, like: Instruction
+        self, operand: Operand, kind: ContractionType, like: Instruction
     ) -> tuple[Operand, Instruction]:
         """The negated operand, and the instruction that computes it."""
         made = self.fresh(_bits(kind.type))
@@ -349,7 +349,7 @@ def _copies(
     return copies
 
 
-def _dropped(fusions: dict[int, Fusion], products: Sequence[Product]) -> Iterator[int]:
+def _dropped(fusions: dict[int, Fusion], products: Sequence[Fusable]) -> Iterator[int]:
     """The products that nothing needs any more, and their copies."""
     for product in products:
         fused = [

@@ -16,7 +16,13 @@ from typing import NamedTuple
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.families import LOADS, ROW_LOADS, SHUFFLES
 from fragmenta.ptx.flow import destinations, falls_through, successors
-from fragmenta.ptx.module import Function, Immediate, Instruction, Part, Register
+from fragmenta.ptx.module import (
+    Function,
+    Immediate,
+    Instruction,
+    Register,
+    RegisterPart,
+)
 from fragmenta.ptx.opcodes.kinds import computes
 
 # ptxas leaves these out if their results are not used, and all that only computes.
@@ -50,7 +56,9 @@ def uses(instruction: Instruction) -> Uses:
     if updates:
         reads.update(writes)
     first = instruction.operands[0] if instruction.operands else None
-    partial = updates or instruction.guard is not None or isinstance(first, Part)
+    partial = (
+        updates or instruction.guard is not None or isinstance(first, RegisterPart)
+    )
     return Uses(reads, writes, not partial)
 
 

@@ -35,7 +35,7 @@ _ADDRESS_TYPES = ("u32", "u64", "b32", "b64", "s32", "s64")
 
 
 @dataclass
-class Head:
+class DeclarationHead:
     """What stands before the names of a declaration."""
 
     space: str
@@ -65,9 +65,9 @@ class Head:
         )
 
 
-def head(cursor: Cursor, space: str, linkage: str = "") -> Head:
+def head(cursor: Cursor, space: str, linkage: str = "") -> DeclarationHead:
     """Take alignment, attributes and type; the state space was taken before."""
-    made = Head(space, linkage, line=cursor.text.place(cursor.at)[0])
+    made = DeclarationHead(space, linkage, line=cursor.text.place(cursor.at)[0])
     if space == "const" and cursor.accept("["):  # a bank, up to PTX 2.1
         cursor.number()
         cursor.expect("]")
@@ -184,7 +184,7 @@ def numbered(cursor: Cursor, name: str, count: int) -> list[str]:
     return [f"{name}{number}" for number in range(count)]
 
 
-def variables(cursor: Cursor, of: Head) -> Iterator[tuple[Variable, int]]:
+def variables(cursor: Cursor, of: DeclarationHead) -> Iterator[tuple[Variable, int]]:
     """Take the names of variables with their initial values, and their places."""
     while True:
         at, name = cursor.at, cursor.name("the name of a variable")
@@ -199,7 +199,7 @@ def variables(cursor: Cursor, of: Head) -> Iterator[tuple[Variable, int]]:
     cursor.expect(";", "','", "'['", "'='")
 
 
-def _initialised(cursor: Cursor, of: Head, name: str) -> Variable:
+def _initialised(cursor: Cursor, of: DeclarationHead, name: str) -> Variable:
     """Take the dimensions and the initial value after a name."""
     sizes = _dimensions(cursor)
     elements = _elements(sizes)
@@ -244,7 +244,7 @@ class Initial:
     """The initial value of a variable, while it is read."""
 
     cursor: Cursor
-    of: Head
+    of: DeclarationHead
     data: bytearray = field(default_factory=bytearray)
     addresses: list[tuple[int, Symbol, int | None]] = field(default_factory=list)
     """Place, symbol, and which byte of the address; None for the whole."""

@@ -12,7 +12,7 @@ from fragmenta.errors import BadCall
 from fragmenta.ptx.module import Function, Module, Variable
 from fragmenta.ptx.reading import declarations
 from fragmenta.ptx.reading.headers import pragma, signature
-from fragmenta.ptx.reading.lexer import Cursor, Text
+from fragmenta.ptx.reading.lexer import Cursor, PtxText
 from fragmenta.ptx.reading.statements import Body
 
 _VERSION = re.compile(r"\s*\.version\s+(\d{1,4})\.(\d{1,4})(?!\w)", re.ASCII)
@@ -89,7 +89,7 @@ class Reader:
 
     def __init__(self, text: str, name: str):
         # NVRTC's text ends with the zero byte of a C string.
-        self.text = Text(text.rstrip("\0"), name)
+        self.text = PtxText(text.rstrip("\0"), name)
         self.cursor = Cursor(self.text)
         self.functions: dict[str, Function] = {}
         self.variables: dict[str, Variable] = {}

@@ -42,10 +42,10 @@ MOST_DEPTH = 100
 """How deep brackets may be nested; compilers stay far below."""
 
 
-class Text:
+class PtxText:
     r"""PTX text, and where its lines begin.
 
-    >>> text = Text("// one\nret; // two\n")
+    >>> text = PtxText("// one\nret; // two\n")
     >>> text.clean
     '      \nret;       \n'
     >>> text.place(7)
@@ -74,7 +74,7 @@ class Text:
     def in_inline_assembly(self, at: int) -> bool:
         r"""Whether an offset is in what compilers mark as inline assembly.
 
-        >>> text = Text("ret; // begin inline asm\nret; // end inline asm\nret;")
+        >>> text = PtxText("ret; // begin inline asm\nret; // end inline asm\nret;")
         >>> [text.in_inline_assembly(at) for at in (0, 25, 50)]
         [False, True, False]
         """
@@ -117,7 +117,7 @@ class Text:
 class Cursor:
     """Reads a text word by word; ``word`` is the one that comes next."""
 
-    def __init__(self, text: Text):
+    def __init__(self, text: PtxText):
         self.text, self.clean = text, text.clean
         self.depth = 0
         self.jump(0)

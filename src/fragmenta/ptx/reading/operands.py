@@ -12,14 +12,14 @@ from dataclasses import replace
 
 from fragmenta.ptx.module import (
     Address,
-    Group,
     Label,
     Negative,
     Not,
     Operand,
+    OperandGroup,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Special,
     Symbol,
     Vector,
@@ -27,7 +27,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.reading import expressions
 from fragmenta.ptx.reading.expressions import immediate, literal
 from fragmenta.ptx.reading.lexer import NAME, Cursor
-from fragmenta.ptx.reading.scopes import ELEMENTS, Names, Scope, Unknown
+from fragmenta.ptx.reading.scopes import ELEMENTS, BlockScope, FunctionScope, Unknown
 
 _QUICK = re.compile(
     rf"""(?P<name>{NAME})
@@ -42,12 +42,12 @@ _QUICK = re.compile(
 )
 
 
-def quick(names: Names, text: str) -> Operand | None:
+def quick(names: FunctionScope, text: str) -> Operand | None:
     """An operand of a frequent form, or None if it has another form.
 
-    >>> quick(Names({"given": 1}), "[given+8]")
+    >>> quick(FunctionScope({"given": 1}), "[given+8]")
     Address(base=Symbol(name='given', offset=0), offset=8, items=())
-    >>> quick(Names({}), "1 << 4")
+    >>> quick(FunctionScope({}), "1 << 4")
     """
     found = _QUICK.fullmatch(text)
     if found is None:
@@ -72,7 +72,7 @@ def quick(names: Names, text: str) -> Operand | None:
     return operand
 
 
-def _quick_vector(names: Names, text: str) -> Vector | None:
+def _quick_vector(names: FunctionScope, text: str) -> Vector | None:
     known, items = names.scope.known, []
     for word in map(str.strip, text.split(",")):
         item = known.get(word) or quick(names, word)
@@ -82,7 +82,7 @@ def _quick_vector(names: Names, text: str) -> Vector | None:
     return Vector(tuple(items))
 
 
-def _address(names: Names, base: str, offset: int) -> Address | None:
+def _address(names: FunctionScope, base: str, offset: int) -> Address | None:
     found = names.operand(base)
     if isinstance(found, Register | Symbol):
         return Address(found, offset)
@@ -94,7 +94,7 @@ def _address(names: Names, base: str, offset: int) -> Address | None:
 _OPERAND = ("a register", "a constant", "a name", "'['", "'{'")
 
 
-def operand(cursor: Cursor, names: Names) -> Operand:
+def operand(cursor: Cursor, names: FunctionScope) -> Operand:
     """Take an operand of any form but a group."""
     first = _single(cursor, names)
     if cursor.word != "|":
@@ -112,10 +112,10 @@ def _is_part(of: Operand) -> bool:
     """Whether an operand has a dot: ``%v.x``, ``%r1.h0``, ``%tid.x``."""
     if isinstance(of, Register):
         return bool(of.vector)
-    return isinstance(of, Part) or (isinstance(of, Special) and "." in of.name)
+    return isinstance(of, RegisterPart) or (isinstance(of, Special) and "." in of.name)
 
 
-def _single(cursor: Cursor, names: Names) -> Operand:
+def _single(cursor: Cursor, names: FunctionScope) -> Operand:
     if cursor.kind == "name":
         return _named(cursor, names)
     if cursor.word == "{":
@@ -138,7 +138,7 @@ def constant(cursor: Cursor) -> Operand:
     return immediate(expressions.expression(cursor))
 
 
-def _named(cursor: Cursor, names: Names) -> Operand:
+def _named(cursor: Cursor, names: FunctionScope) -> Operand:
     """Take a name, a part of a register, or a place in a variable."""
     if cursor.word == "WARP_SZ" and names.find("WARP_SZ") is None:
         return constant(cursor)
@@ -157,7 +157,7 @@ def _named(cursor: Cursor, names: Names) -> Operand:
     return found
 
 
-def _part(cursor: Cursor, names: Names, name: str) -> Operand:
+def _part(cursor: Cursor, names: FunctionScope, name: str) -> Operand:
     """Take the ``.x`` after a name."""
     at, which = cursor.at, cursor.step()[1:]
     part = names.part(name, which)
@@ -169,7 +169,7 @@ def _part(cursor: Cursor, names: Names, name: str) -> Operand:
     return part
 
 
-def _register(cursor: Cursor, names: Names, what: str) -> Register:
+def _register(cursor: Cursor, names: FunctionScope, what: str) -> Register:
     """Take the name of a register that is no vector."""
     at, name = cursor.at, cursor.name(what)
     found = names.register(name)
@@ -178,7 +178,7 @@ def _register(cursor: Cursor, names: Names, what: str) -> Register:
     return found
 
 
-def _signed(cursor: Cursor, names: Names) -> Operand:
+def _signed(cursor: Cursor, names: FunctionScope) -> Operand:
     """Take a predicate or a register with a sign, or a constant."""
     start, sign = cursor.at, cursor.step()
     if cursor.kind != "name" or cursor.word == "WARP_SZ":
@@ -188,11 +188,11 @@ def _signed(cursor: Cursor, names: Names) -> Operand:
         return Not(_register(cursor, names, "a predicate"))
     of = _register(cursor, names, "a register")
     if cursor.kind == "directive":
-        return Negative(Part(of, cursor.step()[1:]))
+        return Negative(RegisterPart(of, cursor.step()[1:]))
     return Negative(of)
 
 
-def _vector(cursor: Cursor, names: Names) -> Vector:
+def _vector(cursor: Cursor, names: FunctionScope) -> Vector:
     cursor.enter()
     cursor.expect("{")
     items = [_item(cursor, names)]
@@ -203,7 +203,7 @@ def _vector(cursor: Cursor, names: Names) -> Vector:
     return Vector(tuple(items))
 
 
-def _item(cursor: Cursor, names: Names) -> Operand:
+def _item(cursor: Cursor, names: FunctionScope) -> Operand:
     """Take an item of a vector, where a name can only be a register."""
     if cursor.word in ("{", "["):
         cursor.fail("a register", "a constant", "'_'")
@@ -216,7 +216,7 @@ def _item(cursor: Cursor, names: Names) -> Operand:
     return item
 
 
-def address(cursor: Cursor, names: Names) -> Address:
+def address(cursor: Cursor, names: FunctionScope) -> Address:
     """Take an address in square brackets."""
     cursor.enter()
     cursor.expect("[")
@@ -237,7 +237,7 @@ def address(cursor: Cursor, names: Names) -> Address:
     return Address(base, added, tuple(items))
 
 
-def group(cursor: Cursor, names: Names) -> Group:
+def group(cursor: Cursor, names: FunctionScope) -> OperandGroup:
     """Take operands in parentheses: what a call gives or gets."""
     cursor.expect("(")
     items = []
@@ -246,10 +246,10 @@ def group(cursor: Cursor, names: Names) -> Group:
         while cursor.accept(","):
             items.append(_argument(cursor, names))
     cursor.expect(")", "','")
-    return Group(tuple(items))
+    return OperandGroup(tuple(items))
 
 
-def _argument(cursor: Cursor, names: Names) -> Operand:
+def _argument(cursor: Cursor, names: FunctionScope) -> Operand:
     """Take what a call gives or gets: whole registers, variables and constants."""
     at, allowed = cursor.at, ("a register", "a variable", "a constant")
     if cursor.word in ("{", "["):
@@ -260,14 +260,16 @@ def _argument(cursor: Cursor, names: Names) -> Operand:
     return item
 
 
-def guard(cursor: Cursor, names: Names) -> Register | Not:
+def guard(cursor: Cursor, names: FunctionScope) -> Register | Not:
     """Take the predicate that stands after an ``@``."""
     negated = cursor.accept("!")
     found = _register(cursor, names, "a predicate")
     return Not(found) if negated else found
 
 
-def settled(names: Names, given: Operand, scope: Scope, branch: bool) -> Operand:
+def settled(
+    names: FunctionScope, given: Operand, scope: BlockScope, branch: bool
+) -> Operand:
     """The operand with labels in the place of unknown names, seen from a block.
 
     A branch can only go to a label, even if there is none of that name.
@@ -278,7 +280,7 @@ def settled(names: Names, given: Operand, scope: Scope, branch: bool) -> Operand
             return found
         missing = names.missing(given.name)
         return Label(missing, given.name) if branch else Symbol(missing, given.offset)
-    if isinstance(given, Group | Vector):
+    if isinstance(given, OperandGroup | Vector):
         items = (settled(names, item, scope, branch) for item in given.items)
         return replace(given, items=tuple(items))
     if isinstance(given, Pair):

@@ -17,8 +17,8 @@ from fragmenta.ptx.module import (
     Immediate,
     Label,
     Operand,
-    Part,
     Register,
+    RegisterPart,
     Sink,
     Special,
     Symbol,
@@ -56,10 +56,10 @@ class Unknown(Symbol):
 
 
 @dataclass
-class Scope:
+class BlockScope:
     """What one block declares."""
 
-    parent: Scope | None = None
+    parent: BlockScope | None = None
     kinds: dict[str, Kind] = field(default_factory=dict)
     """Registers declared one by one."""
     ranges: dict[str, tuple[int, Kind]] = field(default_factory=dict)
@@ -93,13 +93,13 @@ class Scope:
         return name in self.kinds or name in self.symbols or name in self.labels
 
 
-class Names:
+class FunctionScope:
     """The names of one function."""
 
     def __init__(self, outer: Mapping[str, object]):
         self.outer = outer
         """What the module has declared so far, by name."""
-        self.scope = self.top = Scope()
+        self.scope = self.top = BlockScope()
         self.taken: dict[str, int] = {}
         self.registers: list[Register] = []
         self.variables: dict[str, Variable] = {}
@@ -110,7 +110,7 @@ class Names:
 
     def enter(self) -> None:
         """Go into a block."""
-        self.scope = Scope(self.scope)
+        self.scope = BlockScope(self.scope)
 
     def leave(self) -> bool:
         """Come out of a block; False if it is the function's own."""
@@ -171,7 +171,7 @@ class Names:
 
     def find(self, name: str) -> Register | Vector | Symbol | None:
         """The register or the variable of a name, or None."""
-        scope: Scope | None = self.scope
+        scope: BlockScope | None = self.scope
         stem = name.rstrip("0123456789")
         number = int(name[len(stem) :]) if 0 < len(name) - len(stem) < 10 else -1
         while scope is not None:
@@ -190,7 +190,7 @@ class Names:
             scope = scope.parent
         return None
 
-    def _use(self, scope: Scope, name: str, kind: Kind) -> Register | Vector:
+    def _use(self, scope: BlockScope, name: str, kind: Kind) -> Register | Vector:
         found = scope.used.get(name)
         if found is not None:
             return found
@@ -238,7 +238,7 @@ class Names:
         if isinstance(found, Special):
             return None
         register = self.register(name)
-        return None if register is None else Part(register, which)
+        return None if register is None else RegisterPart(register, which)
 
     def operand(self, name: str) -> Operand:
         """What a name that stands alone means."""
@@ -272,9 +272,9 @@ class Names:
         found = self.variables.get(symbol.name) or self.outer.get(symbol.name)
         return type_bytes(found.type) if isinstance(found, Variable) else 1
 
-    def label(self, name: str, scope: Scope) -> Label | None:
+    def label(self, name: str, scope: BlockScope) -> Label | None:
         """The label of a name as seen from a block, or None."""
-        inner: Scope | None = scope
+        inner: BlockScope | None = scope
         while inner is not None:
             if name in inner.labels:
                 return Label(inner.labels[name], name)

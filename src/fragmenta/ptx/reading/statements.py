@@ -16,17 +16,17 @@ from fragmenta.ptx.module import (
     Function,
     Instruction,
     Label,
+    Location,
     Not,
     Operand,
     Register,
-    Source,
     Symbol,
     Variable,
 )
 from fragmenta.ptx.reading import declarations, operands
 from fragmenta.ptx.reading.headers import pragma, signature
 from fragmenta.ptx.reading.lexer import MNEMONIC, NAME, Cursor
-from fragmenta.ptx.reading.scopes import Names, Scope
+from fragmenta.ptx.reading.scopes import BlockScope, FunctionScope
 
 _INSTRUCTION = re.compile(
     rf"""\s*+(?:(?P<guard>@!?{NAME})\s++)?
@@ -76,19 +76,19 @@ class Body:
         given: tuple[Variable, ...] = (),
     ):
         self.cursor, self.files = cursor, files
-        self.names = Names(outer)
+        self.names = FunctionScope(outer)
         self.instructions: list[Instruction] = []
         self.labels: dict[str, int] = {}
         self.variables: dict[str, Variable] = {}
         self.tables: dict[str, tuple[Symbol | Label, ...]] = {}
         self.prototypes: dict[str, Function] = {}
         self.pragmas: list[str] = []
-        self.source: Source | None = None
-        self.locations: dict[tuple[int, ...], Source] = {}
+        self.source: Location | None = None
+        self.locations: dict[tuple[int, ...], Location] = {}
         self.mnemonics: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self.pending: list[tuple[int, Scope]] = []
+        self.pending: list[tuple[int, BlockScope]] = []
         """Instructions that have unknown names, and the block they stand in."""
-        self.pending_tables: list[tuple[str, tuple[str, ...], Scope]] = []
+        self.pending_tables: list[tuple[str, tuple[str, ...], BlockScope]] = []
         for variable in given:
             if not self.names.add_parameter(variable):
                 cursor.text.fail(cursor.at, f"a second parameter '{variable.name}'")
@@ -301,9 +301,9 @@ class Body:
         self.locations[inner] = self.source
         cursor.jump(found.end())
 
-    def _location(self, numbers: tuple[int, ...], caller: Source | None) -> Source:
+    def _location(self, numbers: tuple[int, ...], caller: Location | None) -> Location:
         file, line, column = numbers
-        return Source(self.files.get(file, str(file)), line, column, caller)
+        return Location(self.files.get(file, str(file)), line, column, caller)
 
     def registers(self) -> None:
         """Take the declaration of registers."""

@@ -21,7 +21,7 @@ from fragmenta.ptx.barrier_places import (
     is_warp_barrier,
 )
 from fragmenta.ptx.flow import ENDS
-from fragmenta.ptx.module import Address, Instruction, Module, Source
+from fragmenta.ptx.module import Address, Instruction, Location, Module
 from fragmenta.races.report.stories import Collision
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import COUNTED, Apart
@@ -148,7 +148,7 @@ def _one_line(one: Instruction, other: Instruction) -> bool:
     return str(one.source) == str(other.source)
 
 
-def _earlier(one: Source, other: Source) -> bool:
+def _earlier(one: Location, other: Location) -> bool:
     """Whether a place is before another one in the same function."""
     for here, there in zip(one.frames, other.frames, strict=False):
         if here.file != there.file:

@@ -12,13 +12,13 @@ from fragmenta.shared.box_layouts import BoxLayout
 from fragmenta.shared.copied_operands import (
     Box,
     Mismatch,
-    Reading,
     Repair,
+    SharedOperand,
     mismatch,
     repaired,
 )
 from fragmenta.shared.descriptor import span
-from fragmenta.shared.operand_steps import Move, Part
+from fragmenta.shared.operand_steps import KStep, OperandStart
 from fragmenta.shared.swizzles import Swizzle, pattern
 
 _FIELDS = {
@@ -74,7 +74,7 @@ def _place(
 
 
 def of_product(
-    reading: Reading,
+    reading: SharedOperand,
     boxes: Sequence[Box],
     found: Mismatch,
     coordinates: Sequence[tuple[int, ...]],
@@ -119,7 +119,7 @@ def _why(found: Mismatch, box: Box, coordinates: Sequence[tuple[int, ...]]) -> s
     return "which belongs elsewhere"
 
 
-def _repair(reading: Reading, boxes: Sequence[Box], others: Sequence[Box]) -> str:
+def _repair(reading: SharedOperand, boxes: Sequence[Box], others: Sequence[Box]) -> str:
     """What to change in the descriptor, or in the map."""
     other = repaired(reading, [*boxes, *others])
     of_map = _other_map(reading, boxes)
@@ -141,7 +141,7 @@ def _value(of: Repair, name: str) -> str:
     return str(value)
 
 
-def _other_map(reading: Reading, boxes: Sequence[Box]) -> str:
+def _other_map(reading: SharedOperand, boxes: Sequence[Box]) -> str:
     """The swizzle that the map would have for this descriptor; nothing if none fits."""
     swizzle = reading.descriptor.swizzle
     layouts = {box.layout for box in boxes}
@@ -184,7 +184,7 @@ def of_rows(
 
 
 def of_overlap(
-    reading: Reading, one: tuple[int, int], other: tuple[int, int]
+    reading: SharedOperand, one: tuple[int, int], other: tuple[int, int]
 ) -> tuple[str, str]:
     """The message and the repair of an operand whose parts are the same bytes."""
     address = int(reading.addresses()[one])
@@ -198,7 +198,7 @@ def of_overlap(
     return message, _OVERLAP
 
 
-def of_steps(parts: Sequence[Part], moves: Sequence[Move]) -> tuple[str, str]:
+def of_steps(parts: Sequence[OperandStart], moves: Sequence[KStep]) -> tuple[str, str]:
     """The message and the repair of a product whose A and B are at different k."""
     how = [
         f"{part.reading.name} {_step(move)} of k ({_way(part, move)})"
@@ -211,7 +211,7 @@ def of_steps(parts: Sequence[Part], moves: Sequence[Move]) -> tuple[str, str]:
     return message, _STEPS
 
 
-def _step(move: Move) -> str:
+def _step(move: KStep) -> str:
     """How far an operand goes."""
     if not move.steps:
         return "stays at its part"
@@ -220,14 +220,14 @@ def _step(move: Move) -> str:
     return f"{verb} by {count} step{'s' if count != 1 else ''}"
 
 
-def _way(part: Part, move: Move) -> str:
+def _way(part: OperandStart, move: KStep) -> str:
     """From where to where."""
     if part.box is None:
         return f"from byte {move.old} to {move.new} of its lines"
     return f"from element {move.old} to {move.new} of its tensor"
 
 
-def of_uneven(reading: Reading, name: str) -> tuple[str, str]:
+def of_uneven(reading: SharedOperand, name: str) -> tuple[str, str]:
     """The same for an offset that does not step over whole lines of the swizzle."""
     of = reading.descriptor
     offset, line = getattr(of, name), span(of.swizzle)

@@ -14,7 +14,7 @@ from fragmenta.errors import one_of, ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.languages import PTX, Words, told_from
-from fragmenta.ptx.module import Source
+from fragmenta.ptx.module import Location
 from fragmenta.ptx.ordering import Scope, scope
 from fragmenta.ptx.rules import INFO, SEVERITIES, named
 from fragmenta.races.report import phrases
@@ -193,7 +193,7 @@ class Reporter:
             related=self._related(found),
         )
 
-    def language(self, source: Source | None) -> Words:
+    def language(self, source: Location | None) -> Words:
         """What the line of a problem is written in; PTX if it is not known."""
         if self.launch.language != PTX or source is None:
             return self.launch.language
