@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from fragmenta.errors import Error
-from fragmenta.evidence.kernels import Prepared
+from fragmenta.evidence.kernels import PreparedLaunch
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.request import LaunchRequest
 from fragmenta.simt.arguments import Filled
@@ -65,7 +65,7 @@ class Recorder:
         """Copy what a launch is given; afterwards, hash what it left."""
         if kernel.name in self.kept:
             return lambda: None
-        prepared = Prepared(kernel, request.arguments)
+        prepared = PreparedLaunch(kernel, request.arguments)
         before = [each.bytes.copy() for each in prepared.held]
         if sum(each.size for each in before) > MOST_BYTES:
             return lambda: None

@@ -7,7 +7,7 @@ from functools import cache
 import fragmenta as fm
 from fragmenta.view.explorer import address, page
 from fragmenta.view.explorer_data import holding
-from fragmenta.view.explorer_links import Held
+from fragmenta.view.explorer_links import ExplorerInstructions
 
 PAGE = "explorer.html"
 TITLE = "<h1>fragmenta</h1>"
@@ -58,5 +58,5 @@ def known() -> dict[str, fm.Instruction]:
 
 
 @cache
-def _held() -> Held:
-    return Held(holding())
+def _held() -> ExplorerInstructions:
+    return ExplorerInstructions(holding())

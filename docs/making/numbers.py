@@ -25,7 +25,7 @@ THOROUGH = DOCS / "verification" / "thorough.json"
 
 
 @cache
-def recording(kind: str) -> record.Recording:
+def recording(kind: str) -> record.CaseRecording:
     """What was recorded of a family."""
     return record.load(GOLDEN / f"{kind}.npz")
 

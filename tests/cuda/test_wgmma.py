@@ -17,7 +17,7 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.launch import TileKernel
 from fragmenta.evidence import moves
 from fragmenta.evidence.case import machine_code
-from fragmenta.evidence.record import Recording, load, record, record_cases, replay
+from fragmenta.evidence.record import CaseRecording, load, record, record_cases, replay
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import WarpgroupCase, cases
 from fragmenta.shared.descriptor import Descriptor, extent
@@ -365,7 +365,7 @@ def test_recordings_are_kept_in_a_file(recorded, tmp_path):
 def test_a_wrong_bit_is_told(recorded):
     words = recorded.words.copy()
     words[5] ^= 0x11
-    wrong = Recording(recorded.made, recorded.cases, words)
+    wrong = CaseRecording(recorded.made, recorded.cases, words)
     (case, told), *rest = replay(wrong)
     assert (told.bits, told.elements) == (2, 1)
     assert case == recorded.cases[0]
@@ -375,7 +375,7 @@ def test_a_wrong_bit_is_told(recorded):
 
 def test_other_inputs_than_recorded_are_refused(recorded):
     changed = [replace(case, seed=8) for case in recorded.cases]
-    other = Recording(recorded.made, changed, recorded.words)
+    other = CaseRecording(recorded.made, changed, recorded.words)
     with pytest.raises(fm.Error, match="are not those that were recorded"):
         next(replay(other))
 
@@ -395,13 +395,13 @@ def test_moves_by_the_package_are_moves_by_hand(tmp_path):
     assert not [case for case, difference in replay(found) if difference]
     words = found.words.copy()
     words[-1] ^= 1
-    wrong = Recording(found.made, found.cases, words)
+    wrong = CaseRecording(found.made, found.cases, words)
     told = [difference for _, difference in replay(wrong) if difference]
     assert [difference.bits for difference in told] == [1]
     store = next(case for case in found.cases if "stmatrix" in case.instruction)
     words = found.words.copy()
     words[store.start] ^= 0x0101
-    wrong = Recording(found.made, found.cases, words)
+    wrong = CaseRecording(found.made, found.cases, words)
     told = [difference for _, difference in replay(wrong) if difference]
     assert [difference.elements for difference in told] == [2]
     assert told[0].first.startswith("tile 0, index [0]")

@@ -8,7 +8,7 @@ import pytest
 from fragmenta import catalogue, instruction
 from fragmenta.errors import Error
 from fragmenta.evidence import inputs
-from fragmenta.evidence.record import Recording, load, replay
+from fragmenta.evidence.record import CaseRecording, load, replay
 from fragmenta.evidence.registers import RegisterCase
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
@@ -52,7 +52,7 @@ def test_a_wrong_bit_would_be_seen():
     case = found.cases[0]
     words = found.words.copy()
     words[case.start + 7] ^= 4
-    spoiled = Recording(found.made, [case], words)
+    spoiled = CaseRecording(found.made, [case], words)
     ((_, difference),) = replay(spoiled)
     assert (difference.bits, difference.elements) == (1, 1)
     assert "GPU" in difference.first
@@ -63,7 +63,7 @@ def test_changed_inputs_would_be_seen():
     case = found.cases[0]
     moved = type(case)(**{**vars(case), "seed": case.seed + 1})
     with pytest.raises(Error, match="not those that were recorded"):
-        list(replay(Recording(found.made, [moved], found.words)))
+        list(replay(CaseRecording(found.made, [moved], found.words)))
 
 
 def test_the_inputs_are_of_every_kind():

@@ -10,7 +10,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.evidence import record
-from fragmenta.evidence.record import Recording
+from fragmenta.evidence.record import CaseRecording
 from fragmenta.evidence.registers import RegisterCase
 from fragmenta.evidence.validation import RecordedCase
 from fragmenta.isa.families import catalogue
@@ -43,7 +43,7 @@ def test_files_from_before_kinds_were_written_down_are_read(name):
 @pytest.mark.parametrize("name", record.KINDS)
 def test_what_is_saved_says_its_kind(name, tmp_path):
     found = record.load(GOLDEN / f"{name}.npz")
-    few = Recording(found.made, found.cases[::60], found.words)
+    few = CaseRecording(found.made, found.cases[::60], found.words)
     few.save(tmp_path / "few.npz")
     with np.load(tmp_path / "few.npz") as stored:
         about = json.loads(stored["about"].tobytes())
@@ -63,7 +63,7 @@ def test_one_file_may_hold_cases_of_several_kinds(tmp_path):
         words.append(answer)
         start += answer.size
         made = found.made
-    Recording(made, cases, np.concatenate(words)).save(tmp_path / "all.npz")
+    CaseRecording(made, cases, np.concatenate(words)).save(tmp_path / "all.npz")
     compared = list(record.replay(record.load(tmp_path / "all.npz")))
     assert [wrong for _, wrong in compared] == [None] * 5
 
@@ -71,7 +71,7 @@ def test_one_file_may_hold_cases_of_several_kinds(tmp_path):
 def test_a_kind_that_does_not_exist_is_refused(tmp_path):
     found = record.load(GOLDEN / "mma.npz")
     wrong = [replace(found.cases[0], kind="register")]
-    Recording(found.made, wrong, found.words).save(tmp_path / "x.npz")
+    CaseRecording(found.made, wrong, found.words).save(tmp_path / "x.npz")
     with pytest.raises(fm.Error, match=r"case 0.*register.*did you mean registers"):
         record.load(tmp_path / "x.npz")
 
@@ -82,7 +82,7 @@ def test_a_folder_is_replayed_as_a_whole(tmp_path):
     shutil.copy(GOLDEN / "moves.npz", inner)
     found = record.load(GOLDEN / "mma.npz")
     few = found.cases[::20]
-    Recording(found.made, few, found.words).save(tmp_path / "few.npz")
+    CaseRecording(found.made, few, found.words).save(tmp_path / "few.npz")
     result = ask("replay", tmp_path)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -99,7 +99,7 @@ def test_what_is_no_recording_is_refused(tmp_path):
     text, other, empty = (tmp_path / f"{n}.npz" for n in ("text", "other", "empty"))
     text.write_text("hello")
     np.savez(other, words=np.zeros(3))
-    Recording({}, [], np.zeros(0, np.uint32)).save(empty)
+    CaseRecording({}, [], np.zeros(0, np.uint32)).save(empty)
     for path in (text, other, empty):
         result = ask("replay", path)
         assert result.exit_code == 2, path
@@ -116,7 +116,7 @@ def test_what_is_no_recording_is_refused(tmp_path):
 def test_instructions_that_do_not_exist_are_refused(tmp_path):
     name = "mma.sync.aligned.m99n9k9"
     case = RecordedCase("registers", name, None, 1, 1, "0" * 16, 0, (1, 32, 4))
-    Recording({"target": "sm_90a"}, [case], np.zeros(128, np.uint32)).save(
+    CaseRecording({"target": "sm_90a"}, [case], np.zeros(128, np.uint32)).save(
         tmp_path / "wrong.npz"
     )
     result = ask("replay", tmp_path)
@@ -145,6 +145,6 @@ def test_block_scales_are_replayed():
     case = RecordedCase(
         *("registers", str(op), asked.selector, 8, 1, asked.digest(inputs), 0, d.shape)
     )
-    made = Recording({"target": "sm_120a"}, [case], d.reshape(-1).view(np.uint32))
+    made = CaseRecording({"target": "sm_120a"}, [case], d.reshape(-1).view(np.uint32))
     ((_, difference),) = record.replay(made)
     assert difference is None

@@ -8,7 +8,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.errors import BadCall, BadFile
 from fragmenta.evidence import arguments
-from fragmenta.evidence.card_memory import Memory
+from fragmenta.evidence.card_memory import CardAllocation
 from fragmenta.evidence.launches import Writer
 from tests.asking import ask
 from tests.sameness.kernels import BODIES, HEAD, STORE
@@ -28,7 +28,7 @@ def program(path, name, x=X, moved=0, pointers=False):
     at = [each + moved for each in AT]
     given = [np.array([each], np.uint64).view(np.uint8) for each in at]
     held = [
-        Memory(f"allocation {n}", each, False, arguments.stored(array))
+        CardAllocation(f"allocation {n}", each, False, arguments.stored(array))
         for n, (each, array) in enumerate(zip(at, memory, strict=True))
     ]
     before = [*(np.void(each.tobytes()) for each in given), *memory]

@@ -17,7 +17,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.cards import card
 from fragmenta.errors import BadCall
-from fragmenta.judge.comparing import Call, compared, diagnose
+from fragmenta.judge.comparing import CompletedCall, compared, diagnose
 from fragmenta.judge.cost import Cost
 from fragmenta.judge.findings import KINDS, WORDS, Finding, rank
 from fragmenta.judge.held import LAYOUTS, elements, free, hold
@@ -258,7 +258,7 @@ def outcome(wrong: dict[int, np.ndarray]) -> list[str]:  # type: ignore[type-arg
         found = compared(about, hold(wrong.get(which, right(which))))
         if isinstance(found, Finding):
             return [found.name]
-        calls.append(Call(about, found))
+        calls.append(CompletedCall(about, found))
     return [each.name for each in diagnose(calls)]
 
 

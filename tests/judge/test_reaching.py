@@ -12,7 +12,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.judge import Batch, Settings
 from fragmenta.judge.exempt import unused
-from fragmenta.judge.following import Memory
+from fragmenta.judge.following import ProcessMemory
 from fragmenta.judge.loading import candidate_code
 from fragmenta.judge.marking import NAME, Seen
 from fragmenta.judge.reaching import Kernels, not_run, ran_unread
@@ -326,7 +326,7 @@ def test_a_limit_beside_an_unrolled_loop_is_none_of_it() -> None:
 
 
 def test_what_an_earlier_call_left_is_old() -> None:
-    memory = Memory()
+    memory = ProcessMemory()
     first, second = np.arange(8, dtype=np.uint8), np.arange(8, 16, dtype=np.uint8)
     memory.begin([])
     memory.leave(64, first, np.ones(8, np.bool_))

@@ -9,7 +9,13 @@ from typing import cast
 import numpy as np
 import pytest
 
-from fragmenta.judge.comparing import Call, Case, Compared, compared, diagnose
+from fragmenta.judge.comparing import (
+    Case,
+    ComparedOutput,
+    CompletedCall,
+    compared,
+    diagnose,
+)
 from fragmenta.judge.comparing import _same as same_results
 from fragmenta.judge.held import elements, free, hold, leaves
 from fragmenta.judge.proving import _made_different
@@ -61,7 +67,7 @@ def said(task: list[Case], function: Function) -> list[str]:
             outputs = hold(function(free(case["inputs"])[0]))
             found = compared({**case, "form": "array"}, outputs)
             assert isinstance(found, list), found
-            calls.append(Call(case, found))
+            calls.append(CompletedCall(case, found))
     return [f"{each.name}: {each.case}" for each in diagnose(calls)]
 
 
@@ -219,7 +225,9 @@ def test_what_the_reference_has_in_its_own_format_is_right() -> None:
     case: Case = {"values": "plain"}
     for made, bad in (([np.inf, 0, 1], 0), ([5, 5, 1], 2), ([1e36, 3, np.inf], 1)):
         held = np.array(made, np.float32)
-        off = Compared(case, 0, held, exact, most + 1e30 * (exact > 9), most, found)
+        off = ComparedOutput(
+            case, 0, held, exact, most + 1e30 * (exact > 9), most, found
+        )
         assert off.bad.sum() == bad, made
 
 
@@ -227,9 +235,12 @@ def test_nan_of_ordinary_values_is_demanded() -> None:
     exact, none = np.array([np.nan, 1.0]), np.array([np.inf, 1e-6])
     made = np.array([0.9, 1.0], np.float32)
     plain: Case = {"values": "plain"}
-    assert Compared(plain, 0, made, exact, none, none).bad.tolist() == [True, False]
+    assert ComparedOutput(plain, 0, made, exact, none, none).bad.tolist() == [
+        True,
+        False,
+    ]
     other: Case = {"values": "infinity"}
-    assert not Compared(other, 0, made, exact, none, none).bad.any()
+    assert not ComparedOutput(other, 0, made, exact, none, none).bad.any()
 
 
 def test_lost_nan_is_no_earlier_result() -> None:

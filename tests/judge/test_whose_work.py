@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta.judge import Batch, Settings
-from fragmenta.judge.following import Memory, Sources, Swap, meanings, raw
+from fragmenta.judge.following import ProcessMemory, Sources, Swap, meanings, raw
 from fragmenta.judge.held import elements, hold, leaves
 from fragmenta.judge.values import moved
 from fragmenta.judge.wire import dump, load
@@ -191,7 +191,7 @@ def test_short_floats_are_found_in_copies_though_they_are_there_often() -> None:
 
 
 def test_what_launches_left_is_known_by_its_address() -> None:
-    memory = Memory()
+    memory = ProcessMemory()
     given, left = two(8)
     memory.begin([(4096, raw(given))])
     assert memory.known(4096 + 8, raw(given[2:])).all()

@@ -12,7 +12,7 @@ from llvmlite import binding
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall, KernelHazard
-from fragmenta.frontends.protocol import Made, Passed, Session
+from fragmenta.frontends.protocol import CompiledPtx, Passed, Session
 from fragmenta.jit.trace import Value
 from fragmenta.launch.coverage import covered
 from fragmenta.ptx.checking.texts import check_text
@@ -86,12 +86,14 @@ class Llvm:
 
     words = Words("llvm", "", "llvm.nvvm.barrier0", "", "")
 
-    def made(self, kernel: str, arguments: Sequence[object], target: str) -> Made:
+    def made(
+        self, kernel: str, arguments: Sequence[object], target: str
+    ) -> CompiledPtx:
         binding.initialize_all_targets()
         binding.initialize_all_asmprinters()
         found = binding.Target.from_triple("nvptx64-nvidia-cuda")
         machine = found.create_target_machine(cpu=target, features="+ptx80")
-        return Made(machine.emit_assembly(binding.parse_assembly(kernel)))
+        return CompiledPtx(machine.emit_assembly(binding.parse_assembly(kernel)))
 
     def passed(self, kernel: str, arguments: Sequence[object]) -> list[Passed]:
         return [Passed("data", each) for each in arguments]

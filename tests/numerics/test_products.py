@@ -27,7 +27,7 @@ from fragmenta.numerics.products import (
     promotion,
     statistics,
 )
-from fragmenta.planes.products import Matrices, Where, on_matrices, product_model
+from fragmenta.planes.products import Matrices, ProductSite, on_matrices, product_model
 from tests.thinning import some
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -100,7 +100,7 @@ class Case:
         outer = np.zeros((sites.HEAD + 4 * sites.RECORD) // 8, np.int64)
         outer[at.POINTER // 8] = table.address
         given = Matrices(self.a, self.b, self.c, self.d, **self.more)
-        where = Where(outer.ctypes.data, 2, 0, 7, 3)
+        where = ProductSite(outer.ctypes.data, 2, 0, 7, 3)
         algebra = NumericProducts(self.planes)
         made = on_matrices(self.op, self.target, algebra, given, where=where)
         assert made is not None
@@ -162,7 +162,7 @@ def test_second_values_of_operands_count() -> None:
     table = ProductTable([0], 1, 1)
     outer = np.zeros((sites.HEAD + 4 * sites.RECORD) // 8, np.int64)
     outer[at.POINTER // 8] = table.address
-    where = Where(outer.ctypes.data)
+    where = ProductSite(outer.ctypes.data)
     made = on_matrices(case.op, "sm_90a", NumericProducts(4), given, where=where)
     assert made is not None
     exact = larger @ case.b.view(ml_dtypes.bfloat16).astype(np.float64)

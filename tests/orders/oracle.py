@@ -22,6 +22,7 @@ from fragmenta.orders.program import (
     Commit,
     CompleteTx,
     Event,
+    Events,
     Exit,
     ExpectTx,
     Fence,
@@ -39,13 +40,12 @@ from fragmenta.orders.program import (
     ProxyFence,
     ReadDone,
     Span,
-    Steps,
     Store,
     Sync,
     Unit,
     UnitWait,
 )
-from fragmenta.orders.verdict import Kind
+from fragmenta.orders.verdict import MisuseKind
 from fragmenta.ptx.ordering import Scope
 
 LARGEST = 1048575
@@ -63,7 +63,7 @@ class Answer:
     """Who waits where, at each end that is a hang."""
     shortest: int | None = None
     races: set[tuple[frozenset[Any], bool]] = field(default_factory=set)
-    misuses: set[tuple[Kind, Any]] = field(default_factory=set)
+    misuses: set[tuple[MisuseKind, Any]] = field(default_factory=set)
     cut: bool = False
     interleavings: int = 0
 
@@ -74,7 +74,7 @@ class Runner:
 
     agent: int
     path: tuple[Any, ...]
-    steps: Steps | None
+    steps: Events | None
     unit: Unit | None = None
     index: int = 0
     parked: bool = False
@@ -184,7 +184,7 @@ class World:
 
     # ── one event ───────────────────────────────────────────────────────────
 
-    def run(self, key: Any, choice: int | None = None) -> Kind | None:
+    def run(self, key: Any, choice: int | None = None) -> MisuseKind | None:
         runner = self.runners[key]
         event = runner.event()
         assert event is not None
@@ -204,7 +204,7 @@ class World:
                 if getattr(each.event(), "barrier", None) == where
             ]
         value = getattr(self, f"on_{type(event).__name__}")(key, event, me)
-        if isinstance(value, Kind):
+        if isinstance(value, MisuseKind):
             runner.stopped = True
             return value
         if isinstance(event, Choose):
@@ -298,17 +298,17 @@ class World:
             if each.block == block and number not in self.exited
         )
 
-    def on_Sync(self, key: Any, event: Sync | Arrive, me: int) -> Kind | None:
+    def on_Sync(self, key: Any, event: Sync | Arrive, me: int) -> MisuseKind | None:
         here = self.barriers.setdefault(event.barrier, [])
         block = event.barrier.block
         if any(who == key for who, *_ in here):
-            return Kind.ARRIVED_TWICE
+            return MisuseKind.ARRIVED_TWICE
         count = here[0][2] if here else event.count
         if self.size(block, count) != self.size(block, event.count):
-            return Kind.OTHER_COUNT
+            return MisuseKind.OTHER_COUNT
         arrived = sum(threads for _, threads, *_ in here) + event.threads
         if arrived > self.size(block, count):
-            return Kind.TOO_MANY_THREADS
+            return MisuseKind.TOO_MANY_THREADS
         waits = isinstance(event, Sync)
         here.append((key, event.threads, count, waits, me))
         self.runners[key].parked = waits
@@ -338,12 +338,14 @@ class World:
                 self.runners[who].parked = False
                 self.move_on(self.runners[who], None)
 
-    def on_ClusterArrive(self, key: Any, event: ClusterArrive, me: int) -> Kind | None:
+    def on_ClusterArrive(
+        self, key: Any, event: ClusterArrive, me: int
+    ) -> MisuseKind | None:
         here = self.clusters.setdefault(
             event.barrier, {"phase": 0, "now": {}, "last": []}
         )
         if (key, event.barrier) in self.cluster_phase:
-            return Kind.ARRIVED_TWICE
+            return MisuseKind.ARRIVED_TWICE
         self.cluster_phase[key, event.barrier] = here["phase"]
         here["now"][key] = me
         self.check_cluster(event.barrier)
@@ -367,9 +369,11 @@ class World:
         here["now"] = {}
         here["phase"] += 1
 
-    def on_ClusterWait(self, key: Any, event: ClusterWait, me: int) -> Kind | None:
+    def on_ClusterWait(
+        self, key: Any, event: ClusterWait, me: int
+    ) -> MisuseKind | None:
         if self.cluster_phase.pop((key, event.barrier), None) is None:
-            return Kind.WAIT_WITHOUT_ARRIVAL
+            return MisuseKind.WAIT_WITHOUT_ARRIVAL
         self.waited[me] = list(self.clusters[event.barrier]["last"])
         return None
 
@@ -384,12 +388,14 @@ class World:
 
     # mbarriers
 
-    def on_MbarrierInit(self, key: Any, event: MbarrierInit, me: int) -> Kind | None:
+    def on_MbarrierInit(
+        self, key: Any, event: MbarrierInit, me: int
+    ) -> MisuseKind | None:
         old = self.mbarriers.get(event.mbarrier)
         if old is not None and (old["pending"] != old["expected"] or old["tx"] != 0):
-            return Kind.INITIALISED_TWICE
+            return MisuseKind.INITIALISED_TWICE
         if event.count < 1 or event.count > LARGEST:
-            return Kind.BAD_COUNT
+            return MisuseKind.BAD_COUNT
         self.mbarriers[event.mbarrier] = {
             "phase": 0,
             "pending": event.count,
@@ -400,25 +406,27 @@ class World:
         }
         return None
 
-    def on_MbarrierInval(self, key: Any, event: MbarrierInval, me: int) -> Kind | None:
+    def on_MbarrierInval(
+        self, key: Any, event: MbarrierInval, me: int
+    ) -> MisuseKind | None:
         if event.mbarrier not in self.mbarriers:
-            return Kind.NOT_INITIALISED
+            return MisuseKind.NOT_INITIALISED
         del self.mbarriers[event.mbarrier]
         return None
 
     def on_MbarrierArrive(
         self, key: Any, event: MbarrierArrive, me: int
-    ) -> Kind | None:
+    ) -> MisuseKind | None:
         barrier = self.mbarriers.get(event.mbarrier)
         if barrier is None:
-            return Kind.NOT_INITIALISED
+            return MisuseKind.NOT_INITIALISED
         if abs(barrier["tx"] + event.expect) > LARGEST:
-            return Kind.TOO_MANY_BYTES
+            return MisuseKind.TOO_MANY_BYTES
         if event.count > barrier["pending"]:
-            return Kind.TOO_MANY_ARRIVALS
+            return MisuseKind.TOO_MANY_ARRIVALS
         last = barrier["pending"] == event.count and barrier["tx"] + event.expect == 0
         if last and event.no_complete:
-            return Kind.COMPLETED
+            return MisuseKind.COMPLETED
         barrier["tx"] += event.expect
         barrier["pending"] -= event.count
         if event.drop:
@@ -435,37 +443,39 @@ class World:
             barrier["pending"] = barrier["expected"]
             barrier["last"], barrier["now"] = barrier["now"], []
 
-    def on_MbarrierRaise(self, key: Any, event: MbarrierRaise, me: int) -> Kind | None:
+    def on_MbarrierRaise(
+        self, key: Any, event: MbarrierRaise, me: int
+    ) -> MisuseKind | None:
         barrier = self.mbarriers.get(event.mbarrier)
         if barrier is None:
-            return Kind.NOT_INITIALISED
+            return MisuseKind.NOT_INITIALISED
         barrier["pending"] += event.count
         return None
 
-    def on_ExpectTx(self, key: Any, event: ExpectTx, me: int) -> Kind | None:
+    def on_ExpectTx(self, key: Any, event: ExpectTx, me: int) -> MisuseKind | None:
         return self.bytes(event.mbarrier, event.bytes)
 
-    def on_CompleteTx(self, key: Any, event: CompleteTx, me: int) -> Kind | None:
+    def on_CompleteTx(self, key: Any, event: CompleteTx, me: int) -> MisuseKind | None:
         barrier = self.mbarriers.get(event.mbarrier)
         if barrier is not None and abs(barrier["tx"] - event.bytes) <= LARGEST:
             barrier["now"].append(me)
         return self.bytes(event.mbarrier, -event.bytes)
 
-    def bytes(self, mbarrier: Any, count: int) -> Kind | None:
+    def bytes(self, mbarrier: Any, count: int) -> MisuseKind | None:
         barrier = self.mbarriers.get(mbarrier)
         if barrier is None:
-            return Kind.NOT_INITIALISED
+            return MisuseKind.NOT_INITIALISED
         if abs(barrier["tx"] + count) > LARGEST:
-            return Kind.TOO_MANY_BYTES
+            return MisuseKind.TOO_MANY_BYTES
         barrier["tx"] += count
         self.check_mbarrier(barrier)
         return None
 
     def on_MbarrierTest(
         self, key: Any, event: MbarrierTest | MbarrierWait, me: int
-    ) -> Kind | int:
+    ) -> MisuseKind | int:
         if event.mbarrier not in self.mbarriers:
-            return Kind.NOT_INITIALISED
+            return MisuseKind.NOT_INITIALISED
         if not self.passed(key, event):
             return 0
         self.waited[me] = list(self.mbarriers[event.mbarrier]["last"])
@@ -664,7 +674,7 @@ def copied(thing: dict[str, Any]) -> dict[str, Any]:
     return {k: v.copy() if isinstance(v, list | dict) else v for k, v in thing.items()}
 
 
-def units_of(steps: Steps) -> list[Unit]:
+def units_of(steps: Events) -> list[Unit]:
     found = [each.unit for each in steps.events if isinstance(each, Issue)]
     for each in steps.after.values():
         found += units_of(each)

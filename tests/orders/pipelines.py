@@ -6,6 +6,7 @@ from fragmenta.orders.program import (
     Barrier,
     CompleteTx,
     Event,
+    Events,
     Exit,
     Issue,
     Mbarrier,
@@ -16,7 +17,6 @@ from fragmenta.orders.program import (
     Proxy,
     ReadDone,
     Span,
-    Steps,
     Sync,
     Unit,
 )
@@ -61,7 +61,7 @@ def pipeline(
             one.append(MbarrierWait(full[stage], parity=(turn & 1) ^ flip))
             read, release = Access(reads=tuple(parts)), MbarrierArrive(empty[stage])
             one += [release, read] if early else [read, release]
-    agents = [Agent("warp 0", 0, 32, Steps([*producer, Exit(32)]))]
+    agents = [Agent("warp 0", 0, 32, Events([*producer, Exit(32)]))]
     for number, one in enumerate(others, 1):
-        agents.append(Agent(f"warp {number}", 0, 32, Steps([*one, Exit(32)])))
+        agents.append(Agent(f"warp {number}", 0, 32, Events([*one, Exit(32)])))
     return Program(agents)

@@ -19,6 +19,7 @@ from fragmenta.orders.program import (
     CompleteTx,
     Condition,
     Event,
+    Events,
     Exit,
     ExpectTx,
     Fence,
@@ -38,7 +39,6 @@ from fragmenta.orders.program import (
     ProxyFence,
     ReadDone,
     Span,
-    Steps,
     Store,
     Sync,
     Unit,
@@ -102,10 +102,10 @@ class Maker:
         words = {each: r.choice((0, 0, 1, 2)) for each in self.words}
         return Program(agents, words)
 
-    def steps(self, agent: int, length: int) -> Steps:
+    def steps(self, agent: int, length: int) -> Events:
         """What an agent does."""
         r = self.random
-        steps = Steps()
+        steps = Events()
         while length > 0:
             length -= 1
             roll = r.random()

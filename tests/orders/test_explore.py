@@ -16,6 +16,7 @@ from fragmenta.orders.program import (
     CompleteTx,
     Condition,
     Event,
+    Events,
     Exit,
     Fence,
     GroupWait,
@@ -27,13 +28,12 @@ from fragmenta.orders.program import (
     MbarrierTest,
     MbarrierWait,
     Order,
+    OrderStep,
     Program,
     Proxy,
     ProxyFence,
     ReadDone,
     Span,
-    Step,
-    Steps,
     Store,
     Sync,
     Unit,
@@ -43,9 +43,9 @@ from fragmenta.orders.program import (
 )
 from fragmenta.orders.verdict import (
     Coverage,
-    Kind,
     MbarrierState,
     MeetingState,
+    MisuseKind,
     WordState,
 )
 from fragmenta.ptx.ordering import Scope
@@ -60,7 +60,7 @@ EVERYBODY = Sync(Barrier(0, 0), 32)
 
 
 def agent(*events: Event, block: int = 0, name: str = "warp") -> Agent:
-    return Agent(name, block, 32, Steps([*events, Exit(32)]), 0)
+    return Agent(name, block, 32, Events([*events, Exit(32)]), 0)
 
 
 # ── pipelines ───────────────────────────────────────────────────────────────
@@ -192,7 +192,7 @@ def test_different_counts_at_one_barrier() -> None:
         [agent(Sync(Barrier(0, 1), 32, 64)), agent(Sync(Barrier(0, 1), 32, 96))]
     )
     verdict = explore(program)
-    assert {each.kind for each in verdict.misuses} == {Kind.OTHER_COUNT}
+    assert {each.kind for each in verdict.misuses} == {MisuseKind.OTHER_COUNT}
     assert {each.step.agent for each in verdict.misuses} == {0, 1}
     assert verdict.hang is None
 
@@ -202,7 +202,7 @@ def test_an_mbarrier_that_is_used_before_it_is_initialised() -> None:
         [agent(MbarrierInit(FULL, 1)), agent(MbarrierArrive(FULL))],
     )
     (misuse,) = explore(program).misuses
-    assert misuse.kind is Kind.NOT_INITIALISED
+    assert misuse.kind is MisuseKind.NOT_INITIALISED
     assert [step.agent for step in misuse.order] == [1]
 
 
@@ -363,8 +363,8 @@ def test_bytes_that_are_not_expected_in_their_phase() -> None:
 
 
 def test_both_results_of_a_test_are_followed() -> None:
-    test = Steps([EVERYBODY, MbarrierTest(FULL, 0)])
-    test.after = {0: Steps([READ, Exit(32)]), 1: Steps([Exit(32)])}
+    test = Events([EVERYBODY, MbarrierTest(FULL, 0)])
+    test.after = {0: Events([READ, Exit(32)]), 1: Events([Exit(32)])}
     first = agent(MbarrierInit(FULL, 1), EVERYBODY, WRITE, MbarrierArrive(FULL))
     verdict = explore(Program([first, Agent("tester", 0, 32, test)]))
     assert verdict.coverage is Coverage.ALL
@@ -373,22 +373,22 @@ def test_both_results_of_a_test_are_followed() -> None:
     assert observed in ([], [0])
 
 
-def counting(known: dict[int, Steps]) -> Program:
+def counting(known: dict[int, Events]) -> Program:
     """Two blocks; the one that adds last reads what both wrote."""
     add = Atomic(COUNTER, "add", 1, order=Order.ACQ_REL)
     agents = []
     for number in range(2):
         span = Span("global", 64 * number, 64 * number + 64)
-        steps = Steps([Access(writes=(span,)), add], dict(known))
+        steps = Events([Access(writes=(span,)), add], dict(known))
         agents.append(Agent(f"block {number}", number, 32, steps))
     return Program(agents)
 
 
-LAST = Steps([Access(reads=(Span("global", 0, 128),)), Exit(32)])
+LAST = Events([Access(reads=(Span("global", 0, 128),)), Exit(32)])
 
 
 def test_a_branch_that_is_not_known_is_never_silent() -> None:
-    verdict = explore(counting({0: Steps([Exit(32)])}))
+    verdict = explore(counting({0: Events([Exit(32)])}))
     assert verdict.coverage is Coverage.INCOMPLETE
     assert any("block 1" in each and "observes 1" in each for each in verdict.reasons)
 
@@ -396,11 +396,13 @@ def test_a_branch_that_is_not_known_is_never_silent() -> None:
 def test_extend_is_asked_once_for_each_branch() -> None:
     asked = []
 
-    def extend(who: int, observed: tuple[int, ...], order: tuple[Step, ...]) -> Steps:
+    def extend(
+        who: int, observed: tuple[int, ...], order: tuple[OrderStep, ...]
+    ) -> Events:
         asked.append((who, observed))
         assert order[-1].agent == who
         assert order[-1].observed == observed[-1]
-        return LAST if observed[-1] else Steps([Exit(32)])
+        return LAST if observed[-1] else Events([Exit(32)])
 
     verdict = explore(counting({}), extend)
     assert verdict.coverage is Coverage.ALL
@@ -419,10 +421,12 @@ def test_what_extend_adds_may_change_earlier_decisions() -> None:
     """A third user of a barrier appears; all orders are explored again."""
     meet = Sync(Barrier(0, 1), 32, 64)
 
-    def extend(who: int, observed: tuple[int, ...], order: tuple[Step, ...]) -> Steps:
-        return Steps([meet, Exit(32)])
+    def extend(
+        who: int, observed: tuple[int, ...], order: tuple[OrderStep, ...]
+    ) -> Events:
+        return Events([meet, Exit(32)])
 
-    late = Agent("late", 0, 32, Steps([Load(FLAG)]))
+    late = Agent("late", 0, 32, Events([Load(FLAG)]))
     verdict = explore(Program([agent(meet), agent(meet), late]), extend)
     assert verdict.hang is not None
     assert verdict.coverage is Coverage.ALL
@@ -430,8 +434,8 @@ def test_what_extend_adds_may_change_earlier_decisions() -> None:
 
 
 def test_choices_from_outside() -> None:
-    steps = Steps([Choose((0, 1))])
-    steps.after = {0: Steps([Exit(32)]), 1: Steps([EVERYBODY, EVERYBODY, Exit(32)])}
+    steps = Events([Choose((0, 1))])
+    steps.after = {0: Events([Exit(32)]), 1: Events([EVERYBODY, EVERYBODY, Exit(32)])}
     program = Program([Agent("a", 0, 32, steps), agent(EVERYBODY)])
     verdict = explore(program)
     assert verdict.hang is None
@@ -447,7 +451,7 @@ def test_grants_are_taken_once() -> None:
         full = Mbarrier(number, 64)
         take = Atomic(left, "take", result=response, returns=False)
         ask = Unit(("ask", number), "try_cancel", (take, CompleteTx(full, 16)))
-        steps = Steps(
+        steps = Events(
             [
                 MbarrierInit(full, 1),
                 MbarrierArrive(full, expect=16),
@@ -457,7 +461,7 @@ def test_grants_are_taken_once() -> None:
             ]
         )
         work = Access(writes=(DATA,))
-        steps.after = {0: Steps([Exit(32)]), 1: Steps([work, Exit(32)])}
+        steps.after = {0: Events([Exit(32)]), 1: Events([work, Exit(32)])}
         agents.append(Agent(f"scheduler {number}", number, 32, steps))
     verdict = explore(Program(agents, {left: 1}))
     assert verdict.coverage is Coverage.ALL
@@ -501,7 +505,7 @@ def test_limits_of_the_recording_are_handed_on() -> None:
 
 
 def test_a_recording_that_ends_early_is_said() -> None:
-    program = Program([Agent("a", 0, 32, Steps([WRITE], cut="the log was full"))])
+    program = Program([Agent("a", 0, 32, Events([WRITE], cut="the log was full"))])
     verdict = explore(program)
     assert verdict.coverage is Coverage.INCOMPLETE
     assert verdict.reasons == ("the log was full",)

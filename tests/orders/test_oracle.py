@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fragmenta.orders.program import Access, Agent, Exit, Program, Span, Steps
+from fragmenta.orders.program import Access, Agent, Events, Exit, Program, Span
 from tests.orders.compare import compare, differences
 from tests.orders.oracle import TooMany, answer
 from tests.thinning import THOROUGH, some
@@ -50,7 +50,7 @@ def test_the_kept_report_is_about_ten_thousand() -> None:
 def test_the_oracle_counts_interleavings() -> None:
     def agent(number: int) -> Agent:
         touch = Access(writes=(Span("shared:0", 0, 4),))
-        return Agent(f"{number}", 0, 32, Steps([touch, touch, Exit(32)]))
+        return Agent(f"{number}", 0, 32, Events([touch, touch, Exit(32)]))
 
     program = Program([agent(0), agent(1)])
     found = answer(program, 100)

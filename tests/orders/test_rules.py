@@ -23,6 +23,7 @@ from fragmenta.orders.program import (
     CompleteTx,
     Condition,
     Event,
+    Events,
     Exit,
     ExpectTx,
     Fence,
@@ -37,7 +38,6 @@ from fragmenta.orders.program import (
     Order,
     Program,
     Span,
-    Steps,
     Store,
     Sync,
     Unit,
@@ -58,16 +58,16 @@ ONE = Barrier(0, 1)
 CLUSTER = ClusterBarrier(0)
 
 
-def agent(*events: Event, after: dict[int, Steps] | None = None) -> Agent:
+def agent(*events: Event, after: dict[int, Events] | None = None) -> Agent:
     """An agent that exits, or that branches on the last of its events."""
     if after is None:
-        return Agent("", 0, 32, Steps([*events, Exit(32)]))
-    return Agent("", 0, 32, Steps(list(events), after))
+        return Agent("", 0, 32, Events([*events, Exit(32)]))
+    return Agent("", 0, 32, Events(list(events), after))
 
 
 def branching(*events: Event) -> Agent:
     """It writes the tile if the last event observes 0."""
-    return agent(*events, after={0: Steps([WRITE, Exit(32)]), 1: Steps([Exit(32)])})
+    return agent(*events, after={0: Events([WRITE, Exit(32)]), 1: Events([Exit(32)])})
 
 
 SLOW = Unit("slow", "cp.async", (Store(THIRD, 1),), group="g")

@@ -9,7 +9,7 @@ from fragmenta import ptx
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Value, convert, intrinsic
 from fragmenta.planes.algebra import Algebra
-from fragmenta.planes.code.following import Step
+from fragmenta.planes.code.following import PlaneStep
 from fragmenta.planes.code.seconds import halves, put_halves
 from fragmenta.planes.elements import joined
 from fragmenta.planes.memory import PlaneWatch
@@ -44,7 +44,7 @@ def summed(first: int, second: int) -> Routine:
     return routine(name, trace, [P, P, P, I32], None)
 
 
-class Sums(Step):
+class Sums(PlaneStep):
     """Adds the second values of sums, and counts what happens."""
 
     def compute(self) -> None:

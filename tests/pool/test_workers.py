@@ -251,16 +251,16 @@ def test_the_limit_of_processor_time_is_counted_from_now() -> None:
 
 def test_a_worker_that_has_grown_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     from fragmenta.pool import worker
-    from fragmenta.pool.orders import Terms
+    from fragmenta.pool.orders import WorkerTerms
     from fragmenta.pool.packing import pack
-    from fragmenta.pool.questions import Launch, Text
+    from fragmenta.pool.questions import KernelText, LaunchQuestion
 
     monkeypatch.setattr(worker, "seal", lambda: None)  # this process writes files
-    made = worker._Worker(Terms(10, 1))
+    made = worker._Worker(WorkerTerms(10, 1))
     packed, memory = pack([np.arange(4, dtype=np.int32)])
     limits = ptx.Limits(seconds=HANG)
     request = ptx.LaunchRequest(1, 4, limits=limits)
-    question = Launch(Text(TEXT, "", "twice"), request, packed)
+    question = LaunchQuestion(KernelText(TEXT, "", "twice"), request, packed)
     made.answer(question, memory)
     assert not made.ended
     assert memory[0].view(np.int32).tolist() == [0, 2, 4, 6]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.programs.memory import Kind, Memory
+from fragmenta.programs.memory import AllocationKind, ProgramMemory
 from fragmenta.simt import untouched
 from fragmenta.simt.arguments import Received
 from tests.programs.test_programs import HERE, run
@@ -33,8 +33,8 @@ def pages(memory):
 
 @pytest.fixture
 def gibibyte():
-    held = Memory(1 << 40)
-    yield held, held.allocate(GIB, Kind.DEVICE)
+    held = ProgramMemory(1 << 40)
+    yield held, held.allocate(GIB, AllocationKind.DEVICE)
     held.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fragmenta.errors import MissingPackage
 from fragmenta.programs import building
-from fragmenta.programs.places import Call, Places
+from fragmenta.programs.places import CallSite, Symbolizer
 from tests.programs.test_programs import run
 
 HERE = Path(__file__).parent
@@ -39,27 +39,27 @@ def made(tmp_path):
 def test_each_version_of_debug_information_is_read(made, version, monkeypatch):
     source, address = made("-g", f"-gdwarf-{version}")
     monkeypatch.chdir(source.parent)
-    call = Call("cudaFree", (address + 1,))
-    places = Places(os.getpid())
+    call = CallSite("cudaFree", (address + 1,))
+    places = Symbolizer(os.getpid())
     assert str(places.source(call)) == "f.cpp:3"
     assert places.words(call) == "cudaFree at f.cpp:3"
-    inside = Call("cudaFree", (address + 9,))
+    inside = CallSite("cudaFree", (address + 9,))
     assert places.source(inside).line in (4, 5)
 
 
 def test_without_lines_the_function_is_named(made):
     _, address = made()
-    places = Places(os.getpid())
-    call = Call("cudaFree", (address + 1, 1))
+    places = Symbolizer(os.getpid())
+    call = CallSite("cudaFree", (address + 1, 1))
     assert places.source(call) is None
     assert places.words(call) == "cudaFree in f of libf.so"
-    assert places.words(Call("cudaFree", (1,))) == "cudaFree"
+    assert places.words(CallSite("cudaFree", (1,))) == "cudaFree"
 
 
 def test_without_names_the_place_is_told(made):
     _, address = made("-s")
-    places = Places(os.getpid())
-    assert places.words(Call("cudaFree", (address + 1,))).startswith("cudaFree in ")
+    places = Symbolizer(os.getpid())
+    assert places.words(CallSite("cudaFree", (address + 1,))).startswith("cudaFree in ")
 
 
 def line(text):

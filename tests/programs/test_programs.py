@@ -16,10 +16,10 @@ from fragmenta.commands.run import _Report
 from fragmenta.cuda.tools import assembler, fatbin
 from fragmenta.errors import Error, MissingPackage
 from fragmenta.programs import building, compiling, elf
-from fragmenta.programs.asked import Options
-from fragmenta.programs.modules import Program, Skipped, chosen
+from fragmenta.programs.asked import ProgramOptions
+from fragmenta.programs.modules import LoadedModule, Skipped, chosen
 from fragmenta.programs.running import Outcome
-from fragmenta.programs.told import Launched
+from fragmenta.programs.told import LaunchReport
 from fragmenta.ptx.checking.problem import Problem
 from tests.asking import complaint
 from tests.clock import HANG
@@ -372,9 +372,9 @@ def test_a_source_without_main_is_no_program(monkeypatch, tmp_path):
 def test_the_report_fits_80_columns():
     why = "the launch took longer than 60 s; launch(..., limits=...) allows more"
     one = (1, 1, 1)
-    launched = Launched("k" * 30, one, one, 10**12, 1.0, False, True, [], why)
+    launched = LaunchReport("k" * 30, one, one, 10**12, 1.0, False, True, [], why)
     found = Outcome(-2, [launched] * 3, refused=["cuFunction, " * 12])
-    text = _Report("x", Options(), found).to_text()
+    text = _Report("x", ProgramOptions(), found).to_text()
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -383,8 +383,8 @@ def test_a_line_with_two_problems_counts_a_launch_once():
     one = (1, 1, 1)
     both = [Problem("mbarrier", "error", 7, 2, "", each) for each in ("one", "other")]
     for launches in (1, 3):
-        made = [Launched("k", one, one, 9, 1.0, True, True, both)] * launches
-        text = _Report("x", Options(), Outcome(0, made)).to_text()
+        made = [LaunchReport("k", one, one, 9, 1.0, True, True, both)] * launches
+        text = _Report("x", ProgramOptions(), Outcome(0, made)).to_text()
         assert ("launches)" in text) == (launches == 3)
         assert text.count("(in 3 launches)") == (launches == 3)
 
@@ -392,8 +392,8 @@ def test_a_line_with_two_problems_counts_a_launch_once():
 def test_a_launch_that_a_limit_ended_is_not_without_problems():
     why = "it took too long\n  warp 0 lanes 0\n    spinning on a word"
     one = (1, 1, 1)
-    launched = Launched("spin", one, one, 0, 0.0, True, False, [], why)
-    text = _Report("x", Options(), Outcome(0, [launched])).to_text()
+    launched = LaunchReport("spin", one, one, 0, 0.0, True, False, [], why)
+    text = _Report("x", ProgramOptions(), Outcome(0, [launched])).to_text()
     assert "; 1 not run to its end" in " ".join(text.split())
     assert "no problems" not in text
     assert f"spin was not run to its end: {why}" in text
@@ -414,7 +414,7 @@ def test_variables_with_addresses_of_functions():
     st.global.u64 [%rd1], %rd2;
     ret;
 }"""
-    made = Program(text.encode(), "sm_90a", Skipped())
+    made = LoadedModule(text.encode(), "sm_90a", Skipped())
     expected = ptx.parse(text).variables["table"]
     assert made.variables["table"].tolist() == expected.tolist()
     made.close()

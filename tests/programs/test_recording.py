@@ -18,13 +18,13 @@ import pytest
 import fragmenta as fm
 from fragmenta.errors import NoDevice
 from fragmenta.evidence import arguments, launches
-from fragmenta.evidence.card_memory import Addresses, Memory
+from fragmenta.evidence.card_memory import Addresses, CardAllocation
 from fragmenta.evidence.launch_fields import bytes_to_make
 from fragmenta.launch.kernel import parse
 from fragmenta.launch.limits import Limits
 from fragmenta.programs import building
 from fragmenta.programs.asked import Wanted
-from fragmenta.programs.recording import Part, Record, Shape
+from fragmenta.programs.recording import LaunchCapture, LaunchShape, Reachable
 from fragmenta.simt.arguments import Received
 from tests.asking import answer, complaint
 from tests.clock import HANG
@@ -189,11 +189,11 @@ TEXT = """
 }"""
 FIRST, SECOND, PLACE, OTHER = 0x7F0000000200, 0x7F0000100000, 0x7F0000200000, 0x7F00003
 PARTS = [
-    Part("first", FIRST, 16),
-    Part("second", SECOND, 8),
-    Part("place", PLACE, 8, True),
-    Part("other", OTHER, 64),
-    Part("lost", 0, 0, True),  # a variable that the driver does not know
+    Reachable("first", FIRST, 16),
+    Reachable("second", SECOND, 8),
+    Reachable("place", PLACE, 8, True),
+    Reachable("other", OTHER, 64),
+    Reachable("lost", 0, 0, True),  # a variable that the driver does not know
 ]
 
 
@@ -208,8 +208,8 @@ def recorded(folder, change=None, **more):
     """A launch of a card, written by hand, as it is replayed here."""
     kernel = parse(TEXT).kernels["follow"]
     parameters = FIRST.to_bytes(8, "little") + (9).to_bytes(4, "little")
-    shape = Shape((1, 1, 1), (1, 1, 1), (0, 0, 0), False, 0)
-    record = Record(kernel, shape, parameters, PARTS)
+    shape = LaunchShape((1, 1, 1), (1, 1, 1), (0, 0, 0), False, 0)
+    record = LaunchCapture(kernel, shape, parameters, PARTS)
     held = memory()
     record.follow(lambda number: held[number])
     after = {
@@ -261,10 +261,10 @@ def test_a_recording_is_launched(tmp_path, monkeypatch):
 
 def test_what_is_too_large_is_not_recorded():
     kernel = parse(TEXT).kernels["follow"]
-    shape = Shape((1, 1, 1), (1, 1, 1), (0, 0, 0), False, 0)
-    large = [Part("first", FIRST, 1 << 31)]
+    shape = LaunchShape((1, 1, 1), (1, 1, 1), (0, 0, 0), False, 0)
+    large = [Reachable("first", FIRST, 1 << 31)]
     with pytest.raises(fm.Error, match="it can reach 2,147,483,648 bytes"):
-        Record(kernel, shape, FIRST.to_bytes(8, "little"), large)
+        LaunchCapture(kernel, shape, FIRST.to_bytes(8, "little"), large)
 
 
 def test_only_addresses_of_memory_move():
@@ -368,7 +368,7 @@ def test_a_part_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
 
 
 def test_memory_is_described_by_plain_values():
-    made = Memory("a", 1, False, arguments.stored(np.zeros(3, np.uint8)))
+    made = CardAllocation("a", 1, False, arguments.stored(np.zeros(3, np.uint8)))
     assert json.loads(json.dumps(made._asdict()))["array"]["shape"] == [3]
 
 

@@ -26,7 +26,7 @@ from fragmenta.cuda.tools import device
 from fragmenta.cuda.tools.programs import launch
 from fragmenta.evidence import arguments as inputs
 from fragmenta.evidence.arguments import for_kernel
-from fragmenta.evidence.kernels import PATTERNS, Prepared
+from fragmenta.evidence.kernels import PATTERNS, PreparedLaunch
 from fragmenta.evidence.launches import Writer, make_arguments
 from tests.ptx import checks, launches, recordings
 
@@ -156,7 +156,7 @@ def record(source: str, build: Path, output: Path, dry: bool) -> None:
         kernels = ptx.parse(program.text, program.name).kernels
         number = writer.add_text(program.name, program.text)
         for row in program.rows:
-            prepared = Prepared(kernels[row.entry], for_kernel(made(row)))
+            prepared = PreparedLaunch(kernels[row.entry], for_kernel(made(row)))
             ready = prepared.program(cubin, row.grid, row.block, row.shared)
             if dry:
                 launch(gpu, ready, [each.bytes for each in prepared.held])
@@ -177,7 +177,7 @@ def seed_of(row: launches.Row) -> int:
 
 def record_row(
     gpu: device.GPU,
-    prepared: Prepared,
+    prepared: PreparedLaunch,
     ready: Any,
     row: launches.Row,
     program: str,

@@ -18,11 +18,11 @@ from fragmenta.races.shadow import layout as clocks
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.problem_table import ProblemTable
 from fragmenta.races.shared_shadow import SharedShadow
-from fragmenta.races.strong_accesses import Thread
+from fragmenta.races.strong_accesses import Actor
 from fragmenta.simt import layout, library
 from fragmenta.simt.arguments import Segment
 from fragmenta.simt.compiled import aligned
-from fragmenta.simt.memory import Access
+from fragmenta.simt.memory import AccessForm
 
 ALL = 0xFFFFFFFF
 BASE = layout.FIRST_ARGUMENT << layout.SLOT_BITS
@@ -30,7 +30,7 @@ _ENGINES: list[Any] = []
 
 
 @cache
-def routine(access: Access, kind: Any, scope: Scope = Scope.GPU) -> Any:
+def routine(access: AccessForm, kind: Any, scope: Scope = Scope.GPU) -> Any:
     """The routine as a function of addresses."""
     made = watched_global(access, kind, scope=scope)
     engine = compiler.load(o.code for o in library.objects([made, *GLOBAL_SUPPORT]))
@@ -148,7 +148,7 @@ class Block:
         scope: Scope = Scope.GPU,
     ) -> None:
         """Lanes access memory, and then store what they have."""
-        access = Access("global", bits, max(bits, 16), elements)
+        access = AccessForm("global", bits, max(bits, 16), elements)
         given = np.zeros(32, np.int64) + where
         addresses = aligned(256).view(np.int64)
         addresses[:] = BASE + given
@@ -172,7 +172,7 @@ class Block:
         if writes:
             self._store(given, lanes, access, values)
 
-    def _store(self, given: Any, lanes: int, access: Access, values: Any) -> None:
+    def _store(self, given: Any, lanes: int, access: AccessForm, values: Any) -> None:
         size = access.bits // 8
         held = access.register // 8
         for lane in range(32):
@@ -183,8 +183,8 @@ class Block:
                     data = each[lane * held : lane * held + size]
                     self.machine.data[start : start + size] = data
 
-    def thread(self, warp: int, lanes: int = ALL) -> Thread:
-        return Thread(self.number, warp, lanes, self, self.ledger)
+    def thread(self, warp: int, lanes: int = ALL) -> Actor:
+        return Actor(self.number, warp, lanes, self, self.ledger)
 
     def who(
         self, warp: int, lane: int, flags: global_records.Flags, site: int = 9

@@ -20,7 +20,7 @@ from fragmenta.races.shadow.problem_table import ProblemTable
 from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.simt import barriers, layout, library
 from fragmenta.simt.compiled import aligned
-from fragmenta.simt.memory import Access
+from fragmenta.simt.memory import AccessForm
 
 ALL = 0xFFFFFFFF
 WARP_BYTES = layout.REGISTERS + 1024
@@ -106,7 +106,7 @@ class Rig:
         for register in self.registers[1 : 1 + elements]:
             register.view(f"u{width // 8}")[:32] = given.astype(f"u{width // 8}")
         routine = shared_memory.watched(
-            Access("shared", bits, width, elements, False, 32), kind
+            AccessForm("shared", bits, width, elements, False, 32), kind
         )
         read = elements if kind.endswith("write") else 0
         call = function(routine, "ppplii" + "p" * read)

@@ -18,7 +18,7 @@ from fragmenta.races.shadow.bank_counts import (
 from fragmenta.shared.banks import IDLE, bank_conflicts
 from fragmenta.simt import layout, library
 from fragmenta.simt.compiled import aligned
-from fragmenta.simt.memory import Access
+from fragmenta.simt.memory import AccessForm
 
 ALL = 0xFFFFFFFF
 _ENGINES: list[Any] = []
@@ -27,7 +27,7 @@ _ENGINES: list[Any] = []
 @cache
 def routine(width: int, bits: int) -> Any:
     """The routine as a function of addresses."""
-    made = counted_banks(Access("shared", 8, 16, width, address=bits))
+    made = counted_banks(AccessForm("shared", 8, 16, width, address=bits))
     engine = compiler.load(o.code for o in library.objects([made]))
     _ENGINES.append(engine)
     kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_int32] * 2

@@ -7,7 +7,7 @@ import pytest
 
 from fragmenta.races.exits import _known
 from fragmenta.races.order import knows
-from fragmenta.races.shadow.layout import LAST_EPOCH, LAST_SITE, Lanes, Record
+from fragmenta.races.shadow.layout import LAST_EPOCH, LAST_SITE, Lanes, ShadowRecord
 from tests.simt.kernels import kernel
 
 
@@ -17,10 +17,12 @@ def test_records_are_known_as_one_by_one() -> None:
     plane[2] = rng.integers(-(1 << 31), 1 << 31, agents, np.int64).astype(np.int32)
     plane[:2, 0] = LAST_EPOCH
     kept = [
-        Record(LAST_SITE - i, int(epoch), int(agent), i % 32, Lanes(i % 7), 15, i % 16)
+        ShadowRecord(
+            LAST_SITE - i, int(epoch), int(agent), i % 32, Lanes(i % 7), 15, i % 16
+        )
         for i, (epoch, agent) in enumerate(rng.integers(0, (7, agents), (2000, 2)))
     ]
-    kept.append(Record(0, LAST_EPOCH, 0, 31, Lanes.ONE, 1, 0))
+    kept.append(ShadowRecord(0, LAST_EPOCH, 0, 31, Lanes.ONE, 1, 0))
     words = np.array([each.pack() for each in kept], np.uint64)
     expected = [knows(plane, each.agent, each.lane, each.epoch) for each in kept]
     assert _known(plane, words).tolist() == expected

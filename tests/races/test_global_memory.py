@@ -11,7 +11,7 @@ from fragmenta.ptx.ordering import Scope
 from fragmenta.races.shadow.global_memory import watched_global
 from fragmenta.races.shadow.shared_memory import watched
 from fragmenta.simt import layout
-from fragmenta.simt.memory import Access
+from fragmenta.simt.memory import AccessForm
 from tests.races.globally import ALL, Machine
 
 LANES = np.arange(32)
@@ -22,7 +22,8 @@ KINDS = ("read", "strong read", "atomic", "write", "strong write")
 def test_what_is_not_stored_is_watched_by_its_bytes_alone(kind: str) -> None:
     """So a kernel with loads of many types needs few routines."""
     pair, word = (
-        Access("global", bits, bits, 64 // bits, signed=bits == 32) for bits in (32, 64)
+        AccessForm("global", bits, bits, 64 // bits, signed=bits == 32)
+        for bits in (32, 64)
     )
     for made in (watched, watched_global):
         same = made(pair, kind).name == made(word, kind).name

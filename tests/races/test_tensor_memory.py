@@ -9,15 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.races.tmem_shadow import Access, Region, TensorCells, Watch, pipelined
+from fragmenta.races.tmem_shadow import (
+    CellSet,
+    TensorAccess,
+    TensorCells,
+    Watch,
+    pipelined,
+)
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.units.tmem_cells import Cells
 
 AGENTS = 4
 
 
-def access(kind: str, agent: int, epoch: int, number: int, form: Any = None) -> Access:
-    return Access(kind, 0, agent, -1, agent, epoch, agent, epoch, number, number, form)
+def access(
+    kind: str, agent: int, epoch: int, number: int, form: Any = None
+) -> TensorAccess:
+    return TensorAccess(
+        kind, 0, agent, -1, agent, epoch, agent, epoch, number, number, form
+    )
 
 
 def clock(known: list[int]) -> Any:
@@ -39,8 +49,8 @@ def cells(chosen: random.Random) -> Cells:
 def test_conflicts_are_those_of_each_cell(seed: int) -> None:
     chosen = random.Random(seed)
     memory = TensorCells(Watch(1, 4))
-    written: dict[tuple[int, int], Access] = {}
-    read: dict[tuple[int, int], list[Access]] = {}
+    written: dict[tuple[int, int], TensorAccess] = {}
+    read: dict[tuple[int, int], list[TensorAccess]] = {}
     for number in range(1, 60):
         known = [chosen.randrange(0, 60) for _ in range(AGENTS)]
         new = access("st", chosen.randrange(AGENTS), number, number)
@@ -104,7 +114,7 @@ def test_products_of_two_shapes_do_not_follow_one_another() -> None:
 
 
 def test_cells_in_words() -> None:
-    where = Region(1, 0xFFFF << 32, 8, 16)
+    where = CellSet(1, 0xFFFF << 32, 8, 16)
     assert where.words(1) == "columns 8-15 of lanes 32-47 of tensor memory"
     assert where._replace(stop=9).words(0).startswith("column 8 of lanes 32-47 of ")
     assert where.words(0).endswith("of block 1 of the cluster")

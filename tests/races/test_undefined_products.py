@@ -13,7 +13,7 @@ from fragmenta.isa.tables.wgmma import Ways
 from fragmenta.races.undefined_products import WARPS, warpgroup_product
 from fragmenta.shared.descriptor import MAJORS
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.wgmma_operands import Source
+from fragmenta.simt.wgmma_operands import LaneOperand
 
 TWIN = 1 << 16
 """How far the shadow of a register is behind it."""
@@ -80,7 +80,7 @@ class Warpgroup:
 
     def multiply(self) -> np.ndarray:
         """The undefined elements of D."""
-        used = [Source(each) for each in self.places["A"]]
+        used = [LaneOperand(each) for each in self.places["A"]]
         in_registers = self.ways.a_from_registers
         located = SimpleNamespace(
             op=self.op,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.replay.recorded import Replay
-from fragmenta.tracing.recorder import Recorder
-from fragmenta.tracing.told import Told
+from fragmenta.tracing.recorder import StepRecorder
+from fragmenta.tracing.told import Trace
 
 Bytes = NDArray[np.uint8]
 
@@ -19,7 +19,7 @@ Bytes = NDArray[np.uint8]
 class Ending(NamedTuple):
     """The memory of a cluster at its end."""
 
-    told: Told
+    told: Trace
     warps: dict[int, Bytes]
     """The memory of each warp, by its number."""
     memories: dict[tuple[str, int], Bytes]
@@ -31,9 +31,9 @@ class Ending(NamedTuple):
 def endings() -> Iterator[list[Ending]]:
     """All clusters whose record ends here."""
     found: list[Ending] = []
-    close = Recorder.close
+    close = StepRecorder.close
 
-    def closing(self: Recorder) -> None:
+    def closing(self: StepRecorder) -> None:
         cluster = self._cluster
         if cluster is not None:
             state = self._state(cluster, whole=False)
@@ -41,11 +41,11 @@ def endings() -> Iterator[list[Ending]]:
             found.append(Ending(self.told, state.warps, state.memories, places))
         close(self)
 
-    Recorder.close = closing  # type: ignore[method-assign]
+    StepRecorder.close = closing  # type: ignore[method-assign]
     try:
         yield found
     finally:
-        Recorder.close = close  # type: ignore[method-assign]
+        StepRecorder.close = close  # type: ignore[method-assign]
 
 
 def differences(replay: Replay, ending: Ending, stepped: Any) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
-from fragmenta.replay.aligning import Place, to_first
+from fragmenta.replay.aligning import SourceLine, to_first
 from tests.replay.kernels import HEAD, LOSS, PAST, copied
 
 
@@ -66,7 +66,7 @@ def about_runs(replay: ptx.Replay) -> dict[str, Any]:
         )
     last = every[-1]
     count = len(last.lines(last.ptx_file))
-    places = [Place(last.ptx_file, line) for line in range(1, count + 1)]
+    places = [SourceLine(last.ptx_file, line) for line in range(1, count + 1)]
     apart = [each.line for each in places if not to_first(last.lines_of_first, each)]
     return {"problem": problem, "aligned": aligned, "values": values, "apart": apart}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fragmenta import ptx
-from fragmenta.tracing.recorder import Recorder
+from fragmenta.tracing.recorder import StepRecorder
 from fragmenta.units.clusters import Cluster
 from tests.ptx.hazards.cases import cases
 from tests.ptx.test_triton_blackwell import kept
@@ -49,14 +49,14 @@ NAMES = [*LAUNCHES] if THOROUGH else QUICK
 @pytest.fixture
 def attended(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let Python carry out every event of what is recorded from now on."""
-    begin = Recorder.__init__
+    begin = StepRecorder.__init__
 
     def attend() -> None:
-        def made(self: Recorder, *given: Any) -> None:
+        def made(self: StepRecorder, *given: Any) -> None:
             begin(self, *given)
             self._attends = True
 
-        monkeypatch.setattr(Recorder, "__init__", made)
+        monkeypatch.setattr(StepRecorder, "__init__", made)
 
     return attend
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fragmenta.shared.tensor_map import TensorMap
-from fragmenta.simt.boxes import Copy, Problem, run_box
+from fragmenta.simt.boxes import Copy, CopyRefusal, run_box
 from tests.shared.recorded_boxes import OPERATIONS, ORIGIN, Case, recording
 
 REDUCTIONS = ("add", "min", "dec", "xor")
@@ -32,7 +32,7 @@ def _copies() -> list[Copy]:
 COPIES = _copies()
 
 
-def _run(case: Case) -> tuple[Problem, np.ndarray]:
+def _run(case: Case) -> tuple[CopyRefusal, np.ndarray]:
     copy, memory, image = _copy(case), case.memory(), case.image()
     problem, _ = run_box(
         copy,
@@ -75,22 +75,22 @@ def test_what_an_h200_refuses_is_refused() -> None:
     for case in ready:
         before = case.image() if case.operation == "load" else case.memory()
         problem, after = _run(case)
-        assert problem != Problem.NONE
+        assert problem != CopyRefusal.NONE
         assert (after == before).all()
 
 
 MAP = TensorMap("u8", (64, 4), (64,), (32, 4))
 
 
-def _problem(copy: Copy, map: TensorMap, memory: int, image: int = 1024) -> Problem:
+def _problem(copy: Copy, map: TensorMap, memory: int, image: int = 1024) -> CopyRefusal:
     given = np.zeros(memory, np.uint8), np.zeros(image, np.uint8)
     return run_box(copy, map.encode(), (32, 0), (), *given)[0]
 
 
 def test_nothing_outside_memory_is_touched() -> None:
     load = Copy("load", 2)
-    assert _problem(load, MAP, 256) == Problem.NONE
-    assert _problem(load, MAP, 255) == Problem.GLOBAL_BOUNDS
-    assert _problem(load, MAP.at(16), 256) == Problem.GLOBAL_BOUNDS
-    assert _problem(load, MAP, 256, image=127) == Problem.SHARED_BOUNDS
-    assert _problem(Copy("add", 2), MAP, 256) == Problem.OPERATION
+    assert _problem(load, MAP, 256) == CopyRefusal.NONE
+    assert _problem(load, MAP, 255) == CopyRefusal.GLOBAL_BOUNDS
+    assert _problem(load, MAP.at(16), 256) == CopyRefusal.GLOBAL_BOUNDS
+    assert _problem(load, MAP, 256, image=127) == CopyRefusal.SHARED_BOUNDS
+    assert _problem(Copy("add", 2), MAP, 256) == CopyRefusal.OPERATION

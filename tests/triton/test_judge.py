@@ -14,7 +14,7 @@ import pytest
 
 from fragmenta.judge import Batch, Settings
 from fragmenta.judge.held import elements, hold, leaves
-from fragmenta.judge.loading import PLAIN, Task
+from fragmenta.judge.loading import PLAIN, ReferenceTask
 from fragmenta.judge.reference import _format_of, _Set, cases
 from judging.cheats import CHEATS
 from judging.honest import candidates
@@ -103,7 +103,7 @@ def reference(x, y):
     }.items():
         names: dict[str, Any] = {}
         exec(text.format(result), names)
-        task = Task(PLAIN, names["reference"], names["get_inputs"], list)
+        task = ReferenceTask(PLAIN, names["reference"], names["get_inputs"], list)
         inputs = hold(names["get_inputs"]())
         plain = leaves(hold(names["reference"](*names["get_inputs"]())))
         assert _format_of(_Set({}, "", task, "main"), inputs, plain) == name

@@ -11,7 +11,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import Error
-from fragmenta.units.copy_groups import Queue
+from fragmenta.units.copy_groups import CopyGroups
 from fragmenta.units.machine import Machine
 from fragmenta.units.work import done_at_once
 from tests.simt.kernels import kernel
@@ -552,7 +552,7 @@ def test_what_is_wrong_with_cp_async_is_said_in_the_same_words(
 @pytest.mark.parametrize("count", range(5))
 def test_a_wait_leaves_out_the_newest_groups(count: int) -> None:
     for left in range(count + 4):
-        queue = Queue()
+        queue = CopyGroups()
         for site in range(count):
             queue.add(1, done_at_once(site))
             queue.commit(1)

@@ -246,7 +246,7 @@ def test_registers_of_d_in_any_order(
     """Those that follow each other stay in place; others are copied."""
     in_place = set()
 
-    class Seen(wgmma_forms.Form):
+    class Seen(wgmma_forms.FormRecord):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             in_place.add(bool(self.words[layout.FORM_IN_PLACE >> 2]))
@@ -275,7 +275,9 @@ def test_some_forms_are_known_when_a_warpgroup_begins(
         loop("\n".join([FENCE, *lines, COMMIT, WAIT.format(1)]))
         + "\n".join([WAIT.format(0), stored(0)])
     )
-    plan = property(lambda self: wgmma_forms.Plan(tuple(self._made.values())[:known]))
+    plan = property(
+        lambda self: wgmma_forms.BundlePlan(tuple(self._made.values())[:known])
+    )
     monkeypatch.setattr(wgmma_forms.Forms, "plan", plan)
     same(made, schedule)  # all forms are known after this
     ran, _ = same(made, schedule)

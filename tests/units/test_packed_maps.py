@@ -10,7 +10,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import Error
-from fragmenta.programs.asked import Options
+from fragmenta.programs.asked import ProgramOptions
 from fragmenta.programs.device import Device
 from fragmenta.programs.verbs import Answer, Request, Verb
 from fragmenta.shared.tensor_map import TensorMap
@@ -144,7 +144,7 @@ def encode(kind: int, swizzle: int, interleave: int = 0, **more: int) -> Answer:
     data = struct.pack("<2Q1Q2I2I", 256, 4, 1024, 128 if kind > 12 else 32, 2, 1, 1)
     last = more.get("promotion", 0), more.get("fill", 0)
     words = (0, kind, 2, 1 << 12, interleave, swizzle, *last)
-    device = Device(Options(), print)
+    device = Device(ProgramOptions(), print)
     try:
         return device.answer(Request(Verb.ENCODE, words, data))
     finally:

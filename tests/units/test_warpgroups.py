@@ -13,7 +13,7 @@ from fragmenta.errors import Error
 from fragmenta.evidence.variants import Variant
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.simt.layout import IN_FLIGHT, POISON
-from fragmenta.simt.wgmma_operands import Source, describe
+from fragmenta.simt.wgmma_operands import LaneOperand, describe
 from fragmenta.units.warpgroups import Warpgroup, WgmmaError
 from tests.units.warpgroups import (
     START,
@@ -90,8 +90,8 @@ def test_vectors_and_constants() -> None:
     form = describe(function.instructions[0])
     found = form.located(lambda register: places[register.number])
     assert np.diff(found.d).tolist() == [128] * 3
-    assert found.a[1::2] == (Source(-1, 5), Source(-1, 0))
-    assert found.descriptors == (Source(-1, word),)
+    assert found.a[1::2] == (LaneOperand(-1, 5), LaneOperand(-1, 0))
+    assert found.descriptors == (LaneOperand(-1, word),)
     # All lanes or some: the same instruction.
     assert json_again(found) is json_again(found)
     made = machine(PLAIN, IN_REGISTERS, "1")
@@ -99,8 +99,8 @@ def test_vectors_and_constants() -> None:
     made.load(given)
     made.located[0] = replace(
         made.located[0],
-        a=(made.located[0].a[0], Source(-1, 0x3C003C00), *made.located[0].a[2:]),
-        descriptors=(Source(-1, int(given["b"]) + (START >> 4)),),
+        a=(made.located[0].a[0], LaneOperand(-1, 0x3C003C00), *made.located[0].a[2:]),
+        descriptors=(LaneOperand(-1, int(given["b"]) + (START >> 4)),),
     )
     made.issue().finish()
     given["a"][:, 1] = 0x3C003C00

@@ -19,7 +19,7 @@ from fragmenta.debugging.fragments import last_product
 from fragmenta.debugging.fragments import words as words_of
 from fragmenta.debugging.matrices import matrix
 from fragmenta.debugging.moments import Moments
-from fragmenta.debugging.scope import Names
+from fragmenta.debugging.scope import WarpScope
 from fragmenta.replay.recorded import Replay
 from fragmenta.simt.layout import POISON
 from tests.debugging import kernels
@@ -157,7 +157,7 @@ def watched(replay: Replay, asked: list[tuple[int, int, str]]) -> list[dict]:
             "step": step,
             "warp": warp,
             "text": text,
-            "texts": evaluate(text, Names(replay, step + 1, warp)).texts,
+            "texts": evaluate(text, WarpScope(replay, step + 1, warp)).texts,
         }
         for step, warp, text in asked
     ]

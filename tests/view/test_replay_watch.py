@@ -8,7 +8,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.debugging.expressions import evaluate
 from fragmenta.debugging.moments import Moments
-from fragmenta.debugging.scope import Names
+from fragmenta.debugging.scope import WarpScope
 from fragmenta.errors import Error
 from tests.debugging import kernels
 from tests.view.test_explorer_page import need
@@ -79,7 +79,7 @@ def launched():
 
 def python(replay, step, warp, text):
     try:
-        value = evaluate(text, Names(replay, step + 1, warp))
+        value = evaluate(text, WarpScope(replay, step + 1, warp))
     except Error as why:
         return {"refused": str(why)}
     return {"texts": value.texts, "type": value.type, "lanes": list(value.lanes)}

@@ -28,7 +28,7 @@ OTHERS = ("torch", "triton", "numba-cuda", "cuda-core", "dask", "pytest")
 """Packages that some commands use, and front ends."""
 
 
-class Part(NamedTuple):
+class Dependency(NamedTuple):
     """One thing that is there or missing."""
 
     name: str
@@ -58,45 +58,49 @@ def doctor(as_json: AsJson = False) -> None:
         emit(textwrap.fill(text, width(), subsequent_indent=" " * (wide + 2)))
 
 
-def _here() -> Iterator[Part]:
-    yield Part("fragmenta", __version__)
-    yield Part("Python", f"{platform.python_version()} {platform.python_compiler()}")
+def _here() -> Iterator[Dependency]:
+    yield Dependency("fragmenta", __version__)
+    yield Dependency(
+        "Python", f"{platform.python_version()} {platform.python_compiler()}"
+    )
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    yield Part("system", f"{system}, {cores()} cores")
+    yield Dependency("system", f"{system}, {cores()} cores")
 
 
-def _packages() -> Iterator[Part]:
+def _packages() -> Iterator[Dependency]:
     for name in (*NEEDED, *OTHERS):
         try:
-            yield Part(name, version(name))
+            yield Dependency(name, version(name))
         except PackageNotFoundError:
             if name in NEEDED:
-                yield Part(name, "", "everything; pip install fragmenta")
+                yield Dependency(name, "", "everything; pip install fragmenta")
 
 
-def _tools() -> Iterator[Part]:
+def _tools() -> Iterator[Dependency]:
     """Assemblers, and the compilers that some commands call."""
     for number, each in enumerate(assembler.assemblers()):
         name = "ptxas" if number == 0 else f"ptxas, {number + 1}"
-        yield Part(name, _asked(each))
+        yield Dependency(name, _asked(each))
     if not assembler.assemblers():
-        yield Part("ptxas", "", "a second judge of PTX; pip install nvidia-cuda-nvcc")
+        yield Dependency(
+            "ptxas", "", "a second judge of PTX; pip install nvidia-cuda-nvcc"
+        )
     for name, lacking in (
         ("nvcc", "launch FILE.cu with nvcc; pip install nvidia-cuda-nvcc"),
         ("nvdisasm", "reading machine code; pip install nvidia-cuda-nvdisasm"),
     ):
         try:
-            yield Part(name, _short(assembler.tool(name)))
+            yield Dependency(name, _short(assembler.tool(name)))
         except Error:
-            yield Part(name, "", lacking)
+            yield Dependency(name, "", lacking)
     try:
-        yield Part("nvrtc", version("nvidia-cuda-nvrtc"))
+        yield Dependency("nvrtc", version("nvidia-cuda-nvrtc"))
     except PackageNotFoundError:
-        yield Part("nvrtc", "", "CUDA C++ as text; pip install nvidia-cuda-nvrtc")
+        yield Dependency("nvrtc", "", "CUDA C++ as text; pip install nvidia-cuda-nvrtc")
     try:
-        yield Part("C++ compiler", _short(Path(find_compiler())))
+        yield Dependency("C++ compiler", _short(Path(find_compiler())))
     except Error:
-        yield Part("C++ compiler", "", "fragmenta run; apt install g++")
+        yield Dependency("C++ compiler", "", "fragmenta run; apt install g++")
 
 
 def _asked(ptxas: Path) -> str:
@@ -106,25 +110,27 @@ def _asked(ptxas: Path) -> str:
         return f"does not run: {error}"
 
 
-def _card() -> Part:
+def _card() -> Dependency:
     lacking = "verify, record, throughput; all else needs no GPU"
     try:
         card = device.present()
-        return Part("GPU", device.describe(card.versions()))
+        return Dependency("GPU", device.describe(card.versions()))
     except Error as error:
-        return Part("GPU", "", f"{lacking} ({str(error).splitlines()[0]})")
+        return Dependency("GPU", "", f"{lacking} ({str(error).splitlines()[0]})")
 
 
-def _cache() -> Part:
+def _cache() -> Dependency:
     """The folder of compiled kernels, what is in it, and whether it can be used."""
     folder = Cache.present().folder
     if folder is None:
-        return Part("cache", "", "a second launch compiles again; see FRAGMENTA_CACHE")
+        return Dependency(
+            "cache", "", "a second launch compiles again; see FRAGMENTA_CACHE"
+        )
     if not folder.is_dir():
-        return Part("cache", f"{_short(folder)}, empty")
+        return Dependency("cache", f"{_short(folder)}, empty")
     files = [each.stat().st_size for each in folder.iterdir() if each.is_file()]
     size = f"{len(files)} entries, {sum(files) / 2**20:.1f} MiB"
-    return Part("cache", f"{_short(folder)}, {size}")
+    return Dependency("cache", f"{_short(folder)}, {size}")
 
 
 def _short(path: Path) -> str:

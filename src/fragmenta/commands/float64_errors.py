@@ -25,7 +25,7 @@ _ROWS = 1 << 22
 
 
 @dataclass
-class Errors:
+class ErrorStatistics:
     """The greatest error, where it is, and the mean."""
 
     greatest: float = -1.0
@@ -68,8 +68,8 @@ class Comparison:
     """Errors of a result; relative ones where the reference is not 0."""
 
     type: str
-    absolute: Errors = field(default_factory=Errors)
-    relative: Errors = field(default_factory=Errors)
+    absolute: ErrorStatistics = field(default_factory=ErrorStatistics)
+    relative: ErrorStatistics = field(default_factory=ErrorStatistics)
     elements: int = 0
     differing: int = 0
     """Elements that are not the reference rounded to the result's type."""

@@ -19,7 +19,7 @@ from fragmenta.pool.pool import Pool
 from fragmenta.simt.arguments import Pointer
 
 
-class Answer(NamedTuple):
+class IsolatedResult(NamedTuple):
     """The result of an isolated launch."""
 
     result: Result
@@ -33,12 +33,12 @@ def launch(
     values: Sequence[object],
     options: LaunchOptions,
     timeline: bool,
-) -> Answer:
+) -> IsolatedResult:
     """Launch a kernel in a child; arrays among the values are changed in place."""
     with Pool(1, launches=1, warm=False) as pool:
         job = pool.submit(kernel, *sizes, values, timeline=timeline, **options)
         try:
-            return Answer(job.result(), job.timeline)
+            return IsolatedResult(job.result(), job.timeline)
         finally:
             after = arrays_of(job.arguments)
             for given, new in zip(arrays_of(values), after, strict=True):

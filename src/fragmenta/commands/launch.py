@@ -28,8 +28,8 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.launch_arguments import (
-    Given,
-    Named,
+    KernelSelection,
+    LaunchArgument,
     block_of,
     check_parameters,
     read_arguments,
@@ -113,7 +113,7 @@ from fragmenta.tracing.told import Window
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How
     from fragmenta.replay.recorded import Replay
-    from fragmenta.view.timeline import Again
+    from fragmenta.view.timeline import Relaunch
 
 MOST_OPCODES = 6
 """Opcodes in the table; JSON has all of them."""
@@ -324,7 +324,7 @@ def launch(
     before, picture = [each.value.tobytes() for each in given], ""
     values = for_kernel([each.value for each in given])
     where = target or found.loaded.module.target
-    head = Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
+    head = LaunchHeader(found, where, *sizes, wanted=not as_json and sarif_file != "-")
     check = partial(check_launch, found, values, shared, where)
     try:
         with patience(f"launching {found.function.shown}") as progress:
@@ -419,7 +419,7 @@ def _write(
     replay: str | None,
     result: Result,
     beside: Beside,
-    again: Again,
+    again: Relaunch,
     force: bool,
 ) -> Replay | None:
     """Write what shows the launch; the record of its steps."""
@@ -453,7 +453,7 @@ def _draw(
     path: str,
     picture: str,
     result: Result,
-    again: Again,
+    again: Relaunch,
     force: bool,
 ) -> None:
     """Write the picture of a launch; one that was isolated has drawn it."""
@@ -487,7 +487,7 @@ def patience(title: str) -> Iterator[Progress]:
 
 
 def _places(
-    texts: Sequence[str], given: Sequence[Given], force: bool
+    texts: Sequence[str], given: Sequence[LaunchArgument], force: bool
 ) -> dict[int, str]:
     """The file of each array of ``--save``, checked."""
     found: dict[int, str] = {}
@@ -527,7 +527,7 @@ class _Change(NamedTuple):
 
 
 def _changes(
-    kernel: Kernel, given: Sequence[Given], before: Sequence[bytes]
+    kernel: Kernel, given: Sequence[LaunchArgument], before: Sequence[bytes]
 ) -> list[_Change]:
     found = []
     for index, (each, old) in enumerate(zip(given, before, strict=True)):
@@ -565,7 +565,7 @@ def check_launch(
         check_shared(static, shared, target)
 
 
-class Head:
+class LaunchHeader:
     """The first lines, which are printed before the launch: what is being done."""
 
     def __init__(
@@ -747,7 +747,7 @@ def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
 # ── the list ────────────────────────────────────────────────────────────────
 
 
-def _list(named: Named, target: str | None, as_json: bool) -> None:
+def _list(named: KernelSelection, target: str | None, as_json: bool) -> None:
     chosen = [kernel for _, kernel in named.all(target)]
     if not chosen and named.name is not None:
         chosen = [named.one(target)[1]]

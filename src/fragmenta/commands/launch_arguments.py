@@ -52,7 +52,7 @@ def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:
     return tuple(int(each) for each in needed)
 
 
-class Named(NamedTuple):
+class KernelSelection(NamedTuple):
     """Files with kernels, and the kernel that is meant."""
 
     files: tuple[File, ...]
@@ -90,7 +90,7 @@ _SUFFIXES = (".ptx", ".cu", ".cuh", ".cubin", ".fatbin", ".o", ".so")
 
 def read_files(
     words: Sequence[str], target: str | None = None, options: Sequence[str] = ()
-) -> Named:
+) -> KernelSelection:
     """The files of a command line, and the kernel behind them.
 
     The last word is a kernel if it is no file.
@@ -103,7 +103,7 @@ def read_files(
     for file in found:
         for note in file.notes:
             complain(f"{file.path}: note: {note}")
-    return Named(found, name)
+    return KernelSelection(found, name)
 
 
 def find_kernel(file: str, name: str | None) -> Kernel:
@@ -129,7 +129,7 @@ _FORMS = {
 }
 
 
-class Given(NamedTuple):
+class LaunchArgument(NamedTuple):
     """An argument: as written, as a recording describes it, and as it is."""
 
     text: str
@@ -144,7 +144,7 @@ class Given(NamedTuple):
         return made.elements(self.value, self.spec["type"])
 
 
-def read_arguments(texts: Sequence[str]) -> list[Given]:
+def read_arguments(texts: Sequence[str]) -> list[LaunchArgument]:
     """Parse the texts of ``--arg``.
 
     >>> [given.value for given in read_arguments(["i32:64", "arange:f16:3"])]
@@ -176,7 +176,7 @@ def check_goal(given: Into, every: Sequence[object]) -> None:
         raise BadCall(f"argument {goal} is no array; {have}")
 
 
-def _read(text: str, index: int) -> Given:
+def _read(text: str, index: int) -> LaunchArgument:
     kind = text.partition(":")[0]
     archive = re.fullmatch(r"(.+\.npz):([^:]+)", text)
     if archive is not None:
@@ -186,7 +186,7 @@ def _read(text: str, index: int) -> Given:
     return described(text, index)
 
 
-def described(text: str, index: int, most: int = MOST_BYTES) -> Given:
+def described(text: str, index: int, most: int = MOST_BYTES) -> LaunchArgument:
     """An argument that a few words describe, of at most so many bytes.
 
     >>> described("full:f32:3:0.5", 0).value
@@ -207,7 +207,7 @@ def described(text: str, index: int, most: int = MOST_BYTES) -> Given:
         )
     if "shape" in spec:
         check_shape(spec["shape"], np.dtype(TYPES[spec["type"]]).itemsize, most)
-    return Given(text, spec, made.make(spec, 0))
+    return LaunchArgument(text, spec, made.make(spec, 0))
 
 
 def check_shape(shape: Sequence[int], itemsize: int, most: int) -> int:
@@ -231,7 +231,7 @@ def check_size(size: int, most: int) -> None:
         raise ValueRangeError(f"an array has at most {most:,} bytes; given {size:,}")
 
 
-def from_file(path: str, most: int = MOST_BYTES, name: str = "") -> Given:
+def from_file(path: str, most: int = MOST_BYTES, name: str = "") -> LaunchArgument:
     """The array of a file, row by row, its bytes in the order of the GPU.
 
     ``name`` is that of an array in an archive, a ``.npz`` file.
@@ -254,7 +254,7 @@ def from_file(path: str, most: int = MOST_BYTES, name: str = "") -> Given:
     spec = made.stored(array)
     if list(array.shape) != spec["shape"]:  # of a type without a name
         array = array.reshape(-1).view(np.uint8)
-    return Given(path, spec, array)
+    return LaunchArgument(path, spec, array)
 
 
 def _zeros(kind: str, words: list[str], index: int) -> Spec:
@@ -356,7 +356,7 @@ def _value(text: str, name: str) -> float:
         ) from None
 
 
-def check_parameters(kernel: Kernel, given: Sequence[Given]) -> None:
+def check_parameters(kernel: Kernel, given: Sequence[LaunchArgument]) -> None:
     """Refuse a number whose type is not that of the parameter."""
     for index, (each, parameter) in enumerate(
         zip(given, kernel.parameters, strict=False)

@@ -30,7 +30,7 @@ from fragmenta.view import places
 from fragmenta.view import table as tables
 from fragmenta.view.places import number as numbered
 from fragmenta.view.places import reaching_warp
-from fragmenta.view.table import Span
+from fragmenta.view.table import ElementSpan
 
 Indices = Annotated[
     list[int],
@@ -282,7 +282,7 @@ def _check_axes(
             )
 
 
-def _held(part: Fragment, held: list[Span]) -> list[str]:
+def _held(part: Fragment, held: list[ElementSpan]) -> list[str]:
     """Lines of register or column, bits and elements."""
     if not held:
         return ["  nothing"]
@@ -396,7 +396,7 @@ def which(
     emit("\n".join([str(op), *_which_lines(op, index, feeds)]))
 
 
-def _feeds(op: Instruction, index: list[int]) -> Iterator[tuple[Fragment, Span]]:
+def _feeds(op: Instruction, index: list[int]) -> Iterator[tuple[Fragment, ElementSpan]]:
     """The place of the element of D, then those of its operands."""
     at = dict(zip(op.d.layout.data, index, strict=True))
     along = {"C": "", "D": "", "B": "row", "scale_B": "row"}
@@ -412,12 +412,14 @@ def _feeds(op: Instruction, index: list[int]) -> Iterator[tuple[Fragment, Span]]
         yield from ((part, span) for span in found)
 
 
-def _reading_order(span: Span) -> tuple[int, ...]:
+def _reading_order(span: ElementSpan) -> tuple[int, ...]:
     """Selectors first, then columns, then rows: the sum runs along one of them."""
     return tuple(span.first.values())[::-1]
 
 
-def _feed_record(op: Instruction, part: Fragment, span: Span) -> dict[str, object]:
+def _feed_record(
+    op: Instruction, part: Fragment, span: ElementSpan
+) -> dict[str, object]:
     def extent(coordinate: str) -> int | list[int]:
         first, last = span.first[coordinate], span.last[coordinate]
         return first if first == last else [first, last]
@@ -430,7 +432,7 @@ def _feed_record(op: Instruction, part: Fragment, span: Span) -> dict[str, objec
 
 
 def _which_lines(
-    op: Instruction, index: list[int], feeds: list[tuple[Fragment, Span]]
+    op: Instruction, index: list[int], feeds: list[tuple[Fragment, ElementSpan]]
 ) -> list[str]:
     rows = []
     for part, span in feeds:

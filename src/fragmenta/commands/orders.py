@@ -10,7 +10,7 @@ import typer
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile
 from fragmenta.commands.launch import (
-    Head,
+    LaunchHeader,
     check_launch,
     is_recorded,
     patience,
@@ -137,7 +137,7 @@ def orders(
     }
     values = for_kernel([each.value for each in given])
     where = target or found.loaded.module.target
-    head = Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
+    head = LaunchHeader(found, where, *sizes, wanted=not as_json and sarif_file != "-")
     check = partial(check_launch, found, values, shared, where)
     try:
         with patience(f"exploring {found.function.shown}") as progress:

@@ -26,7 +26,7 @@ class Command(TyperCommand):
 
 
 def read_plainly(parameters: Iterable[Any]) -> None:
-    """Let :class:`_Reader` convert parameters of plain types."""
+    """Let :class:`_ParameterConverter` convert parameters of plain types."""
     for parameter in parameters:
         declared = getattr(parameter, "type_descriptor", None)
         annotation = getattr(declared, "annotation", None)
@@ -34,7 +34,7 @@ def read_plainly(parameters: Iterable[Any]) -> None:
         limited = any(getattr(info, limit, None) for limit in ("min", "max", "parser"))
         unset = getattr(parameter, "_runtime_param", parameter) is None
         if unset and _plain(annotation) and not limited:
-            parameter._runtime_param = _Reader(annotation)
+            parameter._runtime_param = _ParameterConverter(annotation)
 
 
 def _plain(annotation: Any) -> bool:
@@ -43,7 +43,7 @@ def _plain(annotation: Any) -> bool:
     return annotation in (bool, str, int, float) or get_origin(annotation) is Literal
 
 
-class _Reader:
+class _ParameterConverter:
     """Converts one parameter in place of Typer."""
 
     def __init__(self, annotation: Any) -> None:

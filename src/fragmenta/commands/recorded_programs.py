@@ -32,14 +32,14 @@ ReplayFolder = Annotated[
 ]
 
 
-class Chosen(NamedTuple):
+class LaunchFilter(NamedTuple):
     """Which launches are recorded."""
 
     kernels: str
     launches: int
 
 
-def wanted(folder: str, chosen: Chosen) -> Wanted:
+def wanted(folder: str, chosen: LaunchFilter) -> Wanted:
     """What is recorded, if the folder is new or empty."""
     check_regex(chosen.kernels)
     if chosen.launches < 1:
@@ -58,7 +58,9 @@ def check_regex(text: str) -> None:
         raise BadCall(f"--kernels takes a regular expression: {why}") from why
 
 
-def record_program(words: Sequence[str], output: str | None, chosen: Chosen) -> None:
+def record_program(
+    words: Sequence[str], output: str | None, chosen: LaunchFilter
+) -> None:
     """Run a program on the GPU, and write chosen launches."""
     if not words:
         raise BadCall("name a program: fragmenta record -- ./program")

@@ -27,7 +27,7 @@ from fragmenta.commands.recorded_launches import (
     record_launch,
     replayed_launches,
 )
-from fragmenta.commands.recorded_programs import Chosen, record_program
+from fragmenta.commands.recorded_programs import LaunchFilter, record_program
 from fragmenta.cuda.tools import device
 from fragmenta.errors import BadCall
 from fragmenta.evidence import record as recordings
@@ -107,7 +107,7 @@ def record(
     if program:
         if launch is not None or family or arg or block:
             raise BadCall("--launch, --family, --arg and --block are not for a program")
-        record_program(words or [], output, Chosen(kernels, launches))
+        record_program(words or [], output, LaunchFilter(kernels, launches))
         return
     if kernels or launches != 1:
         raise BadCall("--kernels and --launches are for a program: record -- ./program")

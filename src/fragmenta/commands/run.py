@@ -26,7 +26,7 @@ from fragmenta.commands.options import AsJson, Limit, Seconds
 from fragmenta.commands.output import complain, emit_json, width
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
 from fragmenta.commands.recorded_programs import (
-    Chosen,
+    LaunchFilter,
     ReplayFolder,
     check_regex,
     recorded_lines,
@@ -37,7 +37,7 @@ from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits
 from fragmenta.launch.options import check_schedules
-from fragmenta.programs.asked import Explored, Options
+from fragmenta.programs.asked import Explored, ProgramOptions
 from fragmenta.programs.cards import USUAL, card, cards
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.running import run as run_program
@@ -167,7 +167,7 @@ def run(
     if report is not None:
         check_output(report, force, option="--report")
     chosen = schedules_of(None, schedules)
-    options = Options(
+    options = ProgramOptions(
         card(card_name),
         target_of(target) or "",
         not no_watch,
@@ -175,7 +175,7 @@ def run(
         tuple(check_schedules(chosen)),
         kernels,
         Limits(seconds, instructions=limit),
-        None if replay is None else wanted(replay, Chosen(kernels, 1)),
+        None if replay is None else wanted(replay, LaunchFilter(kernels, 1)),
         numerics,
         explored,
         tolerances(tolerance, numerics),
@@ -253,7 +253,7 @@ class _Found(NamedTuple):
 class _Report:
     """What is said about a program that has ended."""
 
-    def __init__(self, program: str, options: Options, outcome: Outcome) -> None:
+    def __init__(self, program: str, options: ProgramOptions, outcome: Outcome) -> None:
         self.program, self.options, self.outcome = program, options, outcome
         self.found = list(_together(outcome))
 

@@ -27,11 +27,11 @@ from fragmenta.commands.serve_requests import (
     MOST_LINE,
     MOST_MEMORY,
     PROTOCOL,
-    Asked,
     Folders,
     Json,
     Key,
-    Request,
+    PendingRequest,
+    ServerRequest,
 )
 from fragmenta.errors import BadCall, BadFile
 from fragmenta.launch.limits import Limits
@@ -132,8 +132,10 @@ class Connection:
     ) -> None:
         self._server, self._reader, self._writer = server, reader, writer
         self._loop = asyncio.get_running_loop()
-        self._asked: dict[Key, Asked] = {}
-        self._replies: asyncio.Queue[tuple[Json, Asked | None]] = asyncio.Queue()
+        self._asked: dict[Key, PendingRequest] = {}
+        self._replies: asyncio.Queue[tuple[Json, PendingRequest | None]] = (
+            asyncio.Queue()
+        )
         self._read_some = asyncio.Event()
         self._ended = False
 
@@ -162,7 +164,7 @@ class Connection:
             asked.job.cancel()
             self._forget(asked)
 
-    def _tell(self, what: Json, about: Asked | None = None) -> None:
+    def _tell(self, what: Json, about: PendingRequest | None = None) -> None:
         self._replies.put_nowait((what, about))
 
     async def _send(self) -> None:
@@ -180,7 +182,7 @@ class Connection:
             if what.get("event") == BYE:
                 self._server.end()
 
-    def _forget(self, asked: Asked) -> None:
+    def _forget(self, asked: PendingRequest) -> None:
         key = asked.request.id
         if key is not None and self._asked.get(key) is asked:
             del self._asked[key]
@@ -201,7 +203,7 @@ class Connection:
             found = requests.id_of(line)
             self._tell({"id": found, **requests.error_fields(error)})
 
-    def _carry_out(self, request: Request) -> None:
+    def _carry_out(self, request: ServerRequest) -> None:
         match request.op:
             case "hello":
                 self._greet(request)
@@ -212,7 +214,7 @@ class Connection:
             case _:
                 self._submit(request)
 
-    def _greet(self, request: Request) -> None:
+    def _greet(self, request: ServerRequest) -> None:
         wanted = request.fields.get("protocol", PROTOCOL)
         if wanted != PROTOCOL:
             raise BadCall(
@@ -221,14 +223,14 @@ class Connection:
             )
         self._tell({"id": request.id, **self._server.hello()})
 
-    def _cancel(self, request: Request) -> None:
+    def _cancel(self, request: ServerRequest) -> None:
         assert request.id is not None
         asked = self._asked.get(request.id)
         if asked is None:
             raise BadCall(f"no request {request.id!r} is under way")
         asked.job.cancel()  # its own reply says so
 
-    def _submit(self, request: Request) -> None:
+    def _submit(self, request: ServerRequest) -> None:
         server, key = self._server, request.id
         assert key is not None
         if key in self._asked:
@@ -245,12 +247,12 @@ class Connection:
         server.size += asked.size
         asked.job.add_done_callback(lambda _: self._notify(asked))
 
-    def _notify(self, asked: Asked) -> None:
+    def _notify(self, asked: PendingRequest) -> None:
         """A job is done; called by another thread."""
         with suppress(RuntimeError):  # the server has ended
             self._loop.call_soon_threadsafe(self._done, asked)
 
-    def _done(self, asked: Asked) -> None:
+    def _done(self, asked: PendingRequest) -> None:
         try:
             told = requests.reply(asked)
         except Exception as error:  # each request has a reply

@@ -80,7 +80,7 @@ FIELDS = {
 """The operations, and the fields of each."""
 
 
-class Request(NamedTuple):
+class ServerRequest(NamedTuple):
     """A request that is well formed."""
 
     id: Key | None
@@ -116,7 +116,7 @@ def _is_key(given: object) -> bool:
     return text or (is_whole(given) and abs(int(str(given))) < 1 << 63)
 
 
-def read(line: bytes) -> Request:
+def read(line: bytes) -> ServerRequest:
     """The request of a line.
 
     >>> read(b'{"op": "lanch", "id": 1}')
@@ -148,7 +148,7 @@ hello, launch, check, cancel or shutdown
             f"id is a text of at most 200 characters, or a whole number; given "
             f"{shown(key)}"
         )
-    return Request(key, op, given)
+    return ServerRequest(key, op, given)
 
 
 def _no_constant(word: str) -> object:
@@ -194,10 +194,10 @@ class Folders(NamedTuple):
         return found
 
 
-class Asked(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request, the job that was made of it, and the types of its arrays."""
 
-    request: Request
+    request: ServerRequest
     job: Work
     types: list[str]
     """The name of each argument's type; empty for what is no array."""
@@ -205,14 +205,18 @@ class Asked(NamedTuple):
     """Bytes of its text and its arrays."""
 
 
-def submit(request: Request, pool: Pool, folders: Folders, room: int) -> Asked:
+def submit(
+    request: ServerRequest, pool: Pool, folders: Folders, room: int
+) -> PendingRequest:
     """Make a job of a request, whose text and arrays have at most so many bytes."""
     text = _source(request, folders, room)
     size = len(text)
     limits = _limits(request.fields.get("limits", {}), pool.limits)
     target = request.text("target")
     if request.op == "check":
-        return Asked(request, pool.check(text, target, limits=limits), [], size)
+        return PendingRequest(
+            request, pool.check(text, target, limits=limits), [], size
+        )
     for name in ("grid", "block"):
         if name not in request.fields:
             raise BadCall(f"launch needs {name}: one to three whole numbers")
@@ -230,10 +234,10 @@ def submit(request: Request, pool: Pool, folders: Folders, room: int) -> Asked:
         kernel=request.text("kernel"),
         **options,
     )
-    return Asked(request, job, given.types, size + given.size)
+    return PendingRequest(request, job, given.types, size + given.size)
 
 
-def _source(request: Request, folders: Folders, room: int) -> str:
+def _source(request: ServerRequest, folders: Folders, room: int) -> str:
     given = {name: request.text(name) for name in _SOURCE if name in request.fields}
     if len(given) != 1 or None in given.values():
         raise BadCall(
@@ -366,7 +370,7 @@ def _array(given: Mapping[str, object], room: int) -> object:
 # ── replies ─────────────────────────────────────────────────────────────────
 
 
-def reply(asked: Asked) -> Json:
+def reply(asked: PendingRequest) -> Json:
     """What is said about a job that is done."""
     head, job = {"id": asked.request.id}, asked.job
     if job.cancelled():
@@ -399,7 +403,7 @@ def error_fields(error: BaseException) -> Json:
     return told | (fault_fields(error) if isinstance(error, KernelError) else {})
 
 
-def _arrays(asked: Asked) -> Json:
+def _arrays(asked: PendingRequest) -> Json:
     """The arrays of a launch, as it left them; a pointer brings none."""
     if not asked.request.flag("arrays", True):
         return {}

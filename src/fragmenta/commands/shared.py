@@ -14,7 +14,7 @@ from fragmenta.commands.app import command
 from fragmenta.commands.arguments import InstructionText, find
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.commands.shared_access import Chosen
+from fragmenta.commands.shared_access import WarpAccess
 from fragmenta.commands.shared_loops import (
     WholeTile,
     check_alone,
@@ -320,7 +320,7 @@ class _SharedOperand:
         lines.append(f"rN.u below is 16-byte unit u of one {what}")
         return "\n".join(lines)
 
-    def picture(self, chosen: Chosen) -> str:
+    def picture(self, chosen: WarpAccess) -> str:
         label = _plain(chosen.name)
         picture = tile_picture(chosen.tile, chosen.addresses, label)
         along = self.k if self.major == "k" else self.rows
@@ -329,7 +329,7 @@ class _SharedOperand:
             picture += f"\nThis is the first of {spans} spans with the same layout."
         return picture
 
-    def by_swizzle(self, chosen: Chosen) -> str:
+    def by_swizzle(self, chosen: WarpAccess) -> str:
         """What every access costs under every swizzle."""
         records = self.costs(chosen)
         names = [_mode(mode) for mode in self.modes]
@@ -351,7 +351,7 @@ class _SharedOperand:
         shown = textwrap.indent(str(found), "  ")
         return f"copied to shared memory by a tensor map:\n{shown}"
 
-    def ways(self, chosen: Chosen) -> str:
+    def ways(self, chosen: WarpAccess) -> str:
         """Every ldmatrix that loads the operand, the chosen one marked."""
         found = self.loads(self.swizzle)
         if isinstance(found, str):
@@ -375,7 +375,7 @@ class _SharedOperand:
             lines.append(indented(str(loop)))
         return "\n".join(lines)
 
-    def covers(self, load: Chosen) -> str:
+    def covers(self, load: WarpAccess) -> str:
         """The ranges of k and m or n that a load brings."""
         rows, k, _ = _extent(self.op, self.operand)
         ends = {"k": k, self.side: rows}
@@ -387,7 +387,7 @@ class _SharedOperand:
 
     # ── for programs ────────────────────────────────────────────────────────
 
-    def about(self, chosen: Chosen) -> dict[str, object]:
+    def about(self, chosen: WarpAccess) -> dict[str, object]:
         rows, k, of = self._sizes
         descriptor, cost = self.descriptor, chosen.cost
         idle = [-1] * (len(chosen.addresses) - len(chosen.counted))
@@ -419,7 +419,7 @@ class _SharedOperand:
             "tensor_map": copies if isinstance(copies, str) else copies.to_json(),
         }
 
-    def _as_records(self, chosen: Chosen) -> dict[str, object]:
+    def _as_records(self, chosen: WarpAccess) -> dict[str, object]:
         """The chosen load and all others as JSON, or why there is none."""
         found = self.loads(self.swizzle)
         if isinstance(found, str):
@@ -442,7 +442,7 @@ class _SharedOperand:
         whole = None if loop is None else loop_record(loop)
         return {"ldmatrix": records[meant], "loads": records, "loop": whole}
 
-    def costs(self, chosen: Chosen) -> list[_Cost]:
+    def costs(self, chosen: WarpAccess) -> list[_Cost]:
         """One record for each access and swizzle."""
         records = []
         for access in ACCESSES:
@@ -458,7 +458,9 @@ class _SharedOperand:
 
     # ── accesses ────────────────────────────────────────────────
 
-    def chosen(self, access: str | None, num: str | None, along: str | None) -> Chosen:
+    def chosen(
+        self, access: str | None, num: str | None, along: str | None
+    ) -> WarpAccess:
         """The access of the options, or the default."""
         loads = [] if self.family else self.loads(self.swizzle)
         missing = isinstance(loads, str)
@@ -476,8 +478,8 @@ class _SharedOperand:
         return self._must(access)
 
     def _picked(
-        self, loads: list[Chosen], num: str | None, along: str | None
-    ) -> Chosen:
+        self, loads: list[WarpAccess], num: str | None, along: str | None
+    ) -> WarpAccess:
         """The first load of this kind."""
         for load in loads:
             if num in (None, load.num) and along in (None, load.along):
@@ -488,22 +490,22 @@ class _SharedOperand:
         others = only_as(self.operand, there, (num, along))
         raise LayoutError(f"ldmatrix loads {self.operand} of this tile as {others}")
 
-    def _must(self, access: str) -> Chosen:
+    def _must(self, access: str) -> WarpAccess:
         found = self._doing(access, self.swizzle)
         assert not isinstance(found, str)
         return found
 
     def _doing(
         self, access: str, swizzle: Swizzle, tiles: int = 1, along: Along | None = None
-    ) -> Chosen | str:
+    ) -> WarpAccess | str:
         """An access under a swizzle; of ldmatrix, why there is none."""
         if access == "ldmatrix" and not self.family:
             return self._load(swizzle, tiles, along)
         tile, taken = self.tile._replace(swizzle=swizzle), access
         where = access_addresses(tile, taken)  # type: ignore[arg-type]
-        return Chosen(access, access, tile, where)
+        return WarpAccess(access, access, tile, where)
 
-    def loads(self, swizzle: Swizzle) -> list[Chosen] | str:
+    def loads(self, swizzle: Swizzle) -> list[WarpAccess] | str:
         """Every ldmatrix for one operand or several, or why there is none."""
         one = self._load(swizzle, 1, None)
         if isinstance(one, str):
@@ -515,7 +517,9 @@ class _SharedOperand:
         )
         return [one, *(load for load in several if not isinstance(load, str))]
 
-    def _load(self, swizzle: Swizzle, tiles: int, along: Along | None) -> Chosen | str:
+    def _load(
+        self, swizzle: Swizzle, tiles: int, along: Along | None
+    ) -> WarpAccess | str:
         tile = self._reached(tiles, along)._replace(swizzle=swizzle)
         pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
         if tiles > 1 and tile.row_bytes > pitch:
@@ -527,7 +531,7 @@ class _SharedOperand:
             return str(error)
         load, addresses = loop.first
         where = expressions(loop)
-        return Chosen("ldmatrix", str(load), tile, addresses, where, tiles, along)
+        return WarpAccess("ldmatrix", str(load), tile, addresses, where, tiles, along)
 
     def widened(self, num: str | None, along: str) -> _SharedOperand:
         """The tile with as many operands along a dimension as one ldmatrix loads."""
@@ -558,7 +562,7 @@ class _SharedOperand:
         tile = self.op, self.operand, shape, self.order
         return WholeTile(*tile, self.pitch, self.swizzle)
 
-    def looped(self, chosen: Chosen) -> MatrixLoop | None:
+    def looped(self, chosen: WarpAccess) -> MatrixLoop | None:
         """The loop over the tile with the chosen ldmatrix, if there is one."""
         if chosen.access != "ldmatrix" or self.family:
             return None

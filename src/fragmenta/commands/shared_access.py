@@ -11,7 +11,7 @@ from fragmenta.shared.matching import Along
 
 
 @dataclass(frozen=True)
-class Chosen:
+class WarpAccess:
     """An access of a warp: an ldmatrix, or loads of 16 bytes."""
 
     access: str

@@ -17,7 +17,7 @@ from fragmenta.shared.suggestions import Copy, suggest_swizzle
 from fragmenta.shared.swizzles import AnySwizzle
 
 
-class Output(NamedTuple):
+class CommandOutput(NamedTuple):
     """A result as text and as JSON."""
 
     text: str
@@ -49,7 +49,7 @@ class WholeTile(NamedTuple):
 
     def suggested(
         self, num: str | None, along: Along | None, copy: Copy | None, cuda: bool
-    ) -> Output:
+    ) -> CommandOutput:
         """Swizzles and paddings, the best first, or the function of the best."""
         found = suggest_swizzle(
             self.op,
@@ -64,15 +64,17 @@ class WholeTile(NamedTuple):
         text = f"{self.op}\n{found}\n\nthe best of them:\n{indented(described(best))}"
         record = {**self._about(best), "suggestions": found.records()}
         if not cuda:
-            return Output(text, record)
+            return CommandOutput(text, record)
         source = to_cuda(best)
-        return Output(source.rstrip("\n"), {**record, "source": source})
+        return CommandOutput(source.rstrip("\n"), {**record, "source": source})
 
-    def written(self, num: str | None, along: Along | None) -> Output:
+    def written(self, num: str | None, along: Along | None) -> CommandOutput:
         """The CUDA function."""
         loop = self.loop(num, along)
         source = to_cuda(loop)
-        return Output(source.rstrip("\n"), {**self._about(loop), "source": source})
+        return CommandOutput(
+            source.rstrip("\n"), {**self._about(loop), "source": source}
+        )
 
     def _about(self, loop: MatrixLoop) -> dict[str, object]:
         return {

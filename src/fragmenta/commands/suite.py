@@ -33,7 +33,7 @@ FRONTENDS = {"triton": "fragmenta.triton", "numba_cuda": "fragmenta.frontends.nu
 """What runs the launches of a package here."""
 
 
-class Found(TypedDict):
+class ProblemRecord(TypedDict):
     """What is wrong with a launch, as plain values."""
 
     test: str
@@ -51,11 +51,11 @@ class Suite:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.target: str = config.getoption("--fragmenta-target")
-        self.found: list[Found] = []
+        self.found: list[ProblemRecord] = []
         self.launches = 0
         self.kernels: set[str] = set()
         self._test = "collection"
-        self._raised: list[Found] = []
+        self._raised: list[ProblemRecord] = []
         self._open = ExitStack()
 
     # ── launches ────────────────────────────────────────────────────────────
@@ -85,7 +85,7 @@ class Suite:
         else:  # it fails the test, unless the test expects it
             self._raised += self._described(of_fault(made), made.origin)
 
-    def _described(self, problems: list[Problem], launched: str) -> list[Found]:
+    def _described(self, problems: list[Problem], launched: str) -> list[ProblemRecord]:
         return [
             {
                 "test": self._test,

@@ -30,7 +30,7 @@ _FURTHER = ("kind", "block_scale", "scale_vec", "stype", "bitop")
 
 
 @dataclass(frozen=True)
-class Group:
+class InstructionGroup:
     """Instructions of one family that differ in shape, types and options only."""
 
     family: str
@@ -103,13 +103,13 @@ def _split(found: Sequence[Instruction]) -> tuple[str, Counter[str]]:
     return "family", Counter(op.family for op in found)
 
 
-def groups(ops: Iterable[Instruction]) -> list[Group]:
+def groups(ops: Iterable[Instruction]) -> list[InstructionGroup]:
     """Instructions in groups, in their order; those that do not multiply are left out.
 
     >>> [each.shapes for each in groups(search("mma.tf32"))]
     [('m16n8k4', 'm16n8k8')]
     """
-    single: dict[Group, Version] = {}
+    single: dict[InstructionGroup, Version] = {}
     for op in ops:
         for group in _of(op):
             key = replace(group, ptx=Version(0, 0))
@@ -120,7 +120,7 @@ def groups(ops: Iterable[Instruction]) -> list[Group]:
     return found
 
 
-def _of(op: Instruction) -> Iterator[Group]:
+def _of(op: Instruction) -> Iterator[InstructionGroup]:
     """The instruction as groups of its own, one for each type of A and of D."""
     further = tuple(v for name in _FURTHER if (v := op.values.get(name, "")))
     types: tuple[str, ...] = (op.values.get("a", ""),)
@@ -131,18 +131,22 @@ def _of(op: Instruction) -> Iterator[Group]:
     shape, needs = op.values.get("shape", ""), op.requires
     shapes = (shape,) if shape else ()
     for a, d in product(filter(None, types), results):
-        yield Group(op.family, further, shapes, (a,), (d,), needs.ptx, needs.text)
+        yield InstructionGroup(
+            op.family, further, shapes, (a,), (d,), needs.ptx, needs.text
+        )
 
 
-def _merged(found: Iterable[Group], field: str) -> list[Group]:
+def _merged(found: Iterable[InstructionGroup], field: str) -> list[InstructionGroup]:
     """Groups that differ in this field alone, as one."""
-    alike: defaultdict[Group, list[str]] = defaultdict(list)
+    alike: defaultdict[InstructionGroup, list[str]] = defaultdict(list)
     for group in found:
         alike[_with(group, field, ())] += getattr(group, field)
     return [_with(g, field, dict.fromkeys(values)) for g, values in alike.items()]
 
 
-def _with(group: Group, field: str, values: Iterable[str]) -> Group:
+def _with(
+    group: InstructionGroup, field: str, values: Iterable[str]
+) -> InstructionGroup:
     kept = {name: getattr(group, name) for name in ("shapes", "types", "results")}
     shapes, types, results = (kept | {field: tuple(values)}).values()
     return replace(group, shapes=shapes, types=types, results=results)
@@ -154,7 +158,7 @@ _COLUMNS = (("shape", 26), ("A, B", 14), ("D", 7), ("PTX", 3), ("targets", 20))
 
 
 def _family_lines(
-    family: str, ops: Sequence[Instruction], found: Sequence[Group]
+    family: str, ops: Sequence[Instruction], found: Sequence[InstructionGroup]
 ) -> list[str]:
     count = sum(op.family == family for op in ops)
     mine = [group for group in found if group.family == family]

@@ -40,7 +40,7 @@ _RATES = {
 }
 
 
-class Unit(NamedTuple):
+class TensorPipe(NamedTuple):
     """What computes products: an instruction, and the type of A."""
 
     instruction: str
@@ -73,7 +73,7 @@ class Unit(NamedTuple):
 
 
 @cache
-def multiplies(mnemonic: str) -> tuple[Unit, int] | None:
+def multiplies(mnemonic: str) -> tuple[TensorPipe, int] | None:
     """The unit of an instruction, and the products of one execution by a warp.
 
     Products with a zero that a sparse A does not have are not counted.
@@ -89,7 +89,7 @@ def multiplies(mnemonic: str) -> tuple[Unit, int] | None:
     if isinstance(op, Remark) or not op.multiplies:
         return None
     m, n, k = op.shape
-    unit = Unit(opcode, op.a.dtype.name, op.d.dtype.name, op.sparse)
+    unit = TensorPipe(opcode, op.a.dtype.name, op.d.dtype.name, op.sparse)
     kept = k // 2 if op.sparse else k
     return unit, m * n * kept // WARPS.get(opcode, 1)
 
@@ -107,14 +107,14 @@ def tensor_kind(mnemonic: str) -> str:
     )
 
 
-def products(counts: Mapping[str, int]) -> dict[Unit, int]:
+def products(counts: Mapping[str, int]) -> dict[TensorPipe, int]:
     """The products of executed warp instructions.
 
     >>> made = products({"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64": 3})
     >>> {str(unit): count for unit, count in made.items()}
     {'mma f64 f64': 768}
     """
-    found: Counter[Unit] = Counter()
+    found: Counter[TensorPipe] = Counter()
     for mnemonic, times in counts.items():
         one = multiplies(mnemonic)
         if one is not None:

@@ -19,18 +19,18 @@ from fragmenta.cards import (
 )
 from fragmenta.counters.code.layout import FIELDS, SECTOR, VALUES, WAYS
 from fragmenta.counters.metrics import EVERY
-from fragmenta.counters.products import Unit, lane_products, products, tensor_kind
-from fragmenta.counters.tally import Footprint, Sums
+from fragmenta.counters.products import TensorPipe, lane_products, products, tensor_kind
+from fragmenta.counters.tally import CounterTotals, Footprint
 from fragmenta.errors import BadCall
 from fragmenta.ptx.families import WITHOUT_RESULT
 from fragmenta.ptx.module import Instruction, Module, Register, Sink
 from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.simt.compiled import Compiled
-from fragmenta.simt.context import Shape
+from fragmenta.simt.context import Grid
 from fragmenta.simt.layout import LANES, SHARED_START
 
 
-class Line(NamedTuple):
+class InstructionCounts(NamedTuple):
     """What one instruction moved."""
 
     line: int
@@ -90,7 +90,7 @@ class Counters:
     """
 
     metrics: dict[str, int]
-    products: dict[Unit, int]
+    products: dict[TensorPipe, int]
     """Products of Tensor Core instructions by unit."""
     lane_products: dict[str, int]
     """Products of numbers that lanes computed, by type; a guard is not looked at."""
@@ -98,9 +98,9 @@ class Counters:
     """Bytes of bulk copies: ``read`` from global memory, ``written``, ``reduced``."""
     footprints: list[Footprint]
     """Sectors of each argument that were touched, each counted once."""
-    lines: list[Line] = field(repr=False)
+    lines: list[InstructionCounts] = field(repr=False)
     """Instructions that access memory, in the order of the text."""
-    shape: Shape = field(repr=False)
+    shape: Grid = field(repr=False)
     shared: int = 0
     """Bytes of shared memory of a block."""
     reached: list[Reached] = field(default_factory=list, repr=False)
@@ -217,14 +217,17 @@ def counters_of(given: Mapping[str, Any]) -> Counters:
     return Counters(
         numbers(given["metrics"]),
         {
-            Unit(str(instruction), str(a), str(d), bool(sparse)): int(n)
+            TensorPipe(str(instruction), str(a), str(d), bool(sparse)): int(n)
             for instruction, a, d, sparse, n in given["products"]
         },
         numbers(given["lane_products"]),
         numbers(given["tma"]),
         [Footprint(str(x), int(r), int(w)) for x, r, w in given["footprints"]],
-        [Line(int(n), str(what), numbers(each)) for n, what, each in given["lines"]],
-        Shape(*(tuple(map(int, each)) for each in given["shape"])),  # type: ignore[arg-type]
+        [
+            InstructionCounts(int(n), str(what), numbers(each))
+            for n, what, each in given["lines"]
+        ],
+        Grid(*(tuple(map(int, each)) for each in given["shape"])),  # type: ignore[arg-type]
         int(given["shared"]),
         [Reached(str(name), *map(int, rest)) for name, *rest in given["reached"]],
     )
@@ -237,8 +240,8 @@ def counters(
     module: Module,
     compiled: Compiled,
     counts: Mapping[str, int],
-    sums: Sums,
-    shape: Shape,
+    sums: CounterTotals,
+    shape: Grid,
     dynamic: int,
 ) -> Counters:
     """The counts of a launch.
@@ -247,7 +250,7 @@ def counters(
     """
     found: Counter[str] = Counter()
     tma: Counter[str] = Counter()
-    tensor: Counter[Unit] = Counter()
+    tensor: Counter[TensorPipe] = Counter()
     lines: dict[tuple[str, int], Counter[str]] = {}
     ways: dict[tuple[str, int], Counter[str]] = {}
     for (name, index), row in zip(compiled.places, sums.sites.tolist(), strict=True):
@@ -261,7 +264,7 @@ def counters(
         if each["products"]:
             sparse = "sp" in instruction.qualifiers
             kind = tensor_kind(instruction.mnemonic)
-            unit = Unit("tcgen05", kind, "", sparse)
+            unit = TensorPipe("tcgen05", kind, "", sparse)
             tensor[unit] += each["products"]
             continue
         _traffic(instruction, function.instructions, each, found, tma)
@@ -290,7 +293,7 @@ def counters(
     found["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"] = tma["read"]
     found["l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum"] = tma["written"]
     listed = [
-        Line(of.line, of.mnemonic, {k: v for k, v in each.items() if v})
+        InstructionCounts(of.line, of.mnemonic, {k: v for k, v in each.items() if v})
         for (name, index), each in sorted(lines.items())
         for of in [module.functions[name].instructions[index]]
     ]
@@ -308,7 +311,9 @@ def counters(
 
 
 def _reached(
-    compiled: Compiled, sums: Sums, ways: Mapping[tuple[str, int], Counter[str]]
+    compiled: Compiled,
+    sums: CounterTotals,
+    ways: Mapping[tuple[str, int], Counter[str]],
 ) -> list[Reached]:
     """How often each instruction was executed: as often as its code block."""
     made = []

@@ -23,7 +23,7 @@ class Footprint(NamedTuple):
     written: int
 
 
-class Sums(NamedTuple):
+class CounterTotals(NamedTuple):
     """What all contexts of a launch counted."""
 
     predicated_off: int
@@ -88,7 +88,7 @@ class Tally:
             own = self._marks[slot]
             own |= np.unpackbits(bits, axis=1, count=own.shape[1])
 
-    def sums(self) -> Sums:
+    def sums(self) -> CounterTotals:
         """The counts of all contexts together."""
         total, start = self._total(), at.HEAD // 8
         lanes = total[start : start + self._blocks]
@@ -100,4 +100,4 @@ class Tally:
         off, divergent = (
             int(total[place // 8]) for place in (at.PREDICATED_OFF, at.DIVERGENT)
         )
-        return Sums(off, divergent, lanes, sites, footprints)
+        return CounterTotals(off, divergent, lanes, sites, footprints)

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from fragmenta.debugging.expressions import Tree, evaluate, parse
 from fragmenta.debugging.moments import Frame, Moments, Steps, after, before
 from fragmenta.debugging.nans import nan_registers, steps_with_nan
-from fragmenta.debugging.places import Lines, Span
+from fragmenta.debugging.places import MemoryRange, SourceLines
 from fragmenta.debugging.printing import lanes_text
 from fragmenta.debugging.records import (
-    Barrier,
-    Problem,
-    Unit,
+    BarrierHistory,
+    LocatedProblem,
+    UnitHistory,
     barriers,
     problems,
     units,
 )
-from fragmenta.debugging.scope import Names
+from fragmenta.debugging.scope import WarpScope
 from fragmenta.debugging.values import Value
 from fragmenta.errors import BadCall, one_of
 
@@ -84,7 +84,7 @@ class Met(NamedTuple):
     which: Breakpoint | None = None
 
 
-def _at_problem(problem: Problem) -> tuple[int, Stop]:
+def _at_problem(problem: LocatedProblem) -> tuple[int, Stop]:
     title = f"problem {problem.number}, {problem.code}"
     words = f"{title}: {problem.words}"
     return problem.shows, Stop("problem", words, title, problem=problem.number)
@@ -120,7 +120,7 @@ class Debugger:
             raise BadCall(f"the recording has no steps; {replay.left_out}".rstrip("; "))
         self.replay = replay
         self.moments = Moments(replay)
-        self.lines = Lines(replay)
+        self.lines = SourceLines(replay)
         self.moment = 0
         self.warp = int(self.moments.warps[0])
         self.stop = Stop("start", "the launch begins")
@@ -356,22 +356,22 @@ class Debugger:
     # ── problems and NaN ────────────────────────────────────────────────────
 
     @cached_property
-    def units(self) -> list[Unit]:
+    def units(self) -> list[UnitHistory]:
         """Asynchronous work."""
         return units(self.replay)
 
     @cached_property
-    def barriers(self) -> list[Barrier]:
+    def barriers(self) -> list[BarrierHistory]:
         """Barriers of blocks and clusters, and mbarriers."""
         return barriers(self.replay)
 
     @cached_property
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[LocatedProblem]:
         """What was found to be wrong."""
         return problems(self.replay)
 
     @cached_property
-    def _shown(self) -> list[Problem]:
+    def _shown(self) -> list[LocatedProblem]:
         """The problems that a step shows, in the order of these steps."""
         found = [each for each in self.problems if each.steps]
         return sorted(found, key=lambda each: (each.shows, each.number))
@@ -480,18 +480,18 @@ class Debugger:
     # ── looking ─────────────────────────────────────────────────────────────
 
     @property
-    def names(self) -> Names:
+    def names(self) -> WarpScope:
         """What names mean for the warp in view."""
         return self.names_at(self.moment, self.warp)
 
-    def names_at(self, moment: int, warp: int, function: str = "") -> Names:
+    def names_at(self, moment: int, warp: int, function: str = "") -> WarpScope:
         """What names mean for a warp at a moment."""
-        return Names(self.replay, moment, warp, function, self._names)
+        return WarpScope(self.replay, moment, warp, function, self._names)
 
     def evaluate(self, text: str) -> Value:
         """The value of an expression, before the instruction in view."""
         return evaluate(text, self.names)
 
-    def span(self, text: str) -> Span:
+    def span(self, text: str) -> MemoryRange:
         """The bytes of memory that an expression names."""
         return self.names.span(text)

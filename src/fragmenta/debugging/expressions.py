@@ -105,7 +105,7 @@ _NAME = re.compile(r"[%$]?[A-Za-z_$][\w$]*(::\w+|\.[A-Za-z]\w*|@\d+)*", re.ASCII
 _SIGN = re.compile(r"\|\||&&|<<|>>|[=!<>]=|[-+*/%&|^~!<>()\[\]:]")
 
 
-class _Reader:
+class _ExpressionParser:
     """Reads one expression from left to right."""
 
     def __init__(self, text: str) -> None:
@@ -217,7 +217,7 @@ def parse(text: str) -> Tree:
     fragmenta.errors.BadCall: '%r5 %': a register, a number or a name is missing at \
 the end
     """
-    return _Reader(text).whole()
+    return _ExpressionParser(text).whole()
 
 
 # ── computing ───────────────────────────────────────────────────────────────
@@ -247,26 +247,26 @@ class Area:
     """Its number in the recording."""
 
 
-class Scope(Protocol):
+class NameLookup(Protocol):
     """What the names of an expression mean."""
 
     def named(self, name: str) -> Value | Area:
         """The value of a name; an error lists what there is."""
 
 
-def evaluate(tree: Tree | str, scope: Scope) -> Value:
+def evaluate(tree: Tree | str, scope: NameLookup) -> Value:
     """The value of an expression."""
     found = _found(parse(tree) if isinstance(tree, str) else tree, scope)
     return _read(found) if isinstance(found, Area) else found
 
 
-def area(tree: Tree | str, scope: Scope) -> Area | None:
+def area(tree: Tree | str, scope: NameLookup) -> Area | None:
     """The part of memory that an expression names; None if it is another value."""
     found = _found(parse(tree) if isinstance(tree, str) else tree, scope)
     return found if isinstance(found, Area) else None
 
 
-def _found(tree: Tree, scope: Scope) -> Value | Area:
+def _found(tree: Tree, scope: NameLookup) -> Value | Area:
     match tree:
         case Number(value):
             return Value(np.array(value, object if isinstance(value, int) else None))

@@ -31,7 +31,7 @@ Elements = list[tuple[tuple[int, ...], str]]
 """Elements of a lane: place in the matrix, and value."""
 
 
-class Product(NamedTuple):
+class ExecutedProduct(NamedTuple):
     """An instruction that multiplies, and the step that ran it."""
 
     step: int
@@ -43,7 +43,7 @@ class Product(NamedTuple):
     """Operands in shared memory or in tensor memory."""
 
 
-def last_product(at: Debugger) -> Product:
+def last_product(at: Debugger) -> ExecutedProduct:
     """The last product that the warp in view has run.
 
     If it has run none, the last ``tcgen05.mma`` of its block: any warp may read D.
@@ -80,7 +80,7 @@ def multiplies(opcode: str) -> bool:
     return kind_of(opcode).word == "multiplies"
 
 
-def product(at: Debugger, step: int) -> Product:
+def product(at: Debugger, step: int) -> ExecutedProduct:
     """The product of a step, with its operands."""
     found = at.lines.instruction(at.moments.site(step))
     op = named(found.mnemonic)
@@ -88,10 +88,10 @@ def product(at: Debugger, step: int) -> Product:
         raise Error(op.message)
     if op.tensor_memory:
         op = with_shape(at, step, op, found)
-        return Product(step, op, {}, found, ("D", "A", "B"))
+        return ExecutedProduct(step, op, {}, found, ("D", "A", "B"))
     registers = _operands(op, found)
     places = [each for each in "AB" if op.warpgroup and each not in registers]
-    return Product(step, op, registers, found, tuple(places))
+    return ExecutedProduct(step, op, registers, found, tuple(places))
 
 
 def _operands(op: Op, found: Instruction) -> dict[str, tuple[Operand, ...]]:
@@ -112,7 +112,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def words(at: Debugger, found: Product, which: str) -> NDArray[np.generic]:
+def words(at: Debugger, found: ExecutedProduct, which: str) -> NDArray[np.generic]:
     """The registers of an operand: (lanes, registers), as they were at the product.
 
     D are those after it, as they are now; other operands those before it.
@@ -226,7 +226,7 @@ def _index(place: tuple[int, ...]) -> str:
 
 
 def _one_lane(
-    found: Product,
+    found: ExecutedProduct,
     name: str,
     part: Fragment,
     elements: list[tuple[tuple[int, ...], str]],

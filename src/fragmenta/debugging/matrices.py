@@ -26,7 +26,7 @@ from fragmenta.shared.tiles import read_tile
 
 if TYPE_CHECKING:
     from fragmenta.debugging.debugger import Debugger
-    from fragmenta.debugging.records import Unit
+    from fragmenta.debugging.records import UnitHistory
     from fragmenta.replay.recorded import Replay
 
 
@@ -103,7 +103,7 @@ def _of_tcgen05(
     op: Op,
     given: Instruction,
     name: str,
-    when: tuple[int, Unit | None, str],
+    when: tuple[int, UnitHistory | None, str],
 ) -> Matrix:
     moment, unit, told = when
     blocks = _blocks(at, step, unit, op.cta_group == 2)
@@ -144,7 +144,7 @@ def _given(at: Debugger, step: int, given: Instruction) -> dict[str, Any]:
     }
 
 
-def _blocks(at: Debugger, step: int, unit: Unit | None, pair: bool) -> list[int]:
+def _blocks(at: Debugger, step: int, unit: UnitHistory | None, pair: bool) -> list[int]:
     """The blocks whose memories a product uses: that of its warp, or a pair."""
     own = at.replay.warps[int(at.moments.warps[step])].block
     if not pair:

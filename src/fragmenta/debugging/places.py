@@ -16,7 +16,7 @@ from fragmenta.ptx.module import Instruction, demangled
 from fragmenta.ptx.reading.file import parse
 
 if TYPE_CHECKING:
-    from fragmenta.debugging.records import Problem, Unit
+    from fragmenta.debugging.records import LocatedProblem, UnitHistory
     from fragmenta.ptx.module import Function
     from fragmenta.replay.parts import Site
     from fragmenta.replay.recorded import Replay
@@ -36,7 +36,7 @@ class Spot(NamedTuple):
     line: int
 
 
-class Lines:
+class SourceLines:
     """The files of a recording, and the instructions of their lines."""
 
     def __init__(self, replay: Replay) -> None:
@@ -200,7 +200,7 @@ class Lines:
         return function.instructions[site.index]
 
 
-class Span(NamedTuple):
+class MemoryRange(NamedTuple):
     """Some bytes of a memory."""
 
     memory: int
@@ -222,10 +222,10 @@ class Span(NamedTuple):
         near = offset < self.offset + self.size and self.offset < offset + size
         return memory == self.memory and near
 
-    def touched_by(self, unit: Unit) -> bool:
+    def touched_by(self, unit: UnitHistory) -> bool:
         """Whether a unit writes one of the bytes."""
         return any(self._overlaps(*each) for each in unit.writes)
 
-    def concerned(self, problem: Problem) -> bool:
+    def concerned(self, problem: LocatedProblem) -> bool:
         """Whether a problem is about one of the bytes."""
         return any(self._overlaps(*each) for each in problem.ranges)

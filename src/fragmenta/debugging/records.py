@@ -13,7 +13,7 @@ Range = tuple[int, int, int]
 """A memory, an offset and a number of bytes."""
 
 
-class Unit(NamedTuple):
+class UnitHistory(NamedTuple):
     """A piece of asynchronous work; a step is -1 if it did not come."""
 
     number: int
@@ -37,14 +37,14 @@ class Unit(NamedTuple):
         return "done"
 
 
-class Barrier(NamedTuple):
+class BarrierHistory(NamedTuple):
     """A barrier, and what happened there: a step and words for it."""
 
     name: str
     events: tuple[tuple[int, str], ...]
 
 
-class Problem(NamedTuple):
+class LocatedProblem(NamedTuple):
     """A problem, and the steps of its accesses; without any if they are not kept."""
 
     number: int
@@ -60,10 +60,10 @@ class Problem(NamedTuple):
         return max(self.steps, default=-1)
 
 
-def units(replay: Replay) -> list[Unit]:
+def units(replay: Replay) -> list[UnitHistory]:
     """The units of a recording."""
     return [
-        Unit(
+        UnitHistory(
             number,
             each["kind"],
             each["name"],
@@ -78,7 +78,7 @@ def units(replay: Replay) -> list[Unit]:
     ]
 
 
-def barriers(replay: Replay) -> list[Barrier]:
+def barriers(replay: Replay) -> list[BarrierHistory]:
     """The barriers of a recording."""
     many = len({each.block for each in replay.warps}) > 1
     found = []
@@ -87,7 +87,9 @@ def barriers(replay: Replay) -> list[Barrier]:
         block = f" of block {each['block']}" if many and "block" in each else ""
         events = [(step, _phase(*rest)) for step, *rest in each.get("phases", ())]
         events += [(step, _passed(warps)) for step, warps in each.get("uses", ())]
-        found.append(Barrier(f"{kind}{each['name']}{block}", tuple(sorted(events))))
+        found.append(
+            BarrierHistory(f"{kind}{each['name']}{block}", tuple(sorted(events)))
+        )
     return found
 
 
@@ -100,18 +102,18 @@ def _passed(warps: list[int]) -> str:
     return f"passed by {len(warps)} warp{'s' * (len(warps) != 1)}"
 
 
-def problems(replay: Replay) -> list[Problem]:
+def problems(replay: Replay) -> list[LocatedProblem]:
     """The problems of a recording, as they are numbered in the report."""
     return [_problem(each, len(replay) - 1) for each in replay.problems]
 
 
-def _problem(each: dict[str, Any], end: int) -> Problem:
+def _problem(each: dict[str, Any], end: int) -> LocatedProblem:
     steps = tuple(step for step in each["steps"] if step >= 0)
     if steps and each["code"] == LEAK.name:  # it shows when the block has ended
         steps = (*steps, end)
     place = each["memory"], each["offset"], each["size"]
     ranges = (place,) if place[0] >= 0 else ()
-    return Problem(
+    return LocatedProblem(
         each["number"],
         each["code"],
         each["words"],

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.debugging.expressions import Area, area, evaluate, parse, whole
-from fragmenta.debugging.places import Span
+from fragmenta.debugging.places import MemoryRange
 from fragmenta.debugging.values import LANES, UNWRITTEN, WRITTEN, Value, element
 from fragmenta.errors import BadCall, UnknownType, nearest, one_of
 from fragmenta.simt.layout import RANK_BITS
@@ -24,7 +24,7 @@ _KINDS = ("shared", "local", "tensor")
 _AXES = "xyz"
 
 
-class Names:
+class WarpScope:
     """The names that a warp sees at a moment."""
 
     def __init__(
@@ -176,7 +176,7 @@ class Names:
         every = [*specials, *(each.name for each in self.replay.registers)]
         raise BadCall(f"no register {name:.40}{nearest(name, every)}")
 
-    def span(self, text: str) -> Span:
+    def span(self, text: str) -> MemoryRange:
         """The bytes that an expression names: a place, or an address."""
         tree = parse(text)
         found = area(tree, self)
@@ -190,7 +190,9 @@ class Names:
         name = self.memory_name(found)
         size = max(1, found.size)
         end = f"-{found.start + size - 1:#x}" if size > 1 else ""
-        return Span(found.number, found.start, size, f"{name} {found.start:#x}{end}")
+        return MemoryRange(
+            found.number, found.start, size, f"{name} {found.start:#x}{end}"
+        )
 
     def _at_address(self, address: int) -> Area:
         """The byte at an address, as registers hold it."""

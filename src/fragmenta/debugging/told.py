@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fragmenta.debugging.debugger import Breakpoint, Debugger, Stop
-from fragmenta.debugging.places import Span
+from fragmenta.debugging.places import MemoryRange
 from fragmenta.debugging.printing import lanes_text
-from fragmenta.debugging.records import Unit
+from fragmenta.debugging.records import UnitHistory
 from fragmenta.errors import BadCall
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def who(at: Debugger, text: str) -> list[str]:
     return lines
 
 
-def _unwritten(at: Debugger, span: Span) -> str:
+def _unwritten(at: Debugger, span: MemoryRange) -> str:
     """A byte that no recorded step wrote."""
     _, states = at.replay.memory_at(-1, span.memory)
     known = bool(states[span.offset])
@@ -248,7 +248,7 @@ def _unwritten(at: Debugger, span: Span) -> str:
 # ── lists ───────────────────────────────────────────────────────────────────
 
 
-def _unit_name(at: Debugger, unit: Unit) -> str:
+def _unit_name(at: Debugger, unit: UnitHistory) -> str:
     warp = f" of {at.warp_name(unit.warp)}" if unit.warp >= 0 else ""
     return f"unit {unit.number}, {unit.kind}{warp}, issued at step {unit.issued:,}"
 
@@ -259,7 +259,7 @@ def units(at: Debugger) -> list[tuple[str, str]]:
     return [(f"{each.number} {each.kind}", _unit_text(at, each)) for each in issued]
 
 
-def _unit_text(at: Debugger, unit: Unit) -> str:
+def _unit_text(at: Debugger, unit: UnitHistory) -> str:
     state = unit.state(at.moment)
     return f"{state}, {unit.bytes:,} bytes, issued at step {unit.issued:,}"
 

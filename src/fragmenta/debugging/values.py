@@ -33,7 +33,7 @@ TYPES = (*_FLOATS, *_WHOLE, "b128", "pred")
 """The types of single elements."""
 
 
-class Element(NamedTuple):
+class ElementStorage(NamedTuple):
     """How a type is stored: NumPy's type, and how many of them side by side."""
 
     dtype: np.dtype[np.generic]
@@ -47,7 +47,7 @@ class Element(NamedTuple):
 
 
 @cache
-def element(name: str) -> Element:
+def element(name: str) -> ElementStorage:
     """How a type is stored.
 
     >>> element("f16x2").size, element("s64").dtype, element("b128").side
@@ -58,14 +58,14 @@ def element(name: str) -> Element:
     if times and not 1 < count <= 16:
         base = name
     if base == "b128":
-        return Element(np.dtype(np.uint64), 2 * count)
+        return ElementStorage(np.dtype(np.uint64), 2 * count)
     if base == "pred":
-        return Element(np.dtype(bool), 1)
+        return ElementStorage(np.dtype(bool), 1)
     if base in _FLOATS:
-        return Element(np.dtype(_FLOATS[base]), count)
+        return ElementStorage(np.dtype(_FLOATS[base]), count)
     if base in _WHOLE:
         kind = "i" if base[0] == "s" else "u"
-        return Element(np.dtype(f"{kind}{_WHOLE[base] // 8}"), count)
+        return ElementStorage(np.dtype(f"{kind}{_WHOLE[base] // 8}"), count)
     raise UnknownType(
         f"no type {name:.40}{nearest(name, TYPES)}; there are {one_of(TYPES, 'and')}, "
         "and several side by side such as f16x2"

@@ -20,8 +20,8 @@ from fragmenta.cuda.source.kernel import KernelBuilder, group
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.errors import BadCall
 from fragmenta.evidence import inputs
-from fragmenta.evidence.case import AnswerForm, Task
-from fragmenta.evidence.inputs import Source
+from fragmenta.evidence.case import AnswerForm, KernelCase
+from fragmenta.evidence.inputs import WordStream
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.target import Version
@@ -42,7 +42,7 @@ SPAN = 128
 """Bytes of k in shared memory: the longest swizzle."""
 
 
-class Loop(Task):
+class InstructionLoop(KernelCase):
     """A kernel that repeats one instruction.
 
     All blocks have the same inputs, and only the first writes its accumulators.
@@ -133,7 +133,7 @@ class Loop(Task):
         )
 
 
-def bench(op: Instruction, target: str) -> Loop:
+def bench(op: Instruction, target: str) -> InstructionLoop:
     """The kernel for an instruction, or why there is none.
 
     >>> import fragmenta as fm
@@ -168,7 +168,7 @@ def _written(operand: Operand, chain: int) -> str:
 
 
 @dataclass(frozen=True)
-class WarpLoop(Loop):
+class WarpLoop(InstructionLoop):
     """``mma``, ``mma.sp`` or ``wmma.mma``."""
 
     op: Instruction
@@ -208,7 +208,7 @@ class WarpLoop(Loop):
 
     def inputs(self) -> Arrays:
         """Registers (warps x chains, 32, n) of each operand."""
-        source = Source("throughput", str(self.op))
+        source = WordStream("throughput", str(self.op))
         parts = {name.lower(): name for name in self.op.fragments}
         return {
             each.name: _operands(
@@ -252,7 +252,7 @@ class WarpLoop(Loop):
 
 
 @dataclass(frozen=True)
-class WarpgroupLoop(Loop):
+class WarpgroupLoop(InstructionLoop):
     """``wgmma`` or ``wgmma.sp`` with A and B in shared memory."""
 
     op: Instruction
@@ -295,7 +295,7 @@ class WarpgroupLoop(Loop):
 
     def inputs(self) -> Arrays:
         """Accumulators and metadata (warpgroups x chains, 128, n), the image."""
-        source = Source("throughput", str(self.op))
+        source = WordStream("throughput", str(self.op))
         tiles = self.groups * self.chains
         found = {"c": _operands(self.op, "C", tiles, source)}
         if self.op.sparse:
@@ -351,7 +351,7 @@ class WarpgroupLoop(Loop):
 # ── random data ─────────────────────────────────────────────────────────────
 
 
-def _operands(op: Instruction, name: str, tiles: int, source: Source) -> Words:
+def _operands(op: Instruction, name: str, tiles: int, source: WordStream) -> Words:
     """Registers of ordinary values; legal metadata."""
     part = op.fragments[name]
     if name == "metadata":
@@ -360,7 +360,9 @@ def _operands(op: Instruction, name: str, tiles: int, source: Source) -> Words:
     return part.pack(part.dtype.decode(bits))
 
 
-def _memory(op: Instruction, name: str, size: int, source: Source) -> NDArray[np.uint8]:
+def _memory(
+    op: Instruction, name: str, size: int, source: WordStream
+) -> NDArray[np.uint8]:
     """Bytes of ordinary values."""
     of = op.types[name.lower()]
     if of.bits < 8 or of.kind != "float":

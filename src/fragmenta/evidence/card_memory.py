@@ -25,7 +25,7 @@ from fragmenta.simt.program import parameter_offsets, variable_addresses
 Bytes = NDArray[np.uint8]
 
 
-class Memory(NamedTuple):
+class CardAllocation(NamedTuple):
     """An allocation, or a variable of the module, that a launch could reach."""
 
     name: str
@@ -104,7 +104,7 @@ class Placed:
     """The memory of a recorded launch, ready to be launched here."""
 
     def __init__(
-        self, kernel: Kernel, memory: Sequence[Memory], arrays: Sequence[Bytes]
+        self, kernel: Kernel, memory: Sequence[CardAllocation], arrays: Sequence[Bytes]
     ) -> None:
         self.kernel, self.memory = kernel, memory
         self.addresses = Addresses(
@@ -158,7 +158,7 @@ def _check_sizes(kernel: Kernel, parameters: Sequence[bytes]) -> None:
         )
 
 
-def _here(kernel: Kernel, memory: Sequence[Memory]) -> list[int]:
+def _here(kernel: Kernel, memory: Sequence[CardAllocation]) -> list[int]:
     """Where memory is here: allocations in their order, variables as compiled."""
     held = variable_addresses(kernel.loaded.module)
     variables = kernel.loaded.module.variables

@@ -28,14 +28,14 @@ AnswerForm = tuple[tuple[int, ...], np.dtype[np.unsignedinteger]]
 """The shape and the type of an answer."""
 
 
-class Options(TypedDict, total=False):
+class CaseOptions(TypedDict, total=False):
     """What determines a case besides instruction, tiles and seed."""
 
     selector: int | None
     variant: dict[str, object] | int | None
 
 
-class Task(ABC):
+class KernelCase(ABC):
     """One kernel and its inputs."""
 
     @property
@@ -75,7 +75,7 @@ class Task(ABC):
         return launch.poisoned(*self.form)
 
 
-class Case(Task):
+class Case(KernelCase):
     """A task whose answer the package computes, too."""
 
     kind: ClassVar[str]
@@ -88,7 +88,7 @@ class Case(Task):
         """The whole name of the instruction."""
 
     @property
-    def options(self) -> Options:
+    def options(self) -> CaseOptions:
         """What else determines the case, as a recording keeps it."""
         return {}
 
@@ -180,7 +180,7 @@ class TileCase(Case):
         return f"tile {tile}{what}{list(place)}"
 
 
-def machine_code(tasks: Iterable[Task], target: str) -> bytes:
+def machine_code(tasks: Iterable[KernelCase], target: str) -> bytes:
     """The kernels of tasks, assembled for a target; this needs no GPU."""
     return assembler.assemble(launch.source(tasks, target), target)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.evidence import inputs
-from fragmenta.evidence.inputs import Source
+from fragmenta.evidence.inputs import WordStream
 from fragmenta.evidence.variants import Variant
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.dtype import DType
@@ -33,7 +33,9 @@ SLACK = 2 * PATTERN
 """Bytes beyond the canonical tile, for offsets that are not canonical."""
 
 
-def memory(dt: DType, size: int, kinds: list[str], source: Source) -> NDArray[np.uint8]:
+def memory(
+    dt: DType, size: int, kinds: list[str], source: WordStream
+) -> NDArray[np.uint8]:
     """A region of the image of each tile, elements of its kind throughout."""
     if dt.bits < 8:
         return source.words((len(kinds), size // 8)).view(np.uint8)
@@ -64,7 +66,7 @@ def descriptors(
     start: int,
     size: int,
     tiles: int,
-    source: Source,
+    source: WordStream,
 ) -> NDArray[np.uint64]:
     """A descriptor for each tile: swizzles in turn, canonical or not at random."""
     # A and B do not have the same swizzle in every tile.
@@ -84,7 +86,7 @@ def _descriptor(
     major: MajorAxis,
     swizzle: int,
     size: int,
-    source: Source,
+    source: WordStream,
 ) -> Descriptor:
     """A descriptor whose tile stays within the first bytes of the image."""
     rows, k = extent(op, operand)
@@ -114,6 +116,6 @@ def _descriptor(
     )
 
 
-def _pick(source: Source, most: int) -> int:
+def _pick(source: WordStream, most: int) -> int:
     """A number from 0 to ``most``."""
     return int(source.below(most + 1, (1,))[0])

@@ -36,7 +36,7 @@ INTEGER_KINDS = {
 }
 
 
-class Source:
+class WordStream:
     """A stream of raw 64-bit words that every platform and version repeats."""
 
     def __init__(self, *key: object) -> None:
@@ -75,7 +75,7 @@ def registers(
     >>> {name: words.shape for name, words in found.items()}
     {'a': (8, 32, 1), 'b': (8, 32, 1), 'c': (8, 32, 2)}
     """
-    source = Source(str(op), tiles, seed, selector)
+    source = WordStream(str(op), tiles, seed, selector)
     each = tile_count(op, tiles) // len(kinds(op))
     found: dict[str, Words] = {}
     for name, part in op.fragments.items():
@@ -93,7 +93,9 @@ def registers(
 # ── elements ────────────────────────────────────────────────────────────────
 
 
-def elements(part: Fragment, name: str, kind: str, tiles: int, source: Source) -> Bits:
+def elements(
+    part: Fragment, name: str, kind: str, tiles: int, source: WordStream
+) -> Bits:
     """Raw bits of one kind for every element of an operand."""
     shape = (tiles, *part.shape)
     dt = part.dtype
@@ -105,7 +107,7 @@ def elements(part: Fragment, name: str, kind: str, tiles: int, source: Source) -
 
 
 def integers(
-    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: Source
+    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: WordStream
 ) -> Bits:
     """Raw bits of one of :data:`INTEGER_KINDS`."""
     mask = np.uint64(dt.mask)
@@ -124,7 +126,7 @@ def integers(
 
 
 def floats(
-    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: Source
+    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: WordStream
 ) -> Bits:
     """Raw bits of one of :data:`FLOAT_KINDS`: sign, exponent field, fraction."""
     words = source.words(shape)
@@ -148,7 +150,7 @@ def floats(
 
 
 def _exponents(
-    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: Source
+    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: WordStream
 ) -> Bits:
     """Exponent fields; those of A and B leave room for their product."""
     largest = (1 << dt.exponent_bits) - 1 - int(dt.has_infinity)
@@ -176,7 +178,7 @@ def _assemble(dt: DType, sign: Bits, exponent: Bits, fraction: Bits) -> Bits:
     return fields << np.uint64(shift)
 
 
-def _sprinkle(dt: DType, bits: Bits, sign: Bits, source: Source) -> Bits:
+def _sprinkle(dt: DType, bits: Bits, sign: Bits, source: WordStream) -> Bits:
     """Replace about one element in forty by Inf, NaN or zero."""
     zero = np.zeros_like(bits)
     ones = np.uint64((1 << dt.exponent_bits) - 1)
@@ -204,7 +206,7 @@ def _legal(op: Instruction) -> NDArray[np.uint8]:
     return np.array(sorted(codes, key=lambda code: (code & 3, code >> 2)), np.uint8)
 
 
-def metadata(op: Instruction, tiles: int, selector: int, source: Source) -> Words:
+def metadata(op: Instruction, tiles: int, selector: int, source: WordStream) -> Words:
     """Words of random legal codes, with junk in every lane that does not count."""
     part, legal = op.fragments["metadata"], _legal(op)
     codes = legal[source.below(len(legal), (tiles, *part.shape))]

@@ -114,7 +114,7 @@ def same_lines(one: str, two: str) -> bool:
 # ── a launch in the terms of the machine ────────────────────────────────────
 
 
-class Held(NamedTuple):
+class BufferArgument(NamedTuple):
     """A buffer: its argument, the array that was given, and its bytes."""
 
     argument: int
@@ -123,7 +123,7 @@ class Held(NamedTuple):
     bytes: Bytes
 
 
-class Prepared:
+class PreparedLaunch:
     """The buffers and parameters of a launch."""
 
     def __init__(self, kernel: Kernel, arguments: Iterable[object]) -> None:
@@ -131,13 +131,13 @@ class Prepared:
         given = list(arguments)
         made = Arguments(kernel.function, given)
         self.parameters = made.passed
-        held: dict[int, Held] = {}
+        held: dict[int, BufferArgument] = {}
         for index, each in enumerate(kernel.function.parameters):
             for which in segments_of(self.parameters[index]):
                 data, array = made.segments[which].data, made.arrays.get(index)
                 if which not in held or (array is not None and not _whole(held[which])):
                     seen = data if array is None else array
-                    held[which] = Held(index, each.name, seen, data)
+                    held[which] = BufferArgument(index, each.name, seen, data)
         self.held = [held[which] for which in range(len(made.segments))]
 
     def arguments(self) -> tuple[list[object], list[Bytes]]:
@@ -209,7 +209,7 @@ def _pointer(place: tuple[int, int], copies: Sequence[Bytes]) -> Pointer:
     return pointer(copies[buffer], offset)
 
 
-def _whole(held: Held) -> bool:
+def _whole(held: BufferArgument) -> bool:
     """Whether a buffer is known as an array, not only by a pointer into it."""
     return held.array is not held.bytes
 
@@ -304,7 +304,7 @@ def verify(
     """
     chip = gpu or device.present()
     check_gpu(chip, target)
-    prepared = Prepared(kernel, arguments)
+    prepared = PreparedLaunch(kernel, arguments)
     given, copies = prepared.arguments()
     # The CPU goes first: a fault there does not break the context of the GPU.
     result = anew(kernel).launch(

@@ -37,8 +37,8 @@ from fragmenta.evidence.arguments import (
     for_kernel,
     make,
 )
-from fragmenta.evidence.card_memory import Memory, Placed
-from fragmenta.evidence.kernels import Difference, Prepared
+from fragmenta.evidence.card_memory import CardAllocation, Placed
+from fragmenta.evidence.kernels import Difference, PreparedLaunch
 from fragmenta.evidence.launch_fields import (
     Change,
     Sizes,
@@ -87,7 +87,7 @@ class RecordedLaunch:
     changes: list[Change]
     printed: str | None
     """What the kernel printed; None if that is not known."""
-    memory: list[Memory] = field(default_factory=list)
+    memory: list[CardAllocation] = field(default_factory=list)
     """What a launch of a program could reach; its arguments then are bytes."""
     cluster: tuple[int, int, int] | None = None
     cooperative: bool = False
@@ -200,7 +200,7 @@ def load(path: Path) -> Launches:
 
 
 def _launch(checked: dict[str, Any]) -> RecordedLaunch:
-    memory = [Memory(**each) for each in checked["memory"]]
+    memory = [CardAllocation(**each) for each in checked["memory"]]
     return RecordedLaunch(**{**checked, "memory": memory})
 
 
@@ -285,7 +285,7 @@ class Writer:
         after: Sequence[Argument],
         *,
         arguments: Sequence[Spec],
-        memory: Sequence[Memory] = (),
+        memory: Sequence[CardAllocation] = (),
         **row: object,
     ) -> int:
         """Add what a launch changed; returns the bytes of the changed arrays.
@@ -382,7 +382,7 @@ def record(
     differ, the kernel depends on uninitialised memory or on timing, and is refused.
     """
     chip = gpu or device.present()
-    prepared = Prepared(kernel, for_kernel(values))
+    prepared = PreparedLaunch(kernel, for_kernel(values))
     program = prepared.program(
         kernels.assembled(kernel, chip.target), grid, block, shared
     )

@@ -8,8 +8,8 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools.device import Array
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.errors import BadFile
-from fragmenta.evidence.case import Answer, Options, TileCase
-from fragmenta.evidence.inputs import Source
+from fragmenta.evidence.case import Answer, CaseOptions, TileCase
+from fragmenta.evidence.inputs import WordStream
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
@@ -49,7 +49,7 @@ class MoveCase(TileCase):
         return TileKernel(self.op, image_bytes=size)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> CaseOptions:
         """No options; recordings have always kept them in this form."""
         return {"variant": {}}
 
@@ -61,7 +61,7 @@ class MoveCase(TileCase):
     def inputs(self) -> Arrays:
         """Registers, addresses and images: what the instruction takes."""
         op, tiles = self.op, self.tiles
-        source = Source(str(op), tiles, self.seed)
+        source = WordStream(str(op), tiles, self.seed)
         found: dict[str, Array] = {}
         if "A" in op.fragments:
             shape = (tiles, 32, op.fragments["A"].registers)

@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[RecordedCase, str], Case]] = {
 
 
 @dataclass(frozen=True)
-class Recording:
+class CaseRecording:
     """Cases, their answers one after the other, and what made them."""
 
     made: dict[str, str]
@@ -86,7 +86,7 @@ def record(
     tiles: int | None = None,
     seed: int = 1,
     progress: Callable[[str], None] = lambda _: None,
-) -> Recording:
+) -> CaseRecording:
     """Ask a GPU everything that belongs to one of :data:`KINDS`."""
     asked = cases(kind, gpu.target, tiles, seed)
     if not asked:
@@ -100,7 +100,7 @@ def record_cases(
     *,
     cubin: bytes | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> Recording:
+) -> CaseRecording:
     """Ask a GPU these cases and keep the answers; ``cubin`` has their kernels.
 
     The cubin needs no GPU: ``machine_code`` can make it beforehand.
@@ -129,7 +129,7 @@ def record_cases(
         answers.append(np.ascontiguousarray(answer).reshape(-1).view(np.uint32))
         start += answers[-1].size
     made = {**gpu.versions(), "date": date.today().isoformat()}
-    return Recording(made, recorded, np.concatenate(answers))
+    return CaseRecording(made, recorded, np.concatenate(answers))
 
 
 def cases(
@@ -186,14 +186,14 @@ def count_on(kind: str, target: str) -> int:
 # ── files ───────────────────────────────────────────────────────────────────
 
 
-def load(path: Path) -> Recording:
+def load(path: Path) -> CaseRecording:
     """A recording from its file, if all of it can be replayed."""
     found = validation.content(path)
     listed: list[RecordedCase] = []
     for number, each in enumerate(found.cases):
         with validation.refused(f"{path} is not a recording: case {number}"):
             listed.append(validation.recorded_case({"kind": _kind(each), **each}))
-    recording = Recording(found.made, listed, found.words)
+    recording = CaseRecording(found.made, listed, found.words)
     for number, recorded in enumerate(listed):
         with validation.refused(f"{path} is not a recording: case {number}"):
             recording.check(recorded)
@@ -230,7 +230,7 @@ def files(paths: Iterable[Path]) -> list[Path]:
 # ── replaying ───────────────────────────────────────────────────────────────
 
 
-def replay(recording: Recording) -> Iterator[tuple[RecordedCase, Mismatch | None]]:
+def replay(recording: CaseRecording) -> Iterator[tuple[RecordedCase, Mismatch | None]]:
     """Compute each case on the CPU and compare every bit."""
     for recorded in recording.cases:
         case = recording.question(recorded)

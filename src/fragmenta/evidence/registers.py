@@ -8,7 +8,7 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.errors import BadFile
 from fragmenta.evidence import inputs
-from fragmenta.evidence.case import Answer, Mismatch, Options, TileCase
+from fragmenta.evidence.case import Answer, CaseOptions, Mismatch, TileCase
 from fragmenta.evidence.reproduction import Fed, packed, repeating
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.execution.mma import execute, stored_columns
@@ -48,7 +48,7 @@ class RegisterCase(TileCase):
         return inputs.tile_count(self.op, self.tiles)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> CaseOptions:
         """The selector."""
         return {"selector": self.selector}
 

@@ -36,7 +36,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Report:
+class VerificationReport:
     """What was verified, on which GPU, and the outcomes."""
 
     made: dict[str, str]

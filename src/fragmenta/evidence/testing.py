@@ -18,7 +18,7 @@ from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU, Array
 from fragmenta.cuda.tools.raw import RawKernel
 from fragmenta.errors import BadCall, NoDevice, nearest, one_of
-from fragmenta.evidence.kernels import Prepared, anew, assembled
+from fragmenta.evidence.kernels import PreparedLaunch, anew, assembled
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.launch.request import Extent
@@ -330,7 +330,7 @@ class OnDevice:
                 each.launch_there(code, grid, block, arguments, **options)
                 return
         kernel = chosen(code, name)
-        prepared = Prepared(kernel, arguments)
+        prepared = PreparedLaunch(kernel, arguments)
         size = _block(block, options)
         program = prepared.program(self._code(kernel), grid, size, shared)
         before = [each.bytes for each in prepared.held]

@@ -18,7 +18,7 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import device, launch
 from fragmenta.cuda.tools.device import GPU, LoadedCode
 from fragmenta.errors import Error
-from fragmenta.evidence.bench import Loop, bench
+from fragmenta.evidence.bench import InstructionLoop, bench
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
@@ -112,7 +112,7 @@ def measure(gpu: GPU, op: Instruction, runs: int = RUNS) -> Rate:
 
 
 def _seconds(
-    gpu: GPU, module: LoadedCode, made: Loop, rounds: int, runs: int
+    gpu: GPU, module: LoadedCode, made: InstructionLoop, rounds: int, runs: int
 ) -> list[float]:
     arrays = {**made.inputs(), "rounds": np.array([rounds], np.uint32)}
     given = [arrays[name] for name in made.parameters]

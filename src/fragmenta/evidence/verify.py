@@ -30,7 +30,7 @@ from fragmenta.cuda.tools.launch import Arrays
 from fragmenta.errors import BadCall, ShapeError, UnsupportedTarget, nearest, one_of
 from fragmenta.evidence.case import Answer, Mismatch, compare, machine_code
 from fragmenta.evidence.registers import RegisterCase
-from fragmenta.evidence.report import First, Outcome, Report
+from fragmenta.evidence.report import First, Outcome, VerificationReport
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import WarpgroupCase
 from fragmenta.isa.families import IN_REGISTERS, catalogue, check_multiplies
@@ -158,7 +158,7 @@ def verify(
     seed: int = SEED,
     jobs: int = 1,
     progress: Progress = lambda _: None,
-) -> Report:
+) -> VerificationReport:
     """Compare the GPU with ``execute``, by default for all of its instructions.
 
     ``tiles`` is how many tiles each instruction is tried on, by default enough
@@ -196,11 +196,11 @@ def verify(
         **chip.versions(),
         "date": date.today().isoformat(),
     }
-    return Report(made, seed, time.monotonic() - started, outcomes)
+    return VerificationReport(made, seed, time.monotonic() - started, outcomes)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPortion:
     """Inputs and expected answer of a portion; the first has the machine code."""
 
     portion: Portion
@@ -209,14 +209,16 @@ class Prepared:
     cubin: bytes | None
 
 
-def _prepare(portion: Portion, target: str, assembled: Sequence[Portion]) -> Prepared:
+def _prepare(
+    portion: Portion, target: str, assembled: Sequence[Portion]
+) -> PreparedPortion:
     """The part that needs no GPU, which takes most of the time."""
     cubin = machine_code(assembled, target) if assembled else None
     inputs = portion.inputs()
-    return Prepared(portion, inputs, portion.expect(inputs, target), cubin)
+    return PreparedPortion(portion, inputs, portion.expect(inputs, target), cubin)
 
 
-def _outcome(chip: GPU, op: Instruction, ready: Iterable[Prepared]) -> Outcome:
+def _outcome(chip: GPU, op: Instruction, ready: Iterable[PreparedPortion]) -> Outcome:
     """Run all portions of an instruction and add up."""
     types = " ".join(f"{name} {of}" for name, of in op.types.items())
     total = Outcome(str(op), op.family, types, 0, 0)
@@ -242,7 +244,7 @@ def _outcome(chip: GPU, op: Instruction, ready: Iterable[Prepared]) -> Outcome:
     return total
 
 
-def _first(each: Prepared, found: Mismatch, target: str) -> First:
+def _first(each: PreparedPortion, found: Mismatch, target: str) -> First:
     at = ", ".join(map(str, found.place))
     program = each.portion.program(each.inputs, found, target)
     return First(f"D[{at}]", f"{found.gpu:#x}", f"{found.cpu:#x}", program)
@@ -251,7 +253,7 @@ def _first(each: Prepared, found: Mismatch, target: str) -> First:
 @contextmanager
 def _ahead(
     work: Iterable[tuple[Portion, str, tuple[Portion, ...]]], jobs: int
-) -> Iterator[Iterator[Prepared]]:
+) -> Iterator[Iterator[PreparedPortion]]:
     """Prepare portions in order, some of them ahead of their use."""
     pool: Executor
     if jobs > 1:
@@ -260,8 +262,8 @@ def _ahead(
     else:
         pool = ThreadPoolExecutor(1)
 
-    def results() -> Iterator[Prepared]:
-        waiting: deque[Future[Prepared]] = deque()
+    def results() -> Iterator[PreparedPortion]:
+        waiting: deque[Future[PreparedPortion]] = deque()
         for each in work:
             waiting.append(pool.submit(_prepare, *each))
             if len(waiting) > jobs + 1:

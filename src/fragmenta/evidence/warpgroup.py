@@ -15,8 +15,8 @@ from fragmenta.cuda.tools.device import Array
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.errors import BadFile
 from fragmenta.evidence import images, inputs
-from fragmenta.evidence.case import Answer, Mismatch, Options, TileCase
-from fragmenta.evidence.inputs import Source
+from fragmenta.evidence.case import Answer, CaseOptions, Mismatch, TileCase
+from fragmenta.evidence.inputs import WordStream
 from fragmenta.evidence.reproduction import Fed, repeating
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.evidence.variants import Variant, checked_variant, variants
@@ -70,7 +70,7 @@ class WarpgroupCase(TileCase):
         return TileKernel(self.op, chosen, self.way.a_registers, size)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> CaseOptions:
         """The variant, and its selector once more."""
         return {"selector": self.way.selector, "variant": asdict(self.way)}
 
@@ -82,7 +82,7 @@ class WarpgroupCase(TileCase):
     def inputs(self) -> Arrays:
         """Registers, descriptors and images; ``a`` is registers or descriptors."""
         op, way, tiles = self.op, self.way, self.tiles
-        source = Source(str(op), asdict(way), tiles, self.seed)
+        source = WordStream(str(op), asdict(way), tiles, self.seed)
         kinds = inputs.kinds(op)
         chosen = [kinds[(way.turn + tile) % len(kinds)] for tile in range(tiles)]
         found: dict[str, Array] = {"c": _registers(op, "C", chosen, source)}
@@ -148,7 +148,9 @@ class WarpgroupCase(TileCase):
         return Fed(a, b, c, index)
 
 
-def _registers(op: Instruction, name: str, kinds: list[str], source: Source) -> Words:
+def _registers(
+    op: Instruction, name: str, kinds: list[str], source: WordStream
+) -> Words:
     """Each tile of a kind of its own."""
     part = op.fragments[name]
     bits = [inputs.elements(part, name, kind, 1, source) for kind in kinds]

@@ -30,8 +30,8 @@ from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import WARP, KernelBuilder
 from fragmenta.cuda.tools.launch import Arrays, identifier, poisoned
 from fragmenta.errors import BadFile
-from fragmenta.evidence.case import AnswerForm, Case, Options
-from fragmenta.evidence.inputs import Source, registers, tile_count
+from fragmenta.evidence.case import AnswerForm, Case, CaseOptions
+from fragmenta.evidence.inputs import WordStream, registers, tile_count
 from fragmenta.evidence.validation import RecordedCase
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction, Operand
@@ -91,7 +91,7 @@ class StoredMatrix:
         """32-bit words of one tile."""
         return self.row_bytes * self.ldm // 4
 
-    def write(self, matrices: Array, junk: Source) -> Words32:
+    def write(self, matrices: Array, junk: WordStream) -> Words32:
         """Raw bits (tiles, rows, cols) as images (tiles, words), junk between."""
         tiles = len(matrices)
         leading, inner = self.sizes
@@ -157,7 +157,7 @@ class WmmaCase(Case):
         return WARP
 
     @property
-    def options(self) -> Options:
+    def options(self) -> CaseOptions:
         """Which leading dimensions."""
         return {"variant": self.variant}
 
@@ -236,7 +236,7 @@ class LoadCase(_InstructionCase):
 
     def inputs(self) -> Arrays:
         """Images of random bits."""
-        source = Source("load", str(self.op), self.variant, self.tiles, self.seed)
+        source = WordStream("load", str(self.op), self.variant, self.tiles, self.seed)
         part, of = self.image.part, self.image.of
         bits = source.words((self.tiles, *part.shape)) & np.uint64(of.mask)
         images = self.image.write(bits.astype(of.bits_dtype), source)
@@ -302,7 +302,7 @@ class MultiplyCase(_InstructionCase):
     def inputs(self) -> Arrays:
         """The images of A, B and C, and the leading dimensions."""
         made = registers(self.op, self.tiles, self.seed + self.variant, None)
-        source = Source("junk", str(self.op), self.variant, self.tiles, self.seed)
+        source = WordStream("junk", str(self.op), self.variant, self.tiles, self.seed)
         found: dict[str, Array] = {}
         for name in "abc":
             image = self.images[name]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fragmenta.planes.memory import PlaneObserver, PlaneWatch
     from fragmenta.simt.context import Context
     from fragmenta.units.blocks import Warp
-    from fragmenta.units.tcgen05 import Product
+    from fragmenta.units.tcgen05 import QueuedMma
     from fragmenta.units.warpgroups import Wgmma
 
 Words = NDArray[np.uint64]
@@ -65,7 +65,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Note:
+class Assumption:
     """What a proof depends on, at one instruction."""
 
     kind: str
@@ -166,7 +166,7 @@ class Expressions(Algebra):
     def __init__(self, memories: Sequence[Remembered], planes: int = 4) -> None:
         super().__init__(planes)
         self.memories = memories
-        self.notes: list[Note] = []
+        self.notes: list[Assumption] = []
         self.clusters = 0
         """How many clusters the grid has, once it runs."""
         self.units = UnitProducts(self.products)
@@ -213,7 +213,7 @@ class Expressions(Algebra):
         return made
 
     def product(
-        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+        self, observer: PlaneObserver, work: Wgmma | QueuedMma, warp: Warp
     ) -> None:
         """A ``wgmma`` or ``tcgen05.mma`` was issued."""
         self.units.multiply(observer, work, warp)
@@ -229,7 +229,7 @@ class Expressions(Algebra):
     def _read(self, total: NDArray[np.int64], sites: Sequence[tuple[str, int]]) -> None:
         counts = total[FIRST:].reshape(-1, NOTES)
         for number, kind in zip(*np.nonzero(counts), strict=True):
-            self.notes.append(Note(KINDS[kind], *sites[number]))
+            self.notes.append(Assumption(KINDS[kind], *sites[number]))
 
 
 class LoggedExpressions(Expressions):

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from fragmenta.expressions.code.products import ProductHashes
 from fragmenta.isa.instruction import Instruction
 from fragmenta.planes.group_products import GroupProducts
-from fragmenta.planes.products import Where
+from fragmenta.planes.products import ProductSite
 from fragmenta.planes.tensor_products import issued_product
 from fragmenta.simt.compiled import address_of
 from fragmenta.units.blocks import Warp
-from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tcgen05 import QueuedMma
 from fragmenta.units.warpgroups import Wgmma
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class UnitProducts:
         self._own[id(context)] = groups, address_of(table)
 
     def multiply(
-        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+        self, observer: PlaneObserver, work: Wgmma | QueuedMma, warp: Warp
     ) -> None:
         """Hash a product that was issued, before it is carried out."""
         number = len(observer.watch.compiled.followed) + work.site
         self.ops[number] = work.op
         groups, data = self._own[id(warp.block.context)]
-        where = Where(data, number, 0, warp.block.index, warp.number)
+        where = ProductSite(data, number, 0, warp.block.index, warp.number)
         if isinstance(work, Wgmma):
             warps = observer.warpgroup(warp)
             shadows = [every[warp.block.rank].shared for every in observer.planes]

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fragmenta.api import raw
 from fragmenta.api.kernels import Kernel, Result
 from fragmenta.errors import BadCall, nearest
-from fragmenta.frontends.protocol import Made, Passed, Session
+from fragmenta.frontends.protocol import CompiledPtx, Passed, Session
 from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import CUDA
 
@@ -62,9 +62,9 @@ class CuPy:
 
     def made(
         self, kernel: raw.RawKernel, arguments: Sequence[object], target: str
-    ) -> Made:
+    ) -> CompiledPtx:
         """The PTX of a kernel in CUDA C++."""
-        return Made(kernel.kernel.loaded.module.text, kernel.kernel.name)
+        return CompiledPtx(kernel.kernel.loaded.module.text, kernel.kernel.name)
 
     def passed(
         self, kernel: raw.RawKernel, arguments: Sequence[object]
@@ -250,8 +250,8 @@ def _cuda(session: Session[raw.RawKernel]) -> dict[str, object]:
         getDevice=lambda: 0,
     )
     return {
-        "Device": _Place,
-        "Stream": _Place,
+        "Device": _DeviceOrStream,
+        "Stream": _DeviceOrStream,
         "Event": Event,
         "get_elapsed_time": elapsed,
         "runtime": runtime,
@@ -259,22 +259,22 @@ def _cuda(session: Session[raw.RawKernel]) -> dict[str, object]:
     }
 
 
-class _Place:
+class _DeviceOrStream:
     """A device or a stream; there is one."""
 
-    null: _Place
+    null: _DeviceOrStream
 
     def __init__(self, number: int | None = None, **named: object) -> None:
         if number not in (None, 0):
             raise BadCall(f"there is one device here, 0; given {number}")
 
-    def __enter__(self) -> _Place:
+    def __enter__(self) -> _DeviceOrStream:
         return self
 
     def __exit__(self, *given: object) -> None:
         """Nothing is to be done."""
 
-    def use(self) -> _Place:
+    def use(self) -> _DeviceOrStream:
         """Nothing is to be done."""
         return self
 
@@ -286,4 +286,4 @@ class _Place:
         return event
 
 
-_Place.null = _Place()
+_DeviceOrStream.null = _DeviceOrStream()

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.memory import pointer_to, whole
 from fragmenta.frontends.protocol import (
-    Made,
+    CompiledPtx,
     Passed,
     Patches,
     Session,
@@ -100,16 +100,16 @@ class Numba:
     words = NUMBA
 
     def __init__(self) -> None:
-        self._made: dict[object, Made] = {}
+        self._made: dict[object, CompiledPtx] = {}
 
     def made(
         self, kernel: Dispatcher, arguments: Sequence[object], target: str
-    ) -> Made:
+    ) -> CompiledPtx:
         """The PTX for arguments of these types."""
         signature = _signature(kernel, arguments)
         key = kernel, signature, target
         if key not in self._made:
-            self._made[key] = Made(_compiled(kernel, signature, target))
+            self._made[key] = CompiledPtx(_compiled(kernel, signature, target))
         return self._made[key]
 
     def passed(

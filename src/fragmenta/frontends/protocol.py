@@ -33,7 +33,7 @@ Source = TypeVar("Source")
 """A kernel as users of the front end have it."""
 
 
-class Made(NamedTuple):
+class CompiledPtx(NamedTuple):
     """What the compiler of a front end made of a kernel."""
 
     ptx: str
@@ -57,7 +57,9 @@ class Frontend(Protocol[Source]):
     def words(self) -> Words:
         """The words of its language for repairs."""
 
-    def made(self, kernel: Source, arguments: Sequence[object], target: str) -> Made:
+    def made(
+        self, kernel: Source, arguments: Sequence[object], target: str
+    ) -> CompiledPtx:
         """The PTX of a kernel for arguments of these types."""
 
     def passed(self, kernel: Source, arguments: Sequence[object]) -> Iterable[Passed]:

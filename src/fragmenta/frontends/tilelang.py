@@ -23,7 +23,7 @@ import numpy as np
 from fragmenta.cuda.tools import files
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.protocol import (
-    Made,
+    CompiledPtx,
     Passed,
     Patches,
     Session,
@@ -47,7 +47,7 @@ _CODES = {each.code: each.name for each in element_types() if not each.tf32}
 _AXES = ("x", "y", "z")
 
 
-class Parameter(Protocol):
+class TileLangParameter(Protocol):
     """A parameter of a kernel of TileLang."""
 
     shape: Sequence[object]
@@ -56,11 +56,11 @@ class Parameter(Protocol):
         """The type of its elements, as PyTorch calls it."""
 
 
-class Kernel:
+class TileLangKernel:
     """A kernel of TileLang that runs here, as ``tilelang.compile`` returns one."""
 
     def __init__(
-        self, session: Session[Kernel], function: object, results: Sequence[int]
+        self, session: Session[TileLangKernel], function: object, results: Sequence[int]
     ) -> None:
         self._session = session
         target = Target({"kind": "cuda", "arch": session.target})
@@ -69,7 +69,7 @@ class Kernel:
             made = lower(function, target=target, enable_device_compile=False)
         self.source = str(made.kernel_source)
         """The CUDA C++ that TileLang has made."""
-        self.parameters: list[Parameter] = list(made.params)
+        self.parameters: list[TileLangParameter] = list(made.params)
         self.results = [each % len(self.parameters) for each in results]
         if len(made.device_mod.functions) != 1:
             raise BadCall(
@@ -134,7 +134,7 @@ def _whole(value: object, what: str) -> int:
         ) from None
 
 
-def _new(parameter: Parameter, given: Sequence[object]) -> object:
+def _new(parameter: TileLangParameter, given: Sequence[object]) -> object:
     """A new array: PyTorch's if tensors are given, else NumPy's."""
     shape = tuple(_whole(each, "the shape of a result") for each in parameter.shape)
     kind = parameter.torch_dtype()
@@ -157,9 +157,11 @@ class TileLang:
     )
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, str], Made] = {}
+        self._made: dict[tuple[str, str], CompiledPtx] = {}
 
-    def made(self, kernel: Kernel, arguments: Sequence[object], target: str) -> Made:
+    def made(
+        self, kernel: TileLangKernel, arguments: Sequence[object], target: str
+    ) -> CompiledPtx:
         """The PTX of the CUDA C++ that TileLang has made."""
         key = kernel.source, target
         if key not in self._made:
@@ -168,10 +170,12 @@ class TileLang:
             found = files.source(
                 kernel.source, target=target, options=options, backend="nvcc"
             )
-            self._made[key] = Made(found.module.text)
+            self._made[key] = CompiledPtx(found.module.text)
         return self._made[key]
 
-    def passed(self, kernel: Kernel, arguments: Sequence[object]) -> Iterator[Passed]:
+    def passed(
+        self, kernel: TileLangKernel, arguments: Sequence[object]
+    ) -> Iterator[Passed]:
         """Pointers, numbers, and tensor maps where the kernel has copies by TMA."""
         known = dict(zip(kernel.buffers, arguments, strict=True))
         for name in kernel.names:
@@ -180,7 +184,7 @@ class TileLang:
             else:
                 yield Passed(name, known[name])
 
-    def divert(self, session: Session[Kernel]) -> Callable[[], None]:
+    def divert(self, session: Session[TileLangKernel]) -> Callable[[], None]:
         """Let ``tilelang.compile`` make kernels that run here."""
 
         def compile_here(
@@ -188,9 +192,9 @@ class TileLang:
             out_idx: int | Sequence[int] | None = None,
             *given: object,
             **named: object,
-        ) -> Kernel:
+        ) -> TileLangKernel:
             results = [out_idx] if isinstance(out_idx, int) else list(out_idx or ())
-            return Kernel(session, func, results)
+            return TileLangKernel(session, func, results)
 
         patches = Patches()
         for owner in (tilelang, sys.modules["tilelang.jit"]):
@@ -227,7 +231,7 @@ def _tensor_map(words: list[object], known: Mapping[str, object]) -> Struct:
 @contextmanager
 def on_cpu(
     target: str = "sm_90a", **options: Unpack[OptionsOnTarget]
-) -> Iterator[Session[Kernel]]:
+) -> Iterator[Session[TileLangKernel]]:
     """In this block, ``tilelang.compile`` makes kernels that run here.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,

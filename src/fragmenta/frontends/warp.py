@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.memory import pointer_to
 from fragmenta.frontends.protocol import (
-    Made,
+    CompiledPtx,
     Passed,
     Patches,
     Session,
@@ -63,7 +63,7 @@ _OPTIONS = {
 }
 
 
-class Module(Protocol):
+class WarpModule(Protocol):
     """What is used of a module of Warp."""
 
     options: dict[str, object]
@@ -71,10 +71,10 @@ class Module(Protocol):
     def hash_module(self) -> bytes:
         """A digest of all that its code depends on."""
 
-    def _get_live_kernels(self) -> Iterable[Kernel]: ...
+    def _get_live_kernels(self) -> Iterable[WarpKernel]: ...
 
 
-class Parameter(Protocol):
+class WarpParameter(Protocol):
     """A parameter of a kernel of Warp."""
 
     label: str
@@ -84,16 +84,16 @@ class Parameter(Protocol):
 class Adjoint(Protocol):
     """What Warp knows about the code of a kernel."""
 
-    args: Sequence[Parameter]
+    args: Sequence[WarpParameter]
     kernel_dim: int
 
 
-class Kernel(Protocol):
+class WarpKernel(Protocol):
     """What is used of a kernel of Warp."""
 
     key: str
     adj: Adjoint
-    module: Module
+    module: WarpModule
     is_generic: bool
 
     def get_mangled_name(self) -> str:
@@ -102,10 +102,10 @@ class Kernel(Protocol):
     def infer_argument_types(self, args: Sequence[object]) -> Sequence[object]:
         """The types of the parameters of a generic kernel."""
 
-    def _add_normalized_overload(self, types: Sequence[object]) -> Kernel: ...
+    def _add_normalized_overload(self, types: Sequence[object]) -> WarpKernel: ...
 
 
-class Array(Protocol):
+class WarpArray(Protocol):
     """What is used of an array of Warp."""
 
     ptr: int | None
@@ -115,10 +115,10 @@ class Array(Protocol):
         """Its elements, in place."""
 
 
-class Entry(NamedTuple):
+class KernelVariant(NamedTuple):
     """A kernel of Warp, as one launch compiles it."""
 
-    kernel: Kernel
+    kernel: WarpKernel
     threads: int
     adjoint: bool
 
@@ -140,11 +140,15 @@ class Warp:
         "a second wp.launch",
     )
 
-    def made(self, kernel: Entry, arguments: Sequence[object], target: str) -> Made:
+    def made(
+        self, kernel: KernelVariant, arguments: Sequence[object], target: str
+    ) -> CompiledPtx:
         """The PTX of a kernel's module."""
-        return Made(_compiled(kernel, target).text, kernel.name)
+        return CompiledPtx(_compiled(kernel, target).text, kernel.name)
 
-    def passed(self, kernel: Entry, arguments: Sequence[object]) -> Iterator[Passed]:
+    def passed(
+        self, kernel: KernelVariant, arguments: Sequence[object]
+    ) -> Iterator[Passed]:
         """The bounds of the launch, then the arguments, then their adjoints."""
         bounds, *values = arguments
         yield Passed("dim", bytes(bounds))  # type: ignore[call-overload]
@@ -160,12 +164,12 @@ class Warp:
             )
             yield Passed(name, _filled(packed, known))
 
-    def divert(self, session: Session[Entry]) -> Callable[[], None]:
+    def divert(self, session: Session[KernelVariant]) -> Callable[[], None]:
         """Let ``wp.launch`` and ``wp.launch_tiled`` come to the session."""
         patches = Patches()
 
         def launch(
-            kernel: Kernel,
+            kernel: WarpKernel,
             dim: int | Sequence[int],
             inputs: Sequence[object] = (),
             outputs: Sequence[object] = (),
@@ -219,8 +223,8 @@ class Warp:
 
 
 def _launch(
-    session: Session[Entry],
-    kernel: Kernel,
+    session: Session[KernelVariant],
+    kernel: WarpKernel,
     sizes: Sequence[int],
     given: list[object],
     adjoints: list[object],
@@ -235,7 +239,7 @@ def _launch(
         )
     if kernel.is_generic:
         kernel = kernel._add_normalized_overload(kernel.infer_argument_types(given))
-    entry = Entry(kernel, threads, adjoint)
+    entry = KernelVariant(kernel, threads, adjoint)
     code = _compiled(entry, session.target)
     bounds = context._build_launch_bounds_from_tuple(sizes, code.axes)
     blocks = -(-int(bounds.size) // threads)
@@ -251,7 +255,7 @@ def _launch(
 @contextmanager
 def on_cpu(
     target: str = "sm_90", **options: Unpack[OptionsOnTarget]
-) -> Iterator[Session[Entry]]:
+) -> Iterator[Session[KernelVariant]]:
     """In this block, Warp's kernels run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
@@ -265,7 +269,7 @@ def on_cpu(
 # ── compiling ───────────────────────────────────────────────────────────────
 
 
-class Code(NamedTuple):
+class LaunchCode(NamedTuple):
     """The PTX of a kernel's module, and how the kernel is launched."""
 
     text: str
@@ -275,7 +279,7 @@ class Code(NamedTuple):
     """How many axes a launch has."""
 
 
-def _compiled(entry: Entry, target: str) -> Code:
+def _compiled(entry: KernelVariant, target: str) -> LaunchCode:
     """The code of a kernel, from the cache if it is there."""
     module, arch = entry.kernel.module, number(target)
     before = dict(module.options)
@@ -293,12 +297,12 @@ def _compiled(entry: Entry, target: str) -> Code:
     about, _, text = found.partition(b"\n")
     known = json.loads(about)
     shared = known["sizes"].get(f"{entry.name}_smem_bytes", 0)
-    return Code(
+    return LaunchCode(
         text.decode(), int(shared), known["axes"][entry.kernel.get_mangled_name()]
     )
 
 
-def _compile(module: Module, arch: int) -> bytes:
+def _compile(module: WarpModule, arch: int) -> bytes:
     """What Warp writes into a folder: a line of JSON, then the PTX."""
     with tempfile.TemporaryDirectory() as folder:
         (path,) = wp.compile_aot_module(
@@ -322,7 +326,7 @@ Packed: TypeAlias = "ctypes.Structure | ctypes.Array[ctypes.c_float] | ctypes.c_
 """An argument as Warp passes it: some object of ctypes."""
 
 
-def _arrays(values: Sequence[object]) -> Iterator[Array]:
+def _arrays(values: Sequence[object]) -> Iterator[WarpArray]:
     """The arrays among the arguments, those in structs, and their gradients."""
     for value in values:
         if isinstance(value, wp.array):
@@ -339,7 +343,7 @@ def _arrays(values: Sequence[object]) -> Iterator[Array]:
             yield from _arrays([getattr(value, name) for name in fields])
 
 
-def _filled(packed: Packed, known: list[Array]) -> object:
+def _filled(packed: Packed, known: list[WarpArray]) -> object:
     """An argument with pointers in it, or its bytes."""
     places = list(_pointers(type(packed), 0))
     data = bytes(packed)
@@ -360,7 +364,7 @@ def _pointers(kind: type, start: int) -> Iterator[int]:
         yield from _pointers(inner, start + getattr(kind, name).offset)
 
 
-def _inside(address: int, known: list[Array]) -> Pointer:
+def _inside(address: int, known: list[WarpArray]) -> Pointer:
     """A pointer to the array that an address is in."""
     for array in known:
         if array.ptr == address:

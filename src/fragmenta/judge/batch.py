@@ -27,9 +27,9 @@ from fragmenta.launch.limits import Limits
 from fragmenta.pool.answers import Json
 from fragmenta.pool.job import Job
 from fragmenta.pool.manager import AnyJob
-from fragmenta.pool.packing import Packed, Region
+from fragmenta.pool.packing import MemoryRegion, PackedArguments
 from fragmenta.pool.pool import Pool
-from fragmenta.pool.questions import Text
+from fragmenta.pool.questions import KernelText
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -182,7 +182,7 @@ class Batch:
             made: Future[bytes] = Future()
             self._references[key] = made
         limits = Limits(seconds=REFERENCE_SECONDS, memory=self.settings.memory)
-        question = Prepare(Text(text, name), self.settings, self._folder, limits)
+        question = Prepare(KernelText(text, name), self.settings, self._folder, limits)
 
         def ready(job: Future[Json]) -> None:
             error = job.exception()
@@ -197,8 +197,10 @@ class Batch:
     def _try(self, made: Future[Verdict], text: str, name: str, cases: bytes) -> None:
         seconds = self.settings.seconds + GRACE
         limits = Limits(seconds=seconds, memory=self.settings.memory)
-        packed = Packed([], [Region(len(cases), False, ())])
-        question = Try(Text(text, name), self.settings, self._folder, limits, packed)
+        packed = PackedArguments([], [MemoryRegion(len(cases), False, ())])
+        question = Try(
+            KernelText(text, name), self.settings, self._folder, limits, packed
+        )
 
         def ready(job: Future[Json]) -> None:
             error = job.exception()

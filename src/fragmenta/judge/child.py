@@ -43,7 +43,7 @@ from fragmenta.simt.arguments import Pointer, Struct
 if TYPE_CHECKING:
     import torch
 
-    from fragmenta.judge.libraries.torch_standin import Record
+    from fragmenta.judge.libraries.torch_standin import OperatorLog
 
 LAUNCH = "fragmenta.launch"
 """The audit event by which a kernel is launched."""
@@ -137,7 +137,7 @@ class Runner:
         path = folder / "candidate.py"
         path.write_text(str(order["text"]), encoding="utf-8")
         kernels.Kernel.run = _runner()  # type: ignore[method-assign]
-        self._record: Record | None = _libraries(str(order["target"]))
+        self._record: OperatorLog | None = _libraries(str(order["target"]))
         self.confined = _enter(order)
         self._originals = Originals()
         for name in [
@@ -394,7 +394,7 @@ def _runner() -> Callable[..., Result]:
     return FunctionType(run.__code__, names, "run")
 
 
-def _libraries(target: str) -> Record | None:
+def _libraries(target: str) -> OperatorLog | None:
     """Let PyTorch have a GPU, if it is here, and record what it does."""
     if "torch" not in sys.modules:
         return None

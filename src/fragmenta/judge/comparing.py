@@ -26,7 +26,7 @@ ENOUGH = 32
 
 
 @dataclass
-class Compared:
+class ComparedOutput:
     """One output of one call, held against its exact values."""
 
     case: Case
@@ -144,7 +144,7 @@ def _largest(name: str) -> float:
     )
 
 
-def compared(case: Case, outputs: Tree) -> list[Compared] | Finding:
+def compared(case: Case, outputs: Tree) -> list[ComparedOutput] | Finding:
     """Each output of a call held against its exact values."""
     found, wanted = leaves(outputs), cast("list[Case]", case["expected"])
     types = [str(each) for each in cast("list[Tree]", case["types"])]
@@ -166,7 +166,7 @@ def compared(case: Case, outputs: Tree) -> list[Compared] | Finding:
             )
             return Finding("wrong-form", said, name)
         bounds = cast("Values", row["most"]), cast("Values", row["variance"])
-        made.append(Compared(case, number, array, exact, *bounds, row))
+        made.append(ComparedOutput(case, number, array, exact, *bounds, row))
     return made
 
 
@@ -174,24 +174,24 @@ def compared(case: Case, outputs: Tree) -> list[Compared] | Finding:
 
 
 @dataclass
-class Call:
+class CompletedCall:
     """A call of the candidate that came to its end."""
 
     case: Case
-    outputs: list[Compared]
+    outputs: list[ComparedOutput]
 
     @property
-    def wrong(self) -> list[Compared]:
+    def wrong(self) -> list[ComparedOutput]:
         """The outputs with an element that is wrong."""
         return [] if self.case["values"] == EXTREME else self.off
 
     @property
-    def off(self) -> list[Compared]:
+    def off(self) -> list[ComparedOutput]:
         """The same, also if the values are so extreme that it is no fault."""
         return [each for each in self.outputs if each.bad.any()]
 
 
-def diagnose(calls: list[Call]) -> list[Finding]:
+def diagnose(calls: list[CompletedCall]) -> list[Finding]:
     """Why results are wrong, as far as the first wrong call shows it."""
     wrong = [call for call in calls if call.wrong]
     if not wrong:
@@ -210,7 +210,7 @@ def diagnose(calls: list[Call]) -> list[Finding]:
     return [Finding(name, said, str(call.case["name"]))]
 
 
-def _extremes(calls: list[Call]) -> list[Finding]:
+def _extremes(calls: list[CompletedCall]) -> list[Finding]:
     """Whether results are others for values near the limits of a format.
 
     An honest kernel may overflow on its way, or flush what is small to zero.
@@ -222,7 +222,7 @@ def _extremes(calls: list[Call]) -> list[Finding]:
     ]
 
 
-def _by_itself(output: Compared) -> str:
+def _by_itself(output: ComparedOutput) -> str:
     """What one output shows."""
     if _unwritten(output):
         return "unwritten"
@@ -243,7 +243,7 @@ def _by_itself(output: Compared) -> str:
     return ""
 
 
-def _unwritten(output: Compared) -> bool:
+def _unwritten(output: ComparedOutput) -> bool:
     size = output.made.dtype.itemsize
     word = np.array([POISON, POISON], np.uint32).view(np.uint8)
     raw = np.ascontiguousarray(output.made).reshape(-1).view(np.uint8).reshape(-1, size)
@@ -256,7 +256,7 @@ def _unwritten(output: Compared) -> bool:
     return bool((mask[wrong].all() if few else mask[wrong].any()) and wrong.any())
 
 
-def _by_others(output: Compared, calls: list[Call]) -> str:
+def _by_others(output: ComparedOutput, calls: list[CompletedCall]) -> str:
     """What the outputs of calls with other inputs show."""
     raw = output.made.tobytes()
     if output.made.size < 2:
@@ -277,7 +277,7 @@ def _same(one: Values, other: Values) -> bool:
     return bool(((one == other) | np.isnan(one) | np.isnan(other)).all())
 
 
-def _by_cases(call: Call, calls: list[Call]) -> str:
+def _by_cases(call: CompletedCall, calls: list[CompletedCall]) -> str:
     """What it shows that other cases are right."""
     case = call.case
     right = [each.case for each in calls if not each.wrong]
@@ -299,13 +299,13 @@ def _by_cases(call: Call, calls: list[Call]) -> str:
     return ""
 
 
-def _by_size(output: Compared) -> str:
+def _by_size(output: ComparedOutput) -> str:
     """What the number of errors shows."""
     some = 0 < output.bad.mean() < 0.9 and output.made.size > 1
     return "part-computed" if some else "inaccurate"
 
 
-def low_format(output: Compared, first: Case) -> str:
+def low_format(output: ComparedOutput, first: Case) -> str:
     """The format whose errors these are; empty if there is none."""
     if output.case is not first or output.special.any() or not output.is_random():
         return ""
@@ -315,7 +315,7 @@ def low_format(output: Compared, first: Case) -> str:
         if row is None:
             continue
         most, variance = row
-        other = Compared(
+        other = ComparedOutput(
             first, output.number, output.made, output.exact, most, variance
         )
         if not other.bad.any() and 0 < other.typical() < 2:
@@ -323,7 +323,7 @@ def low_format(output: Compared, first: Case) -> str:
     return ""
 
 
-def precision(calls: list[Call]) -> list[Finding]:
+def precision(calls: list[CompletedCall]) -> list[Finding]:
     """Errors that are within their bounds, but those of a smaller format."""
     for output in calls[0].outputs if calls else []:
         typical = output.typical()

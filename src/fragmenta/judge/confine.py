@@ -269,9 +269,9 @@ def _seccomp() -> bool:
         b"".join(struct.pack("<HBBI", *row) for row in rows)
     )
 
-    class Program(ctypes.Structure):
+    class FilterProgram(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
-    program = Program(len(rows), ctypes.addressof(code))
+    program = FilterProgram(len(rows), ctypes.addressof(code))
     done = ctypes.CDLL(None).prctl(22, 2, ctypes.byref(program), 0, 0)
     return bool(done == 0)

@@ -17,16 +17,16 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.counters.asking import with_results
 from fragmenta.errors import Error, KernelError, LimitReached
 from fragmenta.judge.choosing import strange, written_and_loaded
-from fragmenta.judge.comparing import Call, Case, compared, diagnose
+from fragmenta.judge.comparing import Case, CompletedCall, compared, diagnose
 from fragmenta.judge.constants import constants
 from fragmenta.judge.cost import Cost
 from fragmenta.judge.exempt import unused
 from fragmenta.judge.findings import KINDS, Finding
-from fragmenta.judge.following import Mask, Memory, same_launches
+from fragmenta.judge.following import Mask, ProcessMemory, same_launches
 from fragmenta.judge.held import PLAIN as CONTIGUOUS
 from fragmenta.judge.held import elements, leaves
 from fragmenta.judge.messages import Gone, receive, send
-from fragmenta.judge.proving import Answer, Proof, hidden, is_right
+from fragmenta.judge.proving import CandidateAnswer, Proof, hidden, is_right
 from fragmenta.judge.reaching import Kernels, not_run, ran_unread
 from fragmenta.judge.running import Lie, Running
 from fragmenta.judge.settings import Settings
@@ -43,7 +43,7 @@ from fragmenta.launch.limits import Limits
 from fragmenta.launch.request import Extent
 from fragmenta.launch.result import Result
 from fragmenta.pool.answers import error_json, result_json
-from fragmenta.pool.packing import Packed, mark_empty, unpack
+from fragmenta.pool.packing import PackedArguments, mark_empty, unpack
 from fragmenta.progress import clock
 from fragmenta.ptx import rules
 from fragmenta.ptx.languages import Words
@@ -73,7 +73,7 @@ class Stopped(Exception):
 
 
 @dataclass
-class Line:
+class Channel:
     """The way to the process of a candidate."""
 
     socket: socket.socket
@@ -99,7 +99,7 @@ class Examination:
     _modules: dict[str, Loaded] = field(default_factory=dict)
     _schedule: Sequence[Given] = (EAGER,)
     _hazards: set[tuple[str, str, int]] = field(default_factory=set)
-    _memories: dict[int, Memory] = field(default_factory=dict)
+    _memories: dict[int, ProcessMemory] = field(default_factory=dict)
     _quiet: bool = False
     """Whether what happens now says nothing about the candidate."""
     _used: bool = False
@@ -116,11 +116,11 @@ class Examination:
         if name in KINDS and name not in [each.name for each in self.findings]:
             self.findings.append(Finding(name, evidence, case))
 
-    def run(self, lines: Sequence[Line], cases: Sequence[Case]) -> None:
+    def run(self, lines: Sequence[Channel], cases: Sequence[Case]) -> None:
         """Call the candidate with all cases, in one process and in a fresh one."""
-        calls: list[Call] = []
-        answers: list[Answer] = []
-        again: Answer | None = None
+        calls: list[CompletedCall] = []
+        answers: list[CandidateAnswer] = []
+        again: CandidateAnswer | None = None
         self._read_source()
         ordinary = [each for each in cases if each["set"] in (MAIN, OTHER)]
         try:
@@ -157,7 +157,7 @@ class Examination:
                 self.found(name, said, str(answers[0].case["name"]))
 
     def _understood(
-        self, first: Case, calls: list[Call], answers: list[Answer]
+        self, first: Case, calls: list[CompletedCall], answers: list[CandidateAnswer]
     ) -> None:
         """Whether all of the host's code is known to be harmless."""
         if not calls or any(each.wrong for each in calls):
@@ -179,7 +179,7 @@ class Examination:
             told = [*found[:SHOWN_LINES], *[f"and {more} more"] * bool(more)]
             self.found(name, "; ".join(told))
 
-    def _not_reached(self, line: Line, calls: list[Call]) -> None:
+    def _not_reached(self, line: Channel, calls: list[CompletedCall]) -> None:
         """What never ran was not judged."""
         if not calls or any(each.wrong for each in calls):
             return
@@ -214,10 +214,10 @@ class Examination:
 
     def _prove(
         self,
-        line: Line,
-        calls: list[Call],
-        answers: list[Answer],
-        again: Answer | None,
+        line: Channel,
+        calls: list[CompletedCall],
+        answers: list[CandidateAnswer],
+        again: CandidateAnswer | None,
         cases: Sequence[Case],
     ) -> None:
         """Whose work it is, if it is right."""
@@ -244,7 +244,11 @@ class Examination:
         self.findings += told
 
     def _prove_others(
-        self, line: Line, calls: list[Call], answers: list[Answer], kernels: set[str]
+        self,
+        line: Channel,
+        calls: list[CompletedCall],
+        answers: list[CandidateAnswer],
+        kernels: set[str],
     ) -> None:
         """The same for other sizes, strides and values, as far as they are right."""
         right = [call.case for call in calls if not call.wrong]
@@ -263,7 +267,7 @@ class Examination:
             if answer is not None and not same:
                 self._not_by_kernels(each, kernels)
 
-    def _not_by_kernels(self, answer: Answer, kernels: set[str]) -> None:
+    def _not_by_kernels(self, answer: CandidateAnswer, kernels: set[str]) -> None:
         """Kernels got other inputs than the host, and the outputs are not theirs."""
         new = {each.text for each in answer.steps} != kernels
         said = "launches with other inputs do not leave the results of these"
@@ -271,10 +275,10 @@ class Examination:
         name = "host-work" if host else "not-followed"
         self.found(name, said, str(answer.case["name"]))
 
-    def _liar(self, line: Line) -> Callable[[Case, Lie], Answer | None]:
+    def _liar(self, line: Channel) -> Callable[[Case, Lie], CandidateAnswer | None]:
         """Calls the candidate, and gives its kernels other inputs."""
 
-        def call(case: Case, lie: Lie) -> Answer | None:
+        def call(case: Case, lie: Lie) -> CandidateAnswer | None:
             self._quiet = True
             try:
                 return self._call(line, case, lie)
@@ -283,7 +287,7 @@ class Examination:
 
         return call
 
-    def _loader(self, line: Line) -> Callable[[Case, Lie], bool]:
+    def _loader(self, line: Channel) -> Callable[[Case, Lie], bool]:
         """Calls the candidate: do its kernels load what a lie puts there?"""
 
         def call(case: Case, lie: Lie) -> bool:
@@ -298,8 +302,8 @@ class Examination:
 
     def _given_sizes(
         self,
-        line: Line,
-        calls: list[Call],
+        line: Channel,
+        calls: list[CompletedCall],
         cases: Sequence[Case],
         kernels: set[str],
     ) -> None:
@@ -327,7 +331,7 @@ class Examination:
             self.found("size-not-tried", f"not tried: {untried}")
 
     def _of_constants(
-        self, line: Line, calls: list[Call], first: Case
+        self, line: Channel, calls: list[CompletedCall], first: Case
     ) -> Sequence[Case]:
         """Cases with the constants that the kernels ask for."""
         floats, whole = constants(self._kernels.modules)
@@ -347,7 +351,7 @@ class Examination:
         return cast("list[Case]", answer.get("cases", []))
 
     def _late(
-        self, line: Line, case: Case, calls: list[Call], kernels: set[str]
+        self, line: Channel, case: Case, calls: list[CompletedCall], kernels: set[str]
     ) -> None:
         """Call it once with large inputs."""
         brief = case["values"] in NO_REPROACH or case.get("brief")
@@ -372,7 +376,7 @@ class Examination:
         if not right and not unclear:
             self._not_by_kernels(answer, kernels)
 
-    def _above(self, calls: list[Call], told: int, case: Case) -> None:
+    def _above(self, calls: list[CompletedCall], told: int, case: Case) -> None:
         """What sizes or whole numbers show that nobody asked for.
 
         Other whole numbers may be no indices: then a kernel may leave its memory.
@@ -394,8 +398,8 @@ class Examination:
 
     # ── calls ───────────────────────────────────────────────────────────────
 
-    def _load(self, line: Line, case: Case) -> None:
-        self._memories[line.process] = Memory()
+    def _load(self, line: Channel, case: Case) -> None:
+        self._memories[line.process] = ProcessMemory()
         answer = self._ask(
             line,
             {
@@ -415,7 +419,9 @@ class Examination:
             raise Stopped
         self.confined = [str(each) for each in cast("list[Tree]", answer["confined"])]
 
-    def _try(self, line: Line, case: Case, calls: list[Call]) -> Answer | None:
+    def _try(
+        self, line: Channel, case: Case, calls: list[CompletedCall]
+    ) -> CandidateAnswer | None:
         """Call it with a case, and compare; None if it fails."""
         if clock.now() > self.until - RESERVE:
             raise TimeoutError
@@ -431,14 +437,16 @@ class Examination:
         if isinstance(found, Finding):
             self.findings.append(found)
             return None
-        calls.append(Call(case, found))
+        calls.append(CompletedCall(case, found))
         label = str(case["label"])
         if label not in self.sizes:
             self.sizes.append(label)
         self._note(answer)
         return answer
 
-    def _call(self, line: Line, case: Case, lie: Lie | None = None) -> Answer | None:
+    def _call(
+        self, line: Channel, case: Case, lie: Lie | None = None
+    ) -> CandidateAnswer | None:
         running = Running(case, self._memories[line.process], lie)
         order = {
             "do": "call",
@@ -456,7 +464,7 @@ class Examination:
             self._failed(answer, case)
             self._patches(answer, str(case["name"]))
             return None
-        return Answer(case, answer["outputs"], running, answer)
+        return CandidateAnswer(case, answer["outputs"], running, answer)
 
     def _failed(self, answer: dict[str, Tree], case: Case) -> None:
         """A call raised an exception."""
@@ -474,7 +482,7 @@ class Examination:
             return  # that is why
         self.found(name, str(answer["text"]), str(case["name"]))
 
-    def _again(self, line: Line, first: Answer) -> Answer | None:
+    def _again(self, line: Channel, first: CandidateAnswer) -> CandidateAnswer | None:
         """Call it again with the first inputs: the bits are the same, in any order."""
         self._schedule = OTHER_ORDERS if self.settings.schedules else (EAGER,)
         answer = self._call(line, first.case)
@@ -488,7 +496,7 @@ class Examination:
             return None
         return answer
 
-    def _last_block_first(self, line: Line, first: Answer) -> None:
+    def _last_block_first(self, line: Channel, first: CandidateAnswer) -> None:
         """Call it again, and let blocks begin in the other order.
 
         Sums may have other bits then; they must be right.
@@ -501,7 +509,7 @@ class Examination:
             said = "if the last block begins first, the results are wrong"
             self.found("schedule", said, str(first.case["name"]))
 
-    def _fresh(self, line: Line, second: Answer) -> None:
+    def _fresh(self, line: Channel, second: CandidateAnswer) -> None:
         """Call it in a process of its own with the inputs of a later call."""
         self._load(line, second.case)
         answer = self._call(line, second.case)
@@ -515,13 +523,13 @@ class Examination:
                 str(second.case["name"]),
             )
 
-    def _chose_otherwise(self, one: Answer, other: Answer) -> bool:
+    def _chose_otherwise(self, one: CandidateAnswer, other: CandidateAnswer) -> bool:
         """Whether it measured variants, and chose another one that is right, too."""
         if "uses-the-clock" not in [each.name for each in self.findings]:
             return False
         return is_right(one) and not same_launches(one.steps, other.steps)
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: CandidateAnswer) -> None:
         """What a call did beside its work."""
         name, about = str(answer.case["name"]), answer.about
         if about["late"]:
@@ -552,7 +560,7 @@ class Examination:
 
     # ── messages of the candidate's process ─────────────────────────────────
 
-    def _ask(self, line: Line, order: Tree, call: Running | None) -> dict[str, Tree]:
+    def _ask(self, line: Channel, order: Tree, call: Running | None) -> dict[str, Tree]:
         """Give an order; carry out launches until it is answered."""
         send(line.socket, order)
         while True:
@@ -639,7 +647,7 @@ class Examination:
     def _carry_out(
         self,
         asked: dict[str, Tree],
-        packed: Packed,
+        packed: PackedArguments,
         memory: list[Array],
         unwritten: dict[str, Mask],
     ) -> Result:
@@ -728,7 +736,9 @@ class KernelErrors:
         return KernelFault(f"the launch of {kernel} was stopped", "fault")
 
 
-def _doubtful(calls: list[Call], answers: list[Answer]) -> Answer:
+def _doubtful(
+    calls: list[CompletedCall], answers: list[CandidateAnswer]
+) -> CandidateAnswer:
     """The call that is made again in a fresh process: the first that is wrong.
 
     If it is right there, the candidate keeps something.  If none is wrong, or only the

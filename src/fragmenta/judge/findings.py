@@ -20,7 +20,7 @@ WORDS = (ERROR, WRONG, HAZARD, SUSPICIOUS, INCOMPLETE, CLEAN)
 """The words of a verdict; of several findings, the first word here counts."""
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """A kind of finding."""
 
     name: str
@@ -96,7 +96,7 @@ _TABLE = (
     ("ignores-strides", CLEAN, "right for contiguous inputs only"),
     ("stride-refused", CLEAN, "the candidate refuses inputs with other strides"),
 )
-KINDS = {name: Kind(name, word, means) for name, word, means in _TABLE}
+KINDS = {name: FindingKind(name, word, means) for name, word, means in _TABLE}
 """All kinds of findings, by name.
 
 >>> KINDS["zeros"].word

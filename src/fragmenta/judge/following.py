@@ -53,7 +53,7 @@ _WHOLE = ("int32", "int64", "float32", "float16", "bfloat16")
 
 
 @dataclass
-class Step:
+class CandidateLaunch:
     """One launch of a call."""
 
     text: str
@@ -78,7 +78,7 @@ class Step:
     old_variables: dict[str, tuple[Bytes, Mask]] = field(default_factory=dict)
     """Variables of the module, and the bytes that are those of earlier calls."""
 
-    def like(self, other: Step) -> bool:
+    def like(self, other: CandidateLaunch) -> bool:
         """Whether it is the same launch, but for the contents of memory."""
         return (
             (self.text, self.about) == (other.text, other.about)
@@ -86,7 +86,7 @@ class Step:
             and self.changed_numbers(other) == []
         )
 
-    def changed_numbers(self, other: Step) -> list[tuple[str, str]]:
+    def changed_numbers(self, other: CandidateLaunch) -> list[tuple[str, str]]:
         """The numbers that are neither the same nor the same element of an input."""
         return [
             (self.numbers[i], other.numbers[i])
@@ -96,7 +96,9 @@ class Step:
         ]
 
 
-def same_launches(one: Sequence[Step], other: Sequence[Step]) -> bool:
+def same_launches(
+    one: Sequence[CandidateLaunch], other: Sequence[CandidateLaunch]
+) -> bool:
     """Whether two calls made the same launches."""
     return len(one) == len(other) and all(
         a.like(b) for a, b in zip(one, other, strict=True)
@@ -173,7 +175,7 @@ def numbers_of(values: Sequence[Json]) -> tuple[object, tuple[str, ...]]:
     return tuple(form), tuple(numbers)
 
 
-def difference(one: Sequence[Step], other: Sequence[Step]) -> str:
+def difference(one: Sequence[CandidateLaunch], other: Sequence[CandidateLaunch]) -> str:
     """How the launches of two calls differ first."""
     if len(one) != len(other):
         return f"{len(one)} launches for some inputs, {len(other)} for others"
@@ -195,7 +197,7 @@ def _shown(text: str) -> str:
     return text if len(text) <= 24 else f"{text[:24]}..."
 
 
-class Memory:
+class ProcessMemory:
     """What launches and inputs have left at addresses of a process."""
 
     def __init__(self) -> None:
@@ -453,7 +455,7 @@ class Foreign:
 
 
 def foreign(
-    calls: Sequence[Sequence[Step]],
+    calls: Sequence[Sequence[CandidateLaunch]],
     inputs: Sequence[Tree],
     outputs: Sequence[Sequence[Bytes]],
     outputs_left: Sequence[bool],
@@ -485,7 +487,7 @@ def foreign(
     return found
 
 
-def _host_made_variables(steps: Sequence[Step], sources: Sources) -> bool:
+def _host_made_variables(steps: Sequence[CandidateLaunch], sources: Sources) -> bool:
     """Whether variables differ, and are no copies of inputs or launches' results."""
     names = [{*each.variables} for each in steps]
     if any(each != names[0] for each in names):
@@ -506,7 +508,7 @@ def _differ(rows: Sequence[Bytes]) -> Mask:
     return made
 
 
-def add_left(sources: Sources, steps: Sequence[Step]) -> None:
+def add_left(sources: Sources, steps: Sequence[CandidateLaunch]) -> None:
     """What a launch has left is a source from then on."""
     for region, kind in enumerate(steps[0].types):
         if not any((s.before[region] != s.after[region]).any() for s in steps):

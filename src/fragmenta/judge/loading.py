@@ -21,7 +21,7 @@ from fragmenta.judge.marking import marked
 PLAIN, BENCH = "plain functions", "KernelBench"
 
 
-class Task(NamedTuple):
+class ReferenceTask(NamedTuple):
     """What a reference file gives."""
 
     convention: str
@@ -124,7 +124,7 @@ def candidate_code(text: str, path: Path) -> types.CodeType:
     return compile(tree, str(path), "exec", dont_inherit=True)
 
 
-def task_of(module: types.ModuleType) -> Task:
+def task_of(module: types.ModuleType) -> ReferenceTask:
     """What a reference file defines."""
     names = vars(module)
 
@@ -139,9 +139,9 @@ def task_of(module: types.ModuleType) -> Task:
     inputs = names["get_inputs"]
     if "Model" in names:
         init = names.get("get_init_inputs", nothing)
-        return Task(BENCH, names["Model"], inputs, init)
+        return ReferenceTask(BENCH, names["Model"], inputs, init)
     if "reference" in names:
-        return Task(PLAIN, names["reference"], inputs, nothing)
+        return ReferenceTask(PLAIN, names["reference"], inputs, nothing)
     raise BadCall(
         "the reference defines Model, as in KernelBench, or a function reference(...); "
         f"it has {_has(names)}"

@@ -54,7 +54,7 @@ _STEPS = frozenset(
 _CHOICES = ("min", "max", "minimum", "maximum")
 
 
-class Mark(NamedTuple):
+class ReportPoint(NamedTuple):
     """A place that reports."""
 
     kind: str
@@ -65,12 +65,12 @@ class _Marker(ast.NodeTransformer):
     """Puts reports into a tree."""
 
     def __init__(self) -> None:
-        self.marks: list[Mark] = []
+        self.marks: list[ReportPoint] = []
         self._tests: set[int] = set()
 
     def _call(self, kind: str, node: ast.expr, *given: ast.expr | str) -> ast.Call:
         number = len(self.marks)
-        self.marks.append(Mark(kind, place_of(node)))
+        self.marks.append(ReportPoint(kind, place_of(node)))
         return _reported(node, number, given)
 
     def _test(self, node: ast.expr) -> None:
@@ -129,7 +129,7 @@ class _Marker(ast.NodeTransformer):
             return node
         load = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
         number = len(self.marks)
-        self.marks.append(Mark(SUM, place_of(node)))
+        self.marks.append(ReportPoint(SUM, place_of(node)))
         sign = _SUMS[type(node.op)][1]
         made = _reported(load, number, [sign, load, node.value])
         return ast.copy_location(ast.Assign([node.target], made), node)
@@ -223,7 +223,7 @@ def _whole(index: ast.expr) -> ast.expr:
     return _reported(index, -1, ["slice", *ends])
 
 
-def marked(tree: ast.Module) -> list[Mark]:
+def marked(tree: ast.Module) -> list[ReportPoint]:
     r"""Put reports into a tree, and return the places that report, in order.
 
     >>> tree = ast.parse("def f(n):\n    return n // 9")
@@ -366,7 +366,7 @@ _SUMMED = {
 
 
 def never_changed(
-    marks: Sequence[Mark], rows: Sequence[Sequence[Any]]
+    marks: Sequence[ReportPoint], rows: Sequence[Sequence[Any]]
 ) -> Iterator[tuple[Place, str]]:
     """The places that always gave the same, though they got other numbers."""
     for number, given, made, count, left in rows:

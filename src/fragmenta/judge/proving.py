@@ -19,10 +19,10 @@ from fragmenta.judge.comparing import Case, compared
 from fragmenta.judge.findings import Finding
 from fragmenta.judge.following import (
     SMALL,
+    CandidateLaunch,
     Foreign,
     Mask,
     Sources,
-    Step,
     Swap,
     add_left,
     difference,
@@ -50,7 +50,7 @@ SHARE = 64
 
 
 @dataclass(eq=False)
-class Answer:
+class CandidateAnswer:
     """What a candidate answered to one call."""
 
     case: Case
@@ -59,7 +59,7 @@ class Answer:
     about: dict[str, Tree]
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[CandidateLaunch]:
         """Its launches."""
         return self.running.steps
 
@@ -97,16 +97,16 @@ class Answer:
         return [elements(each).tobytes() for each in leaves(self.outputs)]
 
 
-Again = Callable[[Case, Lie], "Answer | None"]
+Again = Callable[[Case, Lie], "CandidateAnswer | None"]
 
 
 @dataclass
 class Proof:
     """Calls with the same sizes, and what they show together."""
 
-    calls: Sequence[Answer]
+    calls: Sequence[CandidateAnswer]
     """Calls with ordinary values; the host knows the inputs of the last one."""
-    again: Answer | None
+    again: CandidateAnswer | None
     """A later call with the inputs of the first."""
     secret: Case
     """A case that no candidate has seen."""
@@ -224,11 +224,11 @@ class Proof:
         else:
             self.dependent = said
 
-    def _lie(self, put: Places) -> Answer | None:
+    def _lie(self, put: Places) -> CandidateAnswer | None:
         others = [each.steps for each in self.alike]
         return self.call(self.base.case, Lie(self._swap, self.base.steps, others, put))
 
-    def _right(self, answer: Answer) -> bool:
+    def _right(self, answer: CandidateAnswer) -> bool:
         """Whether outputs are those of the inputs that kernels got."""
         left = answer.left()
         held = leaves(answer.outputs)
@@ -250,7 +250,7 @@ class Proof:
             each.bad.any() for each in found
         )
 
-    def _not_its_work(self, answer: Answer | None) -> None:
+    def _not_its_work(self, answer: CandidateAnswer | None) -> None:
         """Kernels got other inputs, and the outputs are not theirs."""
         if answer is not None and len(answer.steps) < len(self.base.steps):
             self.found("cached", "called once more, it makes fewer launches")
@@ -270,7 +270,7 @@ class Proof:
             host = host or not same_launches(answer.steps, self.base.steps)
         self.found("host-work" if host else "not-followed", said)
 
-    def _what_the_host_made(self, plain: Answer) -> None:
+    def _what_the_host_made(self, plain: CandidateAnswer) -> None:
         """Results are right; but does the host make what kernels need?"""
         made = self.foreign
         if self.dependent:
@@ -308,7 +308,7 @@ class Proof:
                 "not-followed", said + "loads some, though results do not change"
             )
 
-    def _new_constants(self, plain: Answer) -> bool:
+    def _new_constants(self, plain: CandidateAnswer) -> bool:
         """Whether constants of all other calls are others now, and that matters."""
         put: Places = {}
         group = [self.base, *self.alike]
@@ -341,7 +341,7 @@ class Proof:
             for (launch, region), mask in self.foreign.regions.items()
         }
 
-    def _matters(self, plain: Answer, put: Places) -> bool:
+    def _matters(self, plain: CandidateAnswer, put: Places) -> bool:
         """Whether results change with what the host made."""
         if self.foreign.variables:
             return True
@@ -397,7 +397,7 @@ def _are_apart(memory: bytes, rows: Sequence[bytes], first: int, pitch: int) -> 
     )
 
 
-def hidden(case: Case, call: Again) -> tuple[Answer | None, bool]:
+def hidden(case: Case, call: Again) -> tuple[CandidateAnswer | None, bool]:
     """Call a candidate with other inputs than its kernels get, which are the case's.
 
     Returns its answer, and whether its outputs are those of the case.
@@ -442,13 +442,13 @@ def _made_different(inputs: Sequence[dict[str, Tree]]) -> None:
             leaf["data"] = np.ascontiguousarray(new).view(np.uint8)
 
 
-def is_right(answer: Answer, case: Case | None = None) -> bool:
+def is_right(answer: CandidateAnswer, case: Case | None = None) -> bool:
     """Whether outputs are those of a case; of its own, if no other is given."""
     found = compared(case or answer.case, answer.outputs)
     return not isinstance(found, Finding) and not any(e.bad.any() for e in found)
 
 
-def _same_form(one: Answer, other: Answer) -> bool:
+def _same_form(one: CandidateAnswer, other: CandidateAnswer) -> bool:
     """Whether outputs have the same sizes."""
     sizes = [[elements(o).nbytes for o in leaves(e.outputs)] for e in (one, other)]
     return sizes[0] == sizes[1]

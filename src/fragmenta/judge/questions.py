@@ -6,28 +6,28 @@ from typing import NamedTuple
 
 from fragmenta.judge.settings import Settings
 from fragmenta.launch.limits import Limits
-from fragmenta.pool.packing import Packed
-from fragmenta.pool.questions import Text
+from fragmenta.pool.packing import PackedArguments
+from fragmenta.pool.questions import KernelText
 
 
 class Prepare(NamedTuple):
     """The cases of a reference."""
 
-    text: Text
+    text: KernelText
     settings: Settings
     folder: str
     limits: Limits
-    arguments: Packed = Packed([], [])
+    arguments: PackedArguments = PackedArguments([], [])
     number: int = 0
 
 
 class Try(NamedTuple):
     """The verdict about a candidate."""
 
-    text: Text
+    text: KernelText
     settings: Settings
     folder: str
     limits: Limits
-    arguments: Packed = Packed([], [])
+    arguments: PackedArguments = PackedArguments([], [])
     """One region: the cases, as :func:`fragmenta.judge.wire.dump` has them."""
     number: int = 0

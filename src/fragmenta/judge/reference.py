@@ -96,7 +96,7 @@ class _Set(NamedTuple):
 
     sizes: Sizes
     label: str
-    task: loading.Task
+    task: loading.ReferenceTask
     key: str
 
 
@@ -107,7 +107,7 @@ def cases(order: Mapping[str, Tree]) -> Tree:
     budget = _Budget(cast("int", order["elements"]), cast("int", order["products"]))
     given = loading.constants(text)
 
-    def task(sizes: Sizes) -> loading.Task:
+    def task(sizes: Sizes) -> loading.ReferenceTask:
         return loading.task_of(loading.execute(text, path, "reference", sizes))
 
     # Large inputs take long to make: both go the same way down.
@@ -190,7 +190,7 @@ def _is_finite(case: Mapping[str, Tree]) -> bool:
 def _few_and_many(
     of: _Set,
     given: Mapping[str, int],
-    task: Callable[[Sizes], loading.Task],
+    task: Callable[[Sizes], loading.ReferenceTask],
     seed: int,
 ) -> list[dict[str, Tree]]:
     """Cases with very few elements, and with many, if each result is by itself."""
@@ -215,7 +215,7 @@ def _few_and_many(
 def _uneven(
     of: _Set,
     given: Mapping[str, int],
-    task: Callable[[Sizes], loading.Task],
+    task: Callable[[Sizes], loading.ReferenceTask],
     budget: _Budget,
     seed: int,
 ) -> list[dict[str, Tree]]:
@@ -476,7 +476,7 @@ def _shapes(case: Mapping[str, Tree]) -> list[tuple[int, ...]]:
 
 def _above(
     given: Mapping[str, int],
-    task: Callable[[Sizes], loading.Task],
+    task: Callable[[Sizes], loading.ReferenceTask],
     budget: _Budget,
     seed: int,
 ) -> list[dict[str, Tree]]:
@@ -556,7 +556,9 @@ def _shown(
 
 
 def _other(
-    first: Sizes, given: Mapping[str, int], task: Callable[[Sizes], loading.Task]
+    first: Sizes,
+    given: Mapping[str, int],
+    task: Callable[[Sizes], loading.ReferenceTask],
 ) -> _Set | None:
     """Other sizes that the reference takes; None if there are none."""
     for step in STEPS:
@@ -583,7 +585,7 @@ def _seed(number: int) -> None:
         torch.manual_seed(number)
 
 
-def _inputs(task: loading.Task, seed: int) -> list[object]:
+def _inputs(task: loading.ReferenceTask, seed: int) -> list[object]:
     _seed(1000 + seed)
     made = task.inputs()
     return list(made) if isinstance(made, list | tuple) else [made]
@@ -600,7 +602,7 @@ class _Budget:
         """For one call that is not watched."""
         return _Budget(LARGER * self._elements, MANIFOLD * self._products)
 
-    def holds(self, task: loading.Task) -> bool:
+    def holds(self, task: loading.ReferenceTask) -> bool:
         """Whether the sizes of a task are small enough; no memory is needed for it."""
         if "torch" not in sys.modules:
             return self._fits(_inputs(task, 0))
@@ -632,7 +634,7 @@ def _count(value: object) -> int:
     return math.prod(getattr(value, "shape", (1,)))
 
 
-def _function(task: loading.Task, seed: int) -> Callable[..., object]:
+def _function(task: loading.ReferenceTask, seed: int) -> Callable[..., object]:
     """The reference: a model with its weights, or the function."""
     if task.convention == loading.PLAIN:
         return task.make
@@ -746,7 +748,7 @@ def _list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _state(task: loading.Task) -> dict[str, object]:
+def _state(task: loading.ReferenceTask) -> dict[str, object]:
     """The weights of a model."""
     if task.convention == loading.PLAIN:
         return {}

@@ -19,9 +19,9 @@ from fragmenta.judge.comparing import Case
 from fragmenta.judge.cost import Cost
 from fragmenta.judge.following import (
     Bytes,
+    CandidateLaunch,
     Mask,
-    Memory,
-    Step,
+    ProcessMemory,
     Swap,
     meanings,
     numbers_in,
@@ -43,9 +43,9 @@ class Lie:
     """What kernels get instead of what the candidate gives them."""
 
     swap: Swap
-    base: Sequence[Step] = ()
+    base: Sequence[CandidateLaunch] = ()
     """The launches with the inputs that the host has."""
-    others: Sequence[Sequence[Step]] = ()
+    others: Sequence[Sequence[CandidateLaunch]] = ()
     """Those of other calls, whose inputs the swap knows, too."""
     put: Places = field(default_factory=dict)
     """What the host made, and what is put there instead."""
@@ -54,7 +54,9 @@ class Lie:
     restores: bool = False
     """Whether what is put there is taken away again after the launch."""
 
-    def rows(self, step: Step, number: int, region: int) -> list[Bytes] | None:
+    def rows(
+        self, step: CandidateLaunch, number: int, region: int
+    ) -> list[Bytes] | None:
         """A region in the other calls; None if they made another launch."""
         if not self.others:
             return []
@@ -68,9 +70,9 @@ class Running:
     """A call, with its launches so far."""
 
     case: Case
-    memory: Memory
+    memory: ProcessMemory
     lie: Lie | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[CandidateLaunch] = field(default_factory=list)
     cost: Cost = field(default_factory=Cost)
     origins: Origins = field(default_factory=Origins)
     places: list[tuple[int, int]] = field(default_factory=list)
@@ -115,7 +117,7 @@ class Running:
         kept = cast("dict[str, bytes]", asked["kept"])
         sizes = [each.size for each in memory]
         about = [asked[each] for each in ("name", "grid", "block", "options")]
-        step = Step(
+        step = CandidateLaunch(
             str(asked["digest"]),
             (*map(repr, about), form, repr(sizes)),
             numbers,
@@ -138,7 +140,7 @@ class Running:
         self._given = [each.copy() for each in memory]
         self.steps.append(step)
 
-    def _deceive(self, step: Step, memory: list[Array]) -> None:
+    def _deceive(self, step: CandidateLaunch, memory: list[Array]) -> None:
         assert self.lie is not None
         number = len(self.steps)
         for region, data in enumerate(memory):
@@ -155,7 +157,7 @@ class Running:
             # Of inputs themselves, the candidate keeps what it has.
             self._swapped[region] = done & self._of_inputs(region, step)
 
-    def _other_variables(self, step: Step) -> dict[str, bytes]:
+    def _other_variables(self, step: CandidateLaunch) -> dict[str, bytes]:
         """The variables that the host has written, with the other inputs in copies."""
         assert self.lie is not None
         number, made = len(self.steps), {}
@@ -175,7 +177,7 @@ class Running:
         host = self.steps[-1].variables
         return {name: host[name] for name in given if kept.get(name) == given[name]}
 
-    def _of_inputs(self, region: int, step: Step) -> Mask:
+    def _of_inputs(self, region: int, step: CandidateLaunch) -> Mask:
         """The bytes of a region that are in the memory of an input."""
         size, at = step.before[region].size, self._at[region]
         made = np.zeros(size, np.bool_)

@@ -27,7 +27,7 @@ from fragmenta.errors import BadCall, Error
 from fragmenta.judge.child import follow
 from fragmenta.judge.comparing import Case
 from fragmenta.judge.cost import problem_seconds
-from fragmenta.judge.examining import Examination, Line
+from fragmenta.judge.examining import Channel, Examination
 from fragmenta.judge.messages import Gone, receive, send
 from fragmenta.judge.questions import Prepare, Try
 from fragmenta.judge.verdict import Verdict, ordered, verdict_json
@@ -35,7 +35,7 @@ from fragmenta.judge.wire import Tree, dump, load
 from fragmenta.pool import forkserver, frames
 from fragmenta.pool.answers import Json, error_json
 from fragmenta.pool.confining import die_with_parent
-from fragmenta.pool.orders import HERE, Terms
+from fragmenta.pool.orders import HERE, WorkerTerms
 from fragmenta.progress import clock
 
 CHILDREN = 3
@@ -91,7 +91,7 @@ def warm_up() -> None:
         return
 
 
-def work(pool: socket.socket, terms: Terms) -> None:
+def work(pool: socket.socket, terms: WorkerTerms) -> None:
     """Be an examiner: answer one question."""
     use_cores(terms.cores)
     lines = [_fork(pool) for _ in range(CHILDREN)]
@@ -128,14 +128,14 @@ def _read(head: bytes) -> tuple[Prepare | Try, list[int]]:
     return question, question.arguments.sizes
 
 
-def _fork(pool: socket.socket) -> Line:
+def _fork(pool: socket.socket) -> Channel:
     """A child that waits for orders."""
     ours, theirs = socket.socketpair()
     parent = os.getpid()
     process = os.fork()
     if process:
         theirs.close()
-        return Line(ours, process)
+        return Channel(ours, process)
     try:
         die_with_parent(parent)
         pool.close()
@@ -151,7 +151,7 @@ def _fork(pool: socket.socket) -> Line:
         os._exit(0)
 
 
-def _prepare(question: Prepare, line: Line, folder: Path) -> str:
+def _prepare(question: Prepare, line: Channel, folder: Path) -> str:
     """The cases of a reference, as text."""
     settings = question.settings
     seconds = max(settings.seconds, REFERENCE)
@@ -192,7 +192,7 @@ def _prepare(question: Prepare, line: Line, folder: Path) -> str:
 
 
 def _examine(
-    question: Try, cases: list[Case], lines: list[Line], folder: Path
+    question: Try, cases: list[Case], lines: list[Channel], folder: Path
 ) -> Verdict:
     start = clock.now()
     until = start + question.settings.seconds

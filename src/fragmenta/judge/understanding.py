@@ -54,7 +54,7 @@ def not_understood(text: str, arrays: Sequence[bool]) -> list[str]:
     ['line 1: `x + 1` computes with the contents of an array']
     """
     tree = ast.parse(text)
-    reader = _Reader(text, tree, arrays)
+    reader = _NameResolver(text, tree, arrays)
     for _ in range(ROUNDS):
         before = reader.size()
         reader.go_through()
@@ -66,7 +66,7 @@ def not_understood(text: str, arrays: Sequence[bool]) -> list[str]:
     return [*reader.told]
 
 
-class _Reader:
+class _NameResolver:
     """What names, attributes and containers of a file can stand for."""
 
     def __init__(self, text: str, tree: ast.Module, arrays: Sequence[bool]) -> None:

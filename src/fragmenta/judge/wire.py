@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.pool.packing import (
-    Packed,
+    MemoryRegion,
+    PackedArguments,
     PackedArray,
     PackedPointer,
     PackedStruct,
-    Region,
 )
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -71,13 +71,13 @@ def load(block: bytes | memoryview) -> Tree:
     try:
         (length,) = _LENGTH.unpack(view[: _LENGTH.size])
         head = json.loads(bytes(view[_LENGTH.size : _LENGTH.size + length]))
-        reader = _Reader(view[_LENGTH.size + length :])
+        reader = _TreeReader(view[_LENGTH.size + length :])
         return reader.tree(head)
     except (KeyError, TypeError, struct.error, RecursionError, OverflowError) as why:
         raise ValueError(f"this is no tree: {why}") from why
 
 
-class _Reader:
+class _TreeReader:
     """Reads a tree; its arrays lie one after the other."""
 
     def __init__(self, data: memoryview) -> None:
@@ -133,7 +133,7 @@ def _shape(given: Json) -> tuple[int, ...]:
 # ── arguments of a launch ───────────────────────────────────────────────────
 
 
-def arguments_json(packed: Packed) -> Json:
+def arguments_json(packed: PackedArguments) -> Json:
     """The arguments of a launch, without their memory."""
     return {
         "values": [_value(each) for each in packed.values],
@@ -168,14 +168,14 @@ def _plain_type(dtype: np.dtype[np.generic]) -> str:
     return dtype.str if _TYPE.fullmatch(dtype.str) else f"V{dtype.itemsize}"
 
 
-def arguments_of(given: Json) -> Packed:
+def arguments_of(given: Json) -> PackedArguments:
     """The inverse of :func:`arguments_json`, of somebody who may send anything."""
     try:
         if not isinstance(given, dict):
             raise TypeError(f"{given!r:.80} has no names")
         made = [_region(each) for each in _list(given["regions"])]
         values = [_value_of(each, len(made)) for each in _list(given["values"])]
-        return Packed(values, made)
+        return PackedArguments(values, made)
     except (KeyError, TypeError, IndexError, RecursionError) as why:
         raise ValueError(f"these are no arguments: {why!r}") from why
 
@@ -192,7 +192,7 @@ def _demand(right: bool, what: str) -> None:
         raise TypeError(what)
 
 
-def _region(given: Json) -> Region:
+def _region(given: Json) -> MemoryRegion:
     size, writable, empty = _list(given)
     parts = []
     for each in _list(empty):
@@ -200,7 +200,7 @@ def _region(given: Json) -> Region:
         _demand(0 <= first < last <= _whole(size), f"no part from {first} to {last}")
         parts.append((first, last))
     _demand(_whole(size) >= 0, f"no region of {size} bytes")
-    return Region(_whole(size), bool(writable), tuple(parts))
+    return MemoryRegion(_whole(size), bool(writable), tuple(parts))
 
 
 def _value_of(given: Json, regions: int) -> object:

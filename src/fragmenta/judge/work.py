@@ -8,7 +8,7 @@ from typing import cast
 from fragmenta.judge.comparing import Case
 from fragmenta.judge.cost import Cost
 from fragmenta.judge.held import elements, leaves
-from fragmenta.judge.proving import Answer
+from fragmenta.judge.proving import CandidateAnswer
 
 FEWER = 0.75
 """The share of the products that a kernel must do; Strassen saves an eighth."""
@@ -39,7 +39,7 @@ WORK = frozenset(
 """Operators that are work at any size of the problem."""
 
 
-def least_cost(answers: Sequence[Answer]) -> Cost:
+def least_cost(answers: Sequence[CandidateAnswer]) -> Cost:
     """The cost of the call that did the least; the first one may try variants."""
     first = answers[0]
     alike = [
@@ -55,7 +55,7 @@ def least_cost(answers: Sequence[Answer]) -> Cost:
 
 
 def suspected(
-    answers: Sequence[Answer], first: Case, cost: Cost
+    answers: Sequence[CandidateAnswer], first: Case, cost: Cost
 ) -> Iterator[tuple[str, str]]:
     """What is missing in the work: the names of findings, and evidence."""
     answer = answers[0]
@@ -80,7 +80,7 @@ def suspected(
         yield "too-few-products", said
 
 
-def _library_work(answer: Answer) -> Iterator[tuple[str, str]]:
+def _library_work(answer: CandidateAnswer) -> Iterator[tuple[str, str]]:
     operators = cast("dict[str, int]", answer.about["operators"])
     elements_in = sum(elements(e).size for e in leaves(answer.case["inputs"]))
     most = {

@@ -25,7 +25,7 @@ from fragmenta.ptx.module import demangled
 from fragmenta.simt import layout
 from fragmenta.simt.arena import PAGE, Arena, ArenaFull
 from fragmenta.simt.compiled import address_of
-from fragmenta.simt.context import Context, Queue
+from fragmenta.simt.context import BlockQueue, Context
 from fragmenta.simt.layout import Status
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Described, once_per_kernel
@@ -52,7 +52,7 @@ def _verdicts(compiled: Described) -> dict[object, bool]:
     return {}
 
 
-class _Place(NamedTuple):
+class _MemorySlice(NamedTuple):
     """Where some memory of a runner is."""
 
     offset: int
@@ -91,11 +91,11 @@ class _Template:
         self._find(arena, runner)
 
     def _find(self, arena: Arena, runner: BlockRunner | ClusterRunner) -> None:
-        def place(memory: NDArray[np.generic]) -> _Place:
+        def place(memory: NDArray[np.generic]) -> _MemorySlice:
             offset = address_of(memory) - arena.address
             if offset >= DENSE:
                 offset += self._moved
-            return _Place(offset, memory.nbytes)
+            return _MemorySlice(offset, memory.nbytes)
 
         contexts = runner.contexts
         self.room = sum(e.size for each in contexts for e in each.parts.values())
@@ -105,10 +105,10 @@ class _Template:
         self.run = None
         if isinstance(runner, ClusterRunner):
             self.run = place(runner.record.raw)
-        self.flags: list[_Place] = []
+        self.flags: list[_MemorySlice] = []
         """Words that are 0, unless Python has to know of something."""
-        self.found: list[_Place] = []
-        self.log: _Place | None = None
+        self.found: list[_MemorySlice] = []
+        self.log: _MemorySlice | None = None
         copying = _copying(runner.launch)
         if copying is not None and runner.cluster is not None:
             results = copying.results(runner.cluster)
@@ -129,7 +129,7 @@ class _Template:
 class Clones:
     """Makes the runners of a launch, as copies if that can be."""
 
-    def __init__(self, launch: Launch, queue: Queue) -> None:
+    def __init__(self, launch: Launch, queue: BlockQueue) -> None:
         self.launch, self.queue = launch, queue
         self.template: _Template | None = None
         self._lock = threading.Lock()
@@ -373,7 +373,7 @@ class Clone:
         """Run no other after the present one."""
         self._queue.last = self._queue.following
 
-    def share(self, queue: Queue) -> None:
+    def share(self, queue: BlockQueue) -> None:
         """It takes them from the queue of the runner that it is a copy of."""
         assert queue is self._queue
 

@@ -22,7 +22,7 @@ from fragmenta.launch.faults import over_limit
 from fragmenta.launch.grid import run_blocks
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import Limits, Meter
-from fragmenta.launch.options import Options
+from fragmenta.launch.options import RunOptions
 from fragmenta.launch.portions import (
     Conflicts,
     Merger,
@@ -33,13 +33,13 @@ from fragmenta.launch.portions import (
     portions,
 )
 from fragmenta.launch.result import total
-from fragmenta.launch.source import Source
+from fragmenta.launch.source import PtxSource
 from fragmenta.ptx import reading
 from fragmenta.ptx.languages import Words
 from fragmenta.ptx.module import demangled
 from fragmenta.simt import empties
 from fragmenta.simt.arguments import Received, Segment
-from fragmenta.simt.context import Shape
+from fragmenta.simt.context import Grid
 from fragmenta.simt.mode import Mode
 from fragmenta.units.schedule import EAGER, Given
 
@@ -79,11 +79,11 @@ class Recipe(TypedDict):
     text: str
     file: str
     variables: dict[str, bytes]
-    shape: Shape
+    shape: Grid
     name: str
     memory: list[_Memory]
     parameters: bytes
-    options: Options
+    options: RunOptions
     limits: Limits
     watch: bool
     strict: bool
@@ -99,9 +99,9 @@ class Spread:
 
     def __init__(
         self,
-        source: Source,
+        source: PtxSource,
         name: str,
-        options: Options,
+        options: RunOptions,
         limits: Limits,
         client: Client,
     ) -> None:
@@ -333,7 +333,7 @@ def _memory(launch: Launch) -> list[_Memory]:
 
 def _again(recipe: Recipe) -> Launch:
     """The same launch, on copies of its arrays."""
-    source = Source(reading.parse(recipe["text"], recipe["file"]))
+    source = PtxSource(reading.parse(recipe["text"], recipe["file"]))
     launch = source.launch(
         recipe["name"],
         recipe["shape"],

@@ -19,9 +19,9 @@ from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout, naming
 from fragmenta.simt.arguments import Segment
 from fragmenta.simt.compiled import Compiled
-from fragmenta.simt.context import Context, Shape, word
+from fragmenta.simt.context import Context, Grid, word
 from fragmenta.simt.layout import LANES, Fault
-from fragmenta.simt.naming import Names, counted, illegal_code
+from fragmenta.simt.naming import KernelNames, counted, illegal_code
 
 if TYPE_CHECKING:
     from fragmenta.launch.spinning import Spun
@@ -37,12 +37,12 @@ ORDERS = (
 """What tells more about words that threads spin on."""
 
 
-class Place(NamedTuple):
+class FaultContext(NamedTuple):
     """What was executed, and in which block."""
 
     module: Module
     compiled: Compiled
-    shape: Shape
+    shape: Grid
     segments: list[Segment]
     context: Context
     parameters: int
@@ -51,7 +51,7 @@ class Place(NamedTuple):
     """Who wrote a word of global memory last: the instruction, and words for it."""
 
 
-def explain(place: Place, why: str = "") -> KernelFault:
+def explain(place: FaultContext, why: str = "") -> KernelFault:
     """The error for a block that failed; ``why`` is the reason, if it is known."""
     warp = place.context.warp(place.context.fault_warp)
     kind = Fault(word(warp, layout.FAULT_KIND))
@@ -87,7 +87,7 @@ def explain(place: Place, why: str = "") -> KernelFault:
 _WORKSPACE = frozenset({"%envreg1", "%envreg2"})
 
 
-def _no_workspace(place: Place, kind: Fault, address: int) -> str:
+def _no_workspace(place: FaultContext, kind: Fault, address: int) -> str:
     """A hint, if a kernel reads the workspace that only a cooperative grid has."""
     null = kind == Fault.BOUNDS and address < layout.FIRST_SLOT
     if kind != Fault.TRAP and not null:
@@ -110,7 +110,7 @@ def _no_workspace(place: Place, kind: Fault, address: int) -> str:
     )
 
 
-def _ended(place: Place, kind: Fault, address: int) -> str:
+def _ended(place: FaultContext, kind: Fault, address: int) -> str:
     """The message for an access to the memory of a block that has ended."""
     slot = address >> layout.SLOT_BITS
     rank = address >> layout.RANK_BITS & 0xFF
@@ -126,7 +126,7 @@ def _ended(place: Place, kind: Fault, address: int) -> str:
     )
 
 
-def stopped(place: Place, rule: Rule, what: str) -> KernelFault:
+def stopped(place: FaultContext, rule: Rule, what: str) -> KernelFault:
     """The error for an event that could not be carried out."""
     fault = explain(place, what)
     fault.kind = rule.name
@@ -138,7 +138,7 @@ def _tuple(numbers: tuple[int, int, int]) -> str:
 
 
 def _what(
-    place: Place,
+    place: FaultContext,
     kind: Fault,
     site: int,
     instruction: Instruction,
@@ -181,7 +181,7 @@ def _what(
     return f"{kind.name.lower()}: {name}"
 
 
-def _metadata(place: Place, mnemonic: str) -> str:
+def _metadata(place: FaultContext, mnemonic: str) -> str:
     """The lane, the code and the row of the first illegal code of a product."""
     # It takes a while to import, and only wrong kernels need it.
     from fragmenta.isa.reading import instruction
@@ -212,7 +212,7 @@ def _space(instruction: Instruction, size: int) -> str:
     return "local" if "local" in words else "generic"
 
 
-def _address(place: Place, space: str, address: int) -> str:
+def _address(place: FaultContext, space: str, address: int) -> str:
     """Where an address is, relative to the nearest memory."""
     context = place.context
     shared = context.parts["shared"].size - layout.SHARED_START
@@ -268,7 +268,7 @@ def with_freed(text: str, freed: Callable[[int], str]) -> str:
     return _NOWHERE.sub(said, text)
 
 
-def _in_shared(place: Place, offset: int) -> str:
+def _in_shared(place: FaultContext, offset: int) -> str:
     whole = place.context.parts["shared"].size - layout.SHARED_START
     static = place.compiled.shared - layout.SHARED_START
     parts = f" ({static} static, {whole - static} dynamic)"
@@ -295,7 +295,7 @@ def _wrapped(offset: int) -> str:
     return ""
 
 
-def stuck(place: Place, cluster: Cluster | None = None) -> KernelFault:
+def stuck(place: FaultContext, cluster: Cluster | None = None) -> KernelFault:
     """The error for a block whose warps all wait."""
     block = place.shape.block_at(place.context.index)
     about = f"deadlock: every warp of block {_tuple(block)} waits"
@@ -323,7 +323,7 @@ def _stuck_hint(message: str) -> str:
     )
 
 
-def _allocations(place: Place, cluster: Cluster, block: Block) -> str:
+def _allocations(place: FaultContext, cluster: Cluster, block: Block) -> str:
     """Who waits for tensor memory, and why it does not come."""
     about = ""
     if block.tensor is None:
@@ -347,7 +347,7 @@ def _allocations(place: Place, cluster: Cluster, block: Block) -> str:
     return about
 
 
-def _mbarrier(place: Place, block: Block, mbarrier: Mbarrier) -> str:
+def _mbarrier(place: FaultContext, block: Block, mbarrier: Mbarrier) -> str:
     """Who waits for an mbarrier, and what it waits for."""
     if not mbarrier.waiting:
         return ""
@@ -355,7 +355,7 @@ def _mbarrier(place: Place, block: Block, mbarrier: Mbarrier) -> str:
     who = f"warp{'s' * (not one)} {ranges(sorted(mbarrier.waiting))}"
     of = f" of block {_tuple(place.shape.block_at(block.index))}"
     phase = next(iter(mbarrier.waiting.values()))
-    name = Names(place.module, place.compiled).with_mbarriers(str(mbarrier))
+    name = KernelNames(place.module, place.compiled).with_mbarriers(str(mbarrier))
     missing = f", which {_missing(mbarrier)}{_made(place, mbarrier, phase)}"
     why = _overtaken(mbarrier) or missing + _skipped(mbarrier)
     return (
@@ -399,12 +399,12 @@ def _skipped(mbarrier: Mbarrier) -> str:
     )
 
 
-def _made(place: Place, mbarrier: Mbarrier, phase: int) -> str:
+def _made(place: FaultContext, mbarrier: Mbarrier, phase: int) -> str:
     """What is known about the making of an mbarrier that somebody waits for."""
     about, site = "", mbarrier.birth[3]
     come = mbarrier.expected - mbarrier.pending
     if site >= 0 and come and mbarrier.pending:
-        where = Names(place.module, place.compiled).place(site)
+        where = KernelNames(place.module, place.compiled).place(site)
         about = (
             f" ({come} came): its mbarrier.init at {where} gave it a count of "
             f"{mbarrier.expected}"
@@ -435,12 +435,14 @@ def over_limit(limit: int) -> str:
     )
 
 
-def endless(places: list[Place], limit: int) -> KernelFault:
+def endless(places: list[FaultContext], limit: int) -> KernelFault:
     """The error for a kernel that executed too many instructions."""
     return with_places(KernelFault(over_limit(limit), "limit"), places)
 
 
-def standstill(places: list[Place], ended: int = 0, later: int = 0) -> KernelFault:
+def standstill(
+    places: list[FaultContext], ended: int = 0, later: int = 0
+) -> KernelFault:
     """The error for blocks all of whose threads spin on words, or wait.
 
     ``ended`` blocks are over, and ``later`` ones have not begun: others are in the way.
@@ -469,7 +471,7 @@ def standstill(places: list[Place], ended: int = 0, later: int = 0) -> KernelFau
     return made
 
 
-def _waits(place: Place) -> bool:
+def _waits(place: FaultContext) -> bool:
     """Whether a thread of a block waits for others at a barrier, or for lanes."""
     functions = place.module.functions
     found = (functions[name].instructions[index] for name, index in _lanes(place))
@@ -483,7 +485,7 @@ def _has(count: int) -> str:
 Ended = TypeVar("Ended", bound=KernelFault)
 
 
-def with_places(fault: Ended, places: list[Place]) -> Ended:
+def with_places(fault: Ended, places: list[FaultContext]) -> Ended:
     """The error for a launch that a limit ended: where the threads of a block are.
 
     That is a block that spins, if one does.
@@ -503,7 +505,7 @@ def with_places(fault: Ended, places: list[Place]) -> Ended:
     return fault
 
 
-def spun_words(place: Place) -> list[str]:
+def spun_words(place: FaultContext) -> list[str]:
     """Which threads of a block spin, on which words, and where."""
     block, said = _tuple(place.shape.block_at(place.context.index)), []
     for (function, index), found in _lanes(place).items():
@@ -518,7 +520,7 @@ def spun_words(place: Place) -> list[str]:
     return said
 
 
-def _listed(place: Place, about: str, kind: str) -> KernelFault:
+def _listed(place: FaultContext, about: str, kind: str) -> KernelFault:
     """An error that says where all lanes of the block are."""
     lines, first = [], None
     for (function, index), found in _lanes(place).items():
@@ -545,7 +547,7 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
     return made
 
 
-def _apart(place: Place) -> list[str]:
+def _apart(place: FaultContext) -> list[str]:
     """The barriers that some warps wait at and others do not come to."""
     at: dict[str, set[int]] = defaultdict(set)
     live: set[int] = set()
@@ -569,7 +571,7 @@ def _apart(place: Place) -> list[str]:
 
 
 def _spun(
-    place: Place, function: str, index: int, who: list[tuple[int, list[int]]]
+    place: FaultContext, function: str, index: int, who: list[tuple[int, list[int]]]
 ) -> list[str]:
     """Which word lanes spin on, if they do, and what is known about it."""
     from fragmenta.launch.spinning import Spinning
@@ -595,7 +597,7 @@ def _spun(
     ]
 
 
-def _holds(place: Place, found: Spun) -> list[str]:
+def _holds(place: FaultContext, found: Spun) -> list[str]:
     """Who wrote a word of global memory last, and what it holds."""
     slot, offset = found.address >> layout.SLOT_BITS, found.address & _OFFSET
     space = next((each for each in place.segments if each.slot == slot), None)
@@ -616,7 +618,7 @@ def _holds(place: Place, found: Spun) -> list[str]:
     return [held, *_missing_arrivals(place, found, value)]
 
 
-def _missing_arrivals(place: Place, found: Spun, value: int) -> list[str]:
+def _missing_arrivals(place: FaultContext, found: Spun, value: int) -> list[str]:
     """What a word has to become, and how many arrivals at it are missing."""
     if found.address >> layout.SLOT_BITS == layout.WORKSPACE_SLOT:
         # Bit 31 changes when all have come: block 0 adds the rest, others one each.
@@ -639,7 +641,7 @@ def _missing_arrivals(place: Place, found: Spun, value: int) -> list[str]:
 _OFFSET = (1 << layout.SLOT_BITS) - 1
 
 
-def _lanes(place: Place) -> dict[tuple[str, int], list[tuple[int, list[int]]]]:
+def _lanes(place: FaultContext) -> dict[tuple[str, int], list[tuple[int, list[int]]]]:
     """The lanes of each warp that have not ended, by what they execute next."""
     found: dict[tuple[str, int], list[tuple[int, list[int]]]] = defaultdict(list)
     for number in range(place.shape.warps):
@@ -653,7 +655,9 @@ def _lanes(place: Place) -> dict[tuple[str, int], list[tuple[int, list[int]]]]:
     return found
 
 
-def _divided(place: Place, instruction: Instruction, who: list[str]) -> list[str]:
+def _divided(
+    place: FaultContext, instruction: Instruction, who: list[str]
+) -> list[str]:
     """What is missing where only some lanes of a warp execute an instruction."""
     for number in range(place.shape.warps):
         live = word(place.context.warp(number), layout.LIVE, np.uint32)

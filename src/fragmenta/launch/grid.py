@@ -27,7 +27,7 @@ from fragmenta.launch.result import total
 from fragmenta.launch.runners import Runner
 from fragmenta.launch.standstill import Standstill
 from fragmenta.progress import log
-from fragmenta.simt.context import Queue
+from fragmenta.simt.context import BlockQueue
 from fragmenta.simt.layout import Status
 
 MOST_WAITING = 4096
@@ -304,7 +304,7 @@ class _Workers:
         self.last = part[1]
         most = threads_of(launch)
         self.most = 1 if recorded else min(most, part[1] - part[0])
-        self.queue = Queue(*part)
+        self.queue = BlockQueue(*part)
         self._clones = Clones(launch, self.queue)
         self.contexts: list[Runner] = []
         self.errors: list[tuple[int, Exception]] = []

@@ -23,7 +23,7 @@ import numpy as np
 from fragmenta.arrays.checks import check_flags, is_among, is_whole
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, nearest, one_of, shortened
-from fragmenta.simt.context import Shape
+from fragmenta.simt.context import Grid
 
 if TYPE_CHECKING:
     from fragmenta.planes.algebra import Algebra
@@ -157,7 +157,7 @@ Counting
             made = made._replace(**{name: value})  # type: ignore[arg-type]
         return made
 
-    def check(self, shape: Shape, client: object) -> None:
+    def check(self, shape: Grid, client: object) -> None:
         """Refuse what these cannot do together, or not with so many blocks."""
         if self.exact is not None and self.algebra is not None:
             raise BadCall("a launch has one algebra; numerics is one")
@@ -211,7 +211,7 @@ def _field(given: object) -> str:
     )
 
 
-def _check_window(window: Window, shape: Shape) -> None:
+def _check_window(window: Window, shape: Grid) -> None:
     if not isinstance(window.blocks, list | tuple | range):
         raise BadCall(f"blocks are several numbers; given {window.blocks!r}")
     wrong = [each for each in window.blocks if not _is_block(each, shape)]
@@ -225,7 +225,7 @@ def _check_window(window: Window, shape: Shape) -> None:
         raise BadCall(f"at least 1 step is kept; given {window.most!r}")
 
 
-def _is_block(given: int, shape: Shape) -> bool:
+def _is_block(given: int, shape: Grid) -> bool:
     return is_whole(given) and 0 <= int(given) < shape.blocks
 
 

@@ -19,7 +19,7 @@ from fragmenta.launch.request import (
     names_options,
 )
 from fragmenta.launch.result import Result, hazard
-from fragmenta.launch.source import Source
+from fragmenta.launch.source import PtxSource
 from fragmenta.launch.variables import Variables
 from fragmenta.ptx import reading
 from fragmenta.ptx.languages import PTX, Words
@@ -226,7 +226,7 @@ def _kernel_of(
     return replace(loaded.kernels[name], names=names, language=language)
 
 
-class Loaded(Source):
+class Loaded(PtxSource):
     """A PTX file that was read: what it says, and its kernels.
 
     Use :func:`parse` or :func:`load`.
@@ -275,7 +275,7 @@ class Loaded(Source):
             for name, function in self.module.functions.items()
             if function.kernel
         }
-        return Named(found, self.origin.aliases)
+        return KernelsByName(found, self.origin.aliases)
 
     @property
     def variables(self) -> Variables:
@@ -298,7 +298,7 @@ class Loaded(Source):
         return getattr(self.module, name)
 
 
-class Named(dict[str, Kernel]):
+class KernelsByName(dict[str, Kernel]):
     """Kernels by name, mangled or as in C++; the error for a wrong name lists them."""
 
     def __init__(

@@ -18,7 +18,7 @@ from fragmenta.launch.interrupts import Interrupts
 from fragmenta.launch.limits import Meter
 from fragmenta.launch.runners import BlockRunner, ClusterRunner, Runner
 from fragmenta.launch.spin_notices import SpinNotices
-from fragmenta.launch.stepping import Recording, StepRunner
+from fragmenta.launch.stepping import StepRunner, TurnRecording
 from fragmenta.launch.variables import Variables
 from fragmenta.launch.warp_functions import function_table
 from fragmenta.progress import Progress, ignore_progress
@@ -27,19 +27,19 @@ from fragmenta.ptx.module import Module
 from fragmenta.simt import layout, naming
 from fragmenta.simt.arguments import Arguments, Received, Segment
 from fragmenta.simt.compiled import Compiled
-from fragmenta.simt.context import Shape, template
+from fragmenta.simt.context import Grid, template
 from fragmenta.simt.host import Host
 from fragmenta.simt.layout import Status
 from fragmenta.simt.mode import Mode
 from fragmenta.units.faults import Stop
-from fragmenta.units.findings import Launched, Place, Problems
+from fragmenta.units.findings import ArrayName, Launched, Problems
 from fragmenta.units.machine import Machine
-from fragmenta.units.schedule import Given, Plan
+from fragmenta.units.schedule import Given, ParsedSchedule
 
 if TYPE_CHECKING:
     from fragmenta.counters.tally import Tally
     from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.recorder import Recorder
+    from fragmenta.tracing.recorder import StepRecorder
     from fragmenta.tracing.told import Window
 
 TURN = 2000
@@ -55,7 +55,7 @@ class Launch:
         self,
         module: Callable[[], Module],
         compiled: Compiled,
-        shape: Shape,
+        shape: Grid,
         arguments: Arguments | Received,
         variables: Variables,
         dynamic: int,
@@ -94,11 +94,11 @@ class Launch:
         self.language = PTX
         self.machine: Machine | None = None
         """What carries out events; None if there are none and nothing observes."""
-        self.recording: Recording = Recording(Plan())
+        self.recording: TurnRecording = TurnRecording(ParsedSchedule())
         """The turns of its warps."""
         self.tally: Tally | None = None
         """What counts, if the code was made for it."""
-        self.recorder: Recorder | None = None
+        self.recorder: StepRecorder | None = None
         """What records its steps, if the code was made for it."""
         self.algebra: Algebra | None = None
         """What second values are, if some are followed."""
@@ -115,10 +115,10 @@ class Launch:
 
     def record(self, window: Window) -> None:
         """Record steps of the launch; the code was made for it."""
-        from fragmenta.tracing.recorder import Recorder
+        from fragmenta.tracing.recorder import StepRecorder
 
         assert self.machine is not None
-        self.recorder = self.machine.tracer = Recorder(self.machine, window)
+        self.recorder = self.machine.tracer = StepRecorder(self.machine, window)
 
     def hear(self, recorded: bool) -> None:
         """Let the recorder hear of the clusters that are run next, or not."""
@@ -141,7 +141,7 @@ class Launch:
             assert recorder
         self.machine = Machine(self, schedule, Problems(), strict)
         self.machine.goes_on = self.goes_on
-        self.recording = Recording(self.machine.schedule.plan)
+        self.recording = TurnRecording(self.machine.schedule.plan)
         mode = Mode.of(self.compiled.mode)
         if mode.recorded:
             from fragmenta.races.recording.recorder import OrdersWatch
@@ -170,7 +170,7 @@ class Launch:
     @property
     def kept(self) -> Launched:
         """What a report of its problems needs after the launch has ended."""
-        places = tuple(Place(e.slot, e.name, e.elements) for e in self.places)
+        places = tuple(ArrayName(e.slot, e.name, e.elements) for e in self.places)
         return Launched(self.module, self.compiled, self.shape, places, self.language)
 
     def close(self) -> None:
@@ -232,9 +232,9 @@ class Launch:
         if runner.status == Status.BLOCKED:
             raise faults.stuck(self.place(runner), runner.cluster)
 
-    def place(self, runner: Runner) -> faults.Place:
+    def place(self, runner: Runner) -> faults.FaultContext:
         """Where and in which block an error happened."""
-        return faults.Place(
+        return faults.FaultContext(
             self.module(),
             self.compiled,
             self.shape,
@@ -258,7 +258,7 @@ class Launch:
             return -1, "nobody"
         lane = "" if found.lane < 0 else f" lane {found.lane}"
         block = naming.block_words(self.shape.block_at(found.block))
-        where = naming.Names(self.module(), self.compiled).place(found.site)
+        where = naming.KernelNames(self.module(), self.compiled).place(found.site)
         return found.site, f"warp {found.number}{lane} of {block} at {where}"
 
 

@@ -15,14 +15,14 @@ from fragmenta.errors import (
     ValueRangeError,
 )
 from fragmenta.ptx.module import Function
-from fragmenta.simt.context import Shape
+from fragmenta.simt.context import Grid
 from fragmenta.units.schedule import ADVERSARIAL, Given, read
 
 MOST_CLUSTER = 16
 """Blocks of a cluster, also of one that is not portable."""
 
 
-class Options(TypedDict):
+class RunOptions(TypedDict):
     """The options of a launch that every run of it has."""
 
     shared: int
@@ -64,7 +64,7 @@ def check_shared(static: int, dynamic: int, target: str) -> None:
         )
 
 
-def check_shape(kernel: Function, grid: object, block: object) -> Shape:
+def check_shape(kernel: Function, grid: object, block: object) -> Grid:
     """The grid and the block as three numbers each."""
     if any("hidden" in each.attributes for each in kernel.parameters):
         raise BadCall(
@@ -72,7 +72,7 @@ def check_shape(kernel: Function, grid: object, block: object) -> Shape:
             "makes of cuTile's arrays; give ct.load and ct.store allow_tma=False, or "
             "compile for a target before sm_90, such as with --card a100"
         )
-    shape = Shape(_three(grid, "grid", 0), _three(block, "block", 0))
+    shape = Grid(_three(grid, "grid", 0), _three(block, "block", 0))
     if shape.threads > 1024 or shape.threads == 0 or shape.block[2] > 64:
         raise ShapeError(
             f"a block has 1 to 1,024 threads, at most 64 along z; given {shape.block}"
@@ -121,9 +121,7 @@ def _three(given: object, name: str, least: int) -> tuple[int, int, int]:
     return x, y, z
 
 
-def check_cluster(
-    kernel: Function, shape: Shape, given: object
-) -> tuple[int, int, int]:
+def check_cluster(kernel: Function, shape: Grid, given: object) -> tuple[int, int, int]:
     """The blocks of a cluster along each axis: given, or required by the kernel."""
     required = kernel.directives.get("reqnctapercluster")
     wanted = tuple(int(n) for n in (*required, 1, 1)[:3]) if required else None
@@ -145,7 +143,7 @@ def check_cluster(
 
 def check_clusters(
     kernel: Function, grid: object, block: object, cluster: object
-) -> Shape:
+) -> Grid:
     """The grid and the block as three numbers each, and the clusters."""
     shape = check_shape(kernel, grid, block)
     return shape._replace(cluster=check_cluster(kernel, shape, cluster))

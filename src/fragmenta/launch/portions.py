@@ -23,7 +23,7 @@ from fragmenta.simt.layout import MIXED, PLAIN
 from fragmenta.units.findings import Finding
 
 
-class Written(NamedTuple):
+class PortionWrites(NamedTuple):
     """What one portion wrote in one segment."""
 
     places: NDArray[np.int64]
@@ -34,7 +34,7 @@ class Written(NamedTuple):
 class Portion(NamedTuple):
     """What came of some blocks."""
 
-    written: Sequence[Written]
+    written: Sequence[PortionWrites]
     """For each segment that can be written."""
     reads: Sequence[NDArray[np.uint8]]
     """For each such segment, a bit for each byte that was read; none if the portion
@@ -66,12 +66,14 @@ def portions(clusters: int, count: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def collect(segments: list[Segment], notes: list[NDArray[np.uint8]]) -> list[Written]:
+def collect(
+    segments: list[Segment], notes: list[NDArray[np.uint8]]
+) -> list[PortionWrites]:
     """What was written, after a portion has run."""
     found = []
     for segment, note in zip(segments, notes, strict=True):
         places = np.flatnonzero(note)
-        found.append(Written(places, segment.data[places], note[places]))
+        found.append(PortionWrites(places, segment.data[places], note[places]))
     return found
 
 

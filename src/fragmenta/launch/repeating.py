@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fragmenta.launch.grid import run
 from fragmenta.launch.scheduled_runs import Images, copies, restore
-from fragmenta.numerics.engine import Found, NumericsAlgebra
+from fragmenta.numerics.engine import NumericsAlgebra, NumericsRecord
 from fragmenta.numerics.making import numerics
 from fragmenta.numerics.report import Numerics
 from fragmenta.ptx.module import Module
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fragmenta.units.schedule import Given
 
 
-class Prepare(Protocol):
+class PrepareRepeat(Protocol):
     """Makes a launch that is ready to run."""
 
     def __call__(self, schedule: Given, *, other: Algebra) -> Launch:
@@ -35,7 +35,7 @@ class Prepare(Protocol):
 class Repeats:
     """A launch with numerics: what memory was before it, and its reports."""
 
-    def __init__(self, prepare: Prepare, module: Module) -> None:
+    def __init__(self, prepare: PrepareRepeat, module: Module) -> None:
         self._prepare, self._module = prepare, module
         self._before: Images | None = None
 
@@ -62,7 +62,7 @@ class Repeats:
         schedule: Given,
         sites: frozenset[int] | None,
         inputs: Mapping[str, NDArray[np.float64]],
-    ) -> Found:
+    ) -> NumericsRecord:
         """Run it once more; memory stays as it is now.
 
         Second values leave out the errors of some sites; see

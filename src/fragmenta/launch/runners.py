@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.simt.compiled import address_of, aligned, zeros
-from fragmenta.simt.context import Context, Queue
+from fragmenta.simt.context import BlockQueue, Context
 from fragmenta.simt.layout import Status
 from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
@@ -80,7 +80,7 @@ class Runner(Protocol):
     def keep_one(self) -> None:
         """Run no other after the present one."""
 
-    def share(self, queue: Queue) -> None:
+    def share(self, queue: BlockQueue) -> None:
         """Take what is to be run from a queue that several runners share."""
 
     def allow(self, rounds: int, goes_on: bool) -> None:
@@ -222,7 +222,7 @@ class ClusterRunner:
                 context.name_cluster(rank)
         self.halt = zeros(1, np.int32)
         self._run = _run_record(self)
-        self.share(Queue())
+        self.share(BlockQueue())
         self._renewal: Renewal | None = None
         self._clean = False
         """Whether the last cluster ended in machine code."""
@@ -270,7 +270,7 @@ class ClusterRunner:
         """Run no other cluster after the present one."""
         self._queue.last = self._queue.following
 
-    def share(self, queue: Queue) -> None:
+    def share(self, queue: BlockQueue) -> None:
         """Run clusters of a queue that several runners share."""
         self._queue = queue
         self._run.longs[fast.RUN_QUEUE >> 3] = address_of(queue.memory)

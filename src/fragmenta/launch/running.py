@@ -17,7 +17,7 @@ from fragmenta.launch.instruments import Instruments
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import Meter, check_limits, no_memory
 from fragmenta.launch.options import (
-    Options,
+    RunOptions,
     check_clusters,
     check_cooperative,
     check_dynamic,
@@ -67,7 +67,7 @@ class RequestedLaunch:
         return self.asked.watch is not None and self.asked.watch.problems == "report"
 
     @property
-    def options(self) -> Options:
+    def options(self) -> RunOptions:
         """What is the same in every run, also on the workers of a Dask cluster."""
         return {
             "shared": int(self.request.shared),
@@ -91,7 +91,7 @@ class RequestedLaunch:
         again: bool = False,
         other: Algebra | None = None,
     ) -> Launch:
-        """A launch that is ready to run; see :class:`scheduled_runs.Prepare`.
+        """A launch that is ready to run; see :class:`scheduled_runs.PrepareRun`.
 
         ``other`` is followed in place of the second values that were asked for.
         """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.module import Function
     from fragmenta.races.report.history import Recorded
     from fragmenta.simt.compiled import Compiled
-    from fragmenta.tracing.told import Stepped, Told
+    from fragmenta.tracing.told import Stepped, Trace
 
 Attach: TypeAlias = Callable[[Machine], None]
 """Attaches to the machine of a launch what it is run again for."""
@@ -49,7 +49,7 @@ MOST_FENCED = 100_000
 """Warp instructions of a cluster that is run again to look for fences."""
 
 
-class Prepare(Protocol):
+class PrepareRun(Protocol):
     """Makes a launch that is ready to run."""
 
     def __call__(
@@ -71,7 +71,7 @@ class Prepare(Protocol):
         """
 
 
-class Run(Protocol):
+class RunLaunch(Protocol):
     """Runs a launch; what the kernel printed."""
 
     def __call__(self, launch: Launch, most: int | None = ...) -> str:
@@ -83,8 +83,8 @@ class ScheduledRuns:
 
     def __init__(
         self,
-        prepare: Prepare,
-        run: Run,
+        prepare: PrepareRun,
+        run: RunLaunch,
         schedules: list[Given],
         reports: bool,
         replays: bool = False,
@@ -177,7 +177,7 @@ class ScheduledRuns:
         self,
         launch: Launch,
         schedule: Given,
-        told: Told,
+        told: Trace,
         wrong: bool,
         found: list[tuple[Launched, Finding]],
     ) -> None:
@@ -360,7 +360,7 @@ class ScheduledRuns:
         """
         if not before or launch.machine is None:
             return []
-        from fragmenta.races.unused_reads import Again, judge, racy_reads
+        from fragmenta.races.unused_reads import Rerun, judge, racy_reads
 
         count = total(launch.compiled, launch.counts)
         found = racy_reads(launch, count)
@@ -389,7 +389,7 @@ class ScheduledRuns:
                 restore(launch, after)
             return again
 
-        again = Again(
+        again = Rerun(
             partial(run, partial(self._prepare, schedule, raced=True)),
             partial(run, partial(self._prepare, schedule, defined=0, raced=True)),
         )

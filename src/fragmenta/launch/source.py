@@ -25,7 +25,7 @@ from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Function, Module
 from fragmenta.simt.arguments import Arguments, Received
 from fragmenta.simt.compiled import Compiled, compiled
-from fragmenta.simt.context import Shape
+from fragmenta.simt.context import Grid
 from fragmenta.simt.layout import SHARED_START
 from fragmenta.simt.mode import Mode
 from fragmenta.simt.probes import NOTHING, Probes, Several
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fragmenta.tracing.told import Window
 
 
-class Origin(NamedTuple):
+class ModuleOrigin(NamedTuple):
     """What a module was compiled from."""
 
     language: Words = PTX
@@ -51,13 +51,13 @@ class Origin(NamedTuple):
     def __reduce__(self) -> tuple[object, ...]:
         """It is copied with plain dictionaries."""
         about = self.language, dict(self.names), self.notes, dict(self.aliases)
-        return Origin, about
+        return ModuleOrigin, about
 
 
-class Source:
+class PtxSource:
     """A PTX file that was read."""
 
-    def __init__(self, module: Module, origin: Origin = Origin()) -> None:  # noqa: B008
+    def __init__(self, module: Module, origin: ModuleOrigin = ModuleOrigin()) -> None:  # noqa: B008
         self.module = module
         self.origin = origin
         self._lock = Lock()
@@ -166,7 +166,7 @@ class Source:
     def launch(
         self,
         name: str,
-        shape: Shape,
+        shape: Grid,
         arguments: Iterable[object] | Received,
         *,
         shared: int,
@@ -275,8 +275,12 @@ def _probes(mode: tuple[int, ...], algebra: Algebra | None = None) -> Probes:
 
 
 def _again(
-    of: type[Source], text: str, name: str, kept: dict[str, bytes], origin: Origin
-) -> Source:
+    of: type[PtxSource],
+    text: str,
+    name: str,
+    kept: dict[str, bytes],
+    origin: ModuleOrigin,
+) -> PtxSource:
     """A source like one that was copied or pickled."""
     made = of(reading.parse(text, name), origin)
     made._restored = kept

@@ -26,7 +26,9 @@ class SpinNotices:
         self._before: set[str] = set()
         """What spun when it last looked."""
 
-    def look(self, kernel: str, blocks: Iterable[Callable[[], faults.Place]]) -> None:
+    def look(
+        self, kernel: str, blocks: Iterable[Callable[[], faults.FaultContext]]
+    ) -> None:
         """Say who has been spinning on the same word for some time.
 
         ``blocks`` say where those are that run and are not in machine code now.

@@ -240,12 +240,12 @@ class _Code:
             self._kept[ran] = np.flatnonzero(kept)
         return self._kept[ran]
 
-    def _parts(self, ran: tuple[int, ...]) -> Iterator[_Part]:
+    def _parts(self, ran: tuple[int, ...]) -> Iterator[_LoopBody]:
         """The instructions of some code blocks, function by function."""
         blocks = [self._program.blocks[each] for each in ran]
         for unit in {id(block.unit): block.unit for block in blocks}.values():
             own = [each for each in blocks if each.unit is unit]
-            yield _Part(unit, [i for each in own for i in each.instructions])
+            yield _LoopBody(unit, [i for each in own for i in each.instructions])
 
     def _idle(self, ran: tuple[int, ...]) -> Iterator[tuple[PlacedFunction, Register]]:
         """The registers that some code blocks write, and that decide nothing there.
@@ -314,7 +314,7 @@ class _Code:
         return int.from_bytes(memory[offset : offset + size].tobytes(), "little")
 
 
-class _Part(NamedTuple):
+class _LoopBody(NamedTuple):
     """Instructions of a function that are executed again and again."""
 
     unit: PlacedFunction

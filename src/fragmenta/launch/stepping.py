@@ -34,7 +34,7 @@ from fragmenta.units.schedule import (
     RELAX,
     WORK,
     Chooser,
-    Plan,
+    ParsedSchedule,
     Standing,
     Taken,
     Turn,
@@ -59,10 +59,10 @@ _ENDED = {
 }
 
 
-class Recording:
+class TurnRecording:
     """The turns of a launch, as they were."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ParsedSchedule) -> None:
         self.plan = plan
         self.warps = 0
         """The warps of a block."""
@@ -154,7 +154,7 @@ def taken(compiled: Compiled, warps: int, number: int, event: int) -> Taken:
     return Taken(rank, warp, "event", function, index)
 
 
-class Order:
+class TurnOrder:
     """The record that compiled code takes turns by."""
 
     def __init__(self, runner: StepRunner) -> None:
@@ -196,7 +196,7 @@ class Order:
         """A word by its place."""
         return int(self._words[offset >> 2])
 
-    def begin(self, plan: Plan, cluster: int) -> None:
+    def begin(self, plan: ParsedSchedule, cluster: int) -> None:
         """A cluster begins."""
         self._words[layout.ORDER_LEFT >> 2 :] = 0
         self._left[:] = self._ready[:] = (1 << self.warps) - 1
@@ -205,7 +205,7 @@ class Order:
             self._longs[layout.ORDER_SEED >> 3] = _seed(plan.warps, cluster)
         self.give([], asks=False)
 
-    def renewed(self, renewal: Renewal, plan: Plan, clusters: int) -> None:
+    def renewed(self, renewal: Renewal, plan: ParsedSchedule, clusters: int) -> None:
         """Tell what :meth:`begin` does in each of so many clusters."""
         last = layout.ORDER_LAST >> 2
         renewal.copy(self._words[last : last + 1])
@@ -282,7 +282,7 @@ def _seeds(warps: str, clusters: int) -> NDArray[np.int64]:
 class _Script:
     """The turns that are decided beforehand or one by one, in portions."""
 
-    def __init__(self, runner: StepRunner, plan: Plan, cluster: int) -> None:
+    def __init__(self, runner: StepRunner, plan: ParsedSchedule, cluster: int) -> None:
         self._runner, self._cluster = runner, cluster
         self._turns = list(plan.turns.get(cluster, ()))
         self._place = 0
@@ -347,7 +347,7 @@ class StepRunner(ClusterRunner):
         super().__init__(launch)
         assert launch.machine is not None
         self.plan = launch.machine.schedule.plan
-        self.order = Order(self)
+        self.order = TurnOrder(self)
         self.recording = launch.recording
         self.recording.warps = self.order.warps
         self.script = _Script(self, self.plan, -1)

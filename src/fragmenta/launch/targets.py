@@ -15,7 +15,7 @@ from fragmenta.simt.naming import array, place
 
 if TYPE_CHECKING:
     from fragmenta.launch.kernel import Kernel
-    from fragmenta.numerics.report import Numerics, Output
+    from fragmenta.numerics.report import Numerics, OutputErrors
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _apart(one: Numerics, other: Numerics) -> list[Apart]:
     return made
 
 
-def _difference(name: str, one: Output, other: Output) -> list[Apart]:
+def _difference(name: str, one: OutputErrors, other: OutputErrors) -> list[Apart]:
     x, y = one.seconds.values, other.seconds.values
     apart = ~((x == y) | (np.isnan(x) & np.isnan(y)))
     if not apart.any():

@@ -14,7 +14,7 @@ from fragmenta.units.events import Event, carries_out
 from fragmenta.units.faults import Stop
 
 if TYPE_CHECKING:
-    from fragmenta.numerics.engine import Node
+    from fragmenta.numerics.engine import NonFiniteNode
 
 
 @carries_out(BORN)
@@ -23,11 +23,13 @@ def born(warp: Warp, event: Event, lanes: int) -> int:
     following = warp.block.cluster.machine.following
     algebra = getattr(following, "algebra", None)
     number = int(event.words[1])
-    nodes: list[Node] = [] if algebra is None else algebra.births_at(number)
+    nodes: list[NonFiniteNode] = [] if algebra is None else algebra.births_at(number)
     raise stopped(nodes, number, event.site, warp, lanes)
 
 
-def stopped(nodes: list[Node], number: int, site: int, warp: Warp, lanes: int) -> Stop:
+def stopped(
+    nodes: list[NonFiniteNode], number: int, site: int, warp: Warp, lanes: int
+) -> Stop:
     """The end of a launch where something was born; ``number`` is that of the place."""
     launch = warp.block.cluster.machine.launch
     function, index = launch.compiled.followed[number]

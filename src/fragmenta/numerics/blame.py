@@ -14,7 +14,7 @@ from fragmenta.ptx.families import CONVERSIONS, FUSED, PRODUCTS, SUMS, UPDATES
 from fragmenta.ptx.opcodes.kinds import opcodes_of
 
 if TYPE_CHECKING:
-    from fragmenta.numerics.report import Numerics, Output, Site
+    from fragmenta.numerics.report import Numerics, OutputErrors, Site
 
 MOST = 8
 """Lines or instructions with a part of their own."""
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ErrorShare:
     """The part of an error that a group of instructions makes."""
 
     name: str
@@ -50,12 +50,12 @@ class Blame:
     output: str
     total: float
     """The size of the error, relative to the exact values."""
-    parts: list[Part]
+    parts: list[ErrorShare]
     """The largest first."""
     rest: float
     """What the sum of all parts leaves of the error, relative to it."""
 
-    def __getitem__(self, name: str) -> Part:
+    def __getitem__(self, name: str) -> ErrorShare:
         for each in self.parts:
             if each.name == name:
                 return each
@@ -84,7 +84,9 @@ class Blame:
         return "\n".join([*lines, f"  all parts together leave {self.rest:.1%}"])
 
 
-def blame(found: Numerics, output: Output, by: str, inputs: Mapping[str, Any]) -> Blame:
+def blame(
+    found: Numerics, output: OutputErrors, by: str, inputs: Mapping[str, Any]
+) -> Blame:
     """Split the error of an output."""
     if by not in WAYS:
         raise BadCall(f"by is kind, line or instruction; given {by}{nearest(by, WAYS)}")
@@ -107,7 +109,7 @@ def blame(found: Numerics, output: Output, by: str, inputs: Mapping[str, Any]) -
     exact = float(np.linalg.norm(output.seconds.exact[good])) or 1.0
     total = float(np.linalg.norm(error[good]))
     made = [
-        Part(
+        ErrorShare(
             name,
             output._shaped(part),
             float(np.linalg.norm(part[good])) / exact,
@@ -131,7 +133,7 @@ def _input(found: Numerics, name: str) -> str:
 
 def _part(
     found: Numerics,
-    output: Output,
+    output: OutputErrors,
     sites: frozenset[int],
     inputs: Mapping[str, Any],
 ) -> NDArray[np.float64]:
@@ -141,7 +143,7 @@ def _part(
 
 def _error(
     found: Numerics,
-    output: Output,
+    output: OutputErrors,
     sites: frozenset[int] | None,
     inputs: Mapping[str, Any],
 ) -> NDArray[np.float64]:
@@ -204,7 +206,7 @@ def _in_loop(found: Numerics, site: Site, last: int) -> bool:
     return site.executions > 1 and site.executions >= max(products)
 
 
-def advice(found: Numerics, output: Output) -> list[str]:
+def advice(found: Numerics, output: OutputErrors) -> list[str]:
     """What would help most: the lines whose errors matter, measured."""
     split = blame(found, output, "line", {})
     said = [] if found.promotion is None else [str(found.promotion)]

@@ -15,10 +15,16 @@ from fragmenta.numerics.code.nodes import CONTEXT_BITS
 from fragmenta.numerics.code.steps import NumericsProbes, NumericsStep, StoppingStep
 from fragmenta.numerics.multiplying import LaunchProducts
 from fragmenta.numerics.products import Chain, ProductStatistics, record_of
-from fragmenta.numerics.seconds import FORMATS, Held, Seconds, best_format, encoded
+from fragmenta.numerics.seconds import (
+    FORMATS,
+    ArrayPlanes,
+    Seconds,
+    best_format,
+    encoded,
+)
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.flow import DOTS
-from fragmenta.planes.code.following import Step
+from fragmenta.planes.code.following import PlaneStep
 from fragmenta.planes.group_products import port_functions
 from fragmenta.ptx.families import PERMUTATIONS
 from fragmenta.ptx.module import Module
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
     from fragmenta.simt.arguments import Segment
     from fragmenta.simt.context import Context
     from fragmenta.units.blocks import Warp
-    from fragmenta.units.tcgen05 import Product
+    from fragmenta.units.tcgen05 import QueuedMma
     from fragmenta.units.warpgroups import Wgmma
 
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
@@ -68,7 +74,7 @@ def planes_for(words: set[str]) -> tuple[int, int]:
     return 8 if small else 4, 4 if tiny else 8
 
 
-class Node(NamedTuple):
+class NonFiniteNode(NamedTuple):
     """Where a NaN or an infinity was born, or passed."""
 
     number: int
@@ -87,14 +93,14 @@ class Node(NamedTuple):
 
 
 @dataclass
-class Array:
+class TrackedArray:
     """An array of a launch with its second values, as it was left."""
 
     segment: Segment
     before: dict[str, int]
     """How many elements were NaN or infinite before, and which came first."""
     changed: bool = False
-    held: Held | None = None
+    held: ArrayPlanes | None = None
     """Its floats with their second values, if it has any."""
 
     @property
@@ -104,25 +110,25 @@ class Array:
 
 
 @dataclass
-class Found:
+class NumericsRecord:
     """All that a launch with numerics found, as numbers."""
 
     places: list[tuple[str, int]] = field(default_factory=list)
     """The function and the index of each site."""
     records: dict[int, dict[str, float]] = field(default_factory=dict)
     """The record of each site that did something."""
-    nodes: dict[int, Node] = field(default_factory=dict)
+    nodes: dict[int, NonFiniteNode] = field(default_factory=dict)
     lost_nodes: int = 0
     products: list[ProductStatistics] = field(default_factory=list)
     """What each instruction lost that multiplies matrices."""
     chain: Chain | None = None
     """The operands of one of their accumulators."""
-    arrays: list[Array] = field(default_factory=list)
-    kept: Kept | None = None
+    arrays: list[TrackedArray] = field(default_factory=list)
+    kept: StoredSeconds | None = None
     """What was stored, in its order, if that is kept."""
 
 
-class Kept(NamedTuple):
+class StoredSeconds(NamedTuple):
     """What lanes have stored with its second values: see :mod:`numerics.code.keeping`.
 
     What another context has stored is in a log of its own.
@@ -141,12 +147,12 @@ class NumericsAlgebra(Algebra):
     """Nearly exact values beside all floats of one launch."""
 
     name: ClassVar[str] = "numerics"
-    step: ClassVar[type[Step]] = NumericsStep
+    step: ClassVar[type[PlaneStep]] = NumericsStep
     counts_losses: ClassVar[bool] = True
 
     def __init__(self, planes: int = 4, granule: int = 8) -> None:
         super().__init__(planes, granule)
-        self.found = Found()
+        self.found = NumericsRecord()
         self._tables: list[NDArray[np.uint8]] = []
         self._nodes: list[NDArray[np.uint8]] = []
         self._times: list[NDArray[np.uint8]] = []
@@ -175,7 +181,7 @@ class NumericsAlgebra(Algebra):
     def begin(self, watch: PlaneWatch) -> None:
         """Look at the arrays before the launch."""
         for each in watch.launch.places:
-            self.found.arrays.append(Array(each, _specials(each)))
+            self.found.arrays.append(TrackedArray(each, _specials(each)))
             self._sums.append(_sum(each))
             exact = self.exact_inputs.get(each.name)
             if exact is not None and each.elements is not None:
@@ -216,14 +222,14 @@ class NumericsAlgebra(Algebra):
         return port_functions()
 
     def product(
-        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+        self, observer: PlaneObserver, work: Wgmma | QueuedMma, warp: Warp
     ) -> None:
         """A ``wgmma`` or ``tcgen05.mma`` was issued."""
         self._products.multiply(observer, work, warp)
 
-    def births_at(self, site: int) -> list[Node]:
+    def births_at(self, site: int) -> list[NonFiniteNode]:
         """The births at a site so far, while the launch runs."""
-        found: list[Node] = []
+        found: list[NonFiniteNode] = []
         for number, (table, nodes) in enumerate(
             zip(self._tables, self._nodes, strict=True)
         ):
@@ -252,7 +258,7 @@ class NumericsAlgebra(Algebra):
                 continue
             name = _format(each.segment, planes, first)
             if name:
-                each.held = Held.of(each.segment.data, planes, name)
+                each.held = ArrayPlanes.of(each.segment.data, planes, name)
         found.products = self._products.statistics()
         found.chain = self._products.chain()
         for one in found.products:
@@ -271,7 +277,7 @@ class KeepingAlgebra(NumericsAlgebra):
     """The same; what lanes store is kept with its second values, in its order."""
 
     name: ClassVar[str] = "numerics-keeps"
-    step: ClassVar[type[Step]] = keeping.KeepingStep
+    step: ClassVar[type[PlaneStep]] = keeping.KeepingStep
 
     def __init__(self, planes: int = 4, granule: int = 8) -> None:
         super().__init__(planes, granule)
@@ -301,21 +307,21 @@ class KeepingAlgebra(NumericsAlgebra):
             rows.append(each[keeping.LOG_HEAD : used].copy())
             lost |= bool(words[keeping.LOST // 8])
         self._logs = []
-        self.found.kept = Kept(rows, self.planes, self.found.places, lost)
+        self.found.kept = StoredSeconds(rows, self.planes, self.found.places, lost)
 
 
 class StoppingAlgebra(NumericsAlgebra):
     """The same; the birth of a NaN or of an infinity stops the launch."""
 
     name: ClassVar[str] = "numerics-stops"
-    step: ClassVar[type[Step]] = StoppingStep
+    step: ClassVar[type[PlaneStep]] = StoppingStep
 
     def port_functions(self) -> Mapping[int, int]:
         """``wgmma`` is Python's: it looks for births after each."""
         return {}
 
     def product(
-        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+        self, observer: PlaneObserver, work: Wgmma | QueuedMma, warp: Warp
     ) -> None:
         """A ``wgmma`` or ``tcgen05.mma`` was issued: it may stop the launch."""
         from fragmenta.numerics.births import stopped
@@ -361,7 +367,7 @@ def _specials(segment: Segment) -> dict[str, int]:
         return {}
     found: dict[str, int] = {}
     none = np.zeros((0, segment.data.size), np.uint8)
-    for first, part in Held(segment.data, none, FORMATS[named]).parts():
+    for first, part in ArrayPlanes(segment.data, none, FORMATS[named]).parts():
         nan, infinite = np.isnan(part.values), np.isinf(part.values)
         for name, where in (("nan", nan), ("infinite", infinite)):
             if where.any():
@@ -440,7 +446,9 @@ def _both(old: dict[str, float], new: dict[str, float]) -> dict[str, float]:
     return made | {name: first[name] for name in _OTHER}
 
 
-def _nodes(context: int, memory: NDArray[np.uint8], count: int) -> dict[int, Node]:
+def _nodes(
+    context: int, memory: NDArray[np.uint8], count: int
+) -> dict[int, NonFiniteNode]:
     rows = memory.view(np.int64)[: count * len(at.NODE_FIELDS)]
     table = rows.reshape(-1, len(at.NODE_FIELDS))
     found = {}
@@ -451,7 +459,7 @@ def _nodes(context: int, memory: NDArray[np.uint8], count: int) -> dict[int, Nod
         site, kind, parent, operand, times, block, thread, time = map(int, row[:8])
         operands = floats[:3]
         poison = operands[operand : operand + 1].copy()
-        found[number] = Node(
+        found[number] = NonFiniteNode(
             number,
             site,
             at.Birth(kind),

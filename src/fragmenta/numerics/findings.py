@@ -18,7 +18,13 @@ from fragmenta.ptx.module import Instruction, Location
 
 if TYPE_CHECKING:
     from fragmenta.numerics.judging import Loss
-    from fragmenta.numerics.report import Moment, Numerics, Output, Site, Way
+    from fragmenta.numerics.report import (
+        Moment,
+        NonFinitePath,
+        Numerics,
+        OutputErrors,
+        Site,
+    )
 
 BAD = 2.0**-8
 """A relative error that is worth a warning, where bits cancel."""
@@ -81,7 +87,7 @@ def _problem(
     )
 
 
-def _born(found: Numerics, way: Way, severity: str) -> Problem:
+def _born(found: Numerics, way: NonFinitePath, severity: str) -> Problem:
     """A NaN or an infinity that was born, or given."""
     born = way.born
     if not (way.nan or way.wrong) and severity == rules.ERROR:
@@ -114,7 +120,7 @@ def _related(found: Numerics, moment: Moment) -> Related:
     )
 
 
-def _wrong(found: Numerics, output: Output) -> Problem | None:
+def _wrong(found: Numerics, output: OutputErrors) -> Problem | None:
     """An output whose error is more than its type explains."""
     lost = found.losses[output.name]
     severity = lost.severity(found.limits)
@@ -157,7 +163,7 @@ class _Effects:
         # Without floats in an output, or with decisions, effects are not known.
         self.known = bool(found.outputs) and not found.branches and not found.births
 
-    def of_note(self, way: Way) -> str:
+    def of_note(self, way: NonFinitePath) -> str:
         """An infinity that reaches no array may be why an output is wrong."""
         overflows = way.born.kind == Birth.OVERFLOW
         return rules.WARNING if overflows and self.matters else rules.INFO

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.numerics.code.elements import KINDS, Kind
+from fragmenta.numerics.code.elements import KINDS, PackedFloats
 from fragmenta.numerics.code.exact import SUMS
 from fragmenta.numerics.seconds import PART, kind_of
 from fragmenta.ptx import rules
 from fragmenta.ptx.opcodes.kinds import opcodes_of
 
 if TYPE_CHECKING:
-    from fragmenta.numerics.report import Numerics, Output, Site
+    from fragmenta.numerics.report import Numerics, OutputErrors, Site
 
 Floats = NDArray[np.float64]
 ADDS = frozenset({*SUMS, *opcodes_of("updates", "multiplies")})
@@ -91,7 +91,7 @@ class Loss(NamedTuple):
 NOTHING = Loss(0.0, 0.0, 0, -1, 0.0)
 
 
-def loss(found: Numerics, output: Output) -> Loss:
+def loss(found: Numerics, output: OutputErrors) -> Loss:
     """The worst element of an output."""
     sites = {each.number: each for each in found.instructions}
     adds = any(each.instruction.opcode in ADDS for each in found.instructions)
@@ -203,7 +203,7 @@ class _Explains:
         )
 
 
-def _formats(site: Site) -> list[Kind]:
+def _formats(site: Site) -> list[PackedFloats]:
     """The types of floats of an instruction, that of its result first."""
     words = site.instruction.qualifiers
     return [KINDS[each] for each in words if each in KINDS]
@@ -216,7 +216,7 @@ def _reads_codes(site: Site) -> bool:
     return site.instruction.is_conversion and wide and kinds[1].format in _CODES
 
 
-def _smallest(site: Site) -> Kind | None:
+def _smallest(site: Site) -> PackedFloats | None:
     """The type that a result has, or the codes that it is made of."""
     kinds = _formats(site)
     return kinds[1] if _reads_codes(site) else kinds[0] if kinds else None

@@ -16,15 +16,15 @@ import numpy as np
 from fragmenta.numerics.code.constants import constant_of
 from fragmenta.numerics.code.elements import KINDS, MOST_SOURCES
 from fragmenta.numerics.code.layout import Birth
-from fragmenta.numerics.engine import Found, Node
+from fragmenta.numerics.engine import NonFiniteNode, NumericsRecord
 from fragmenta.numerics.report import (
     Again,
     Moment,
+    NonFinitePath,
     Numerics,
-    Output,
+    OutputErrors,
     Site,
-    Thread,
-    Way,
+    ThreadVisit,
     Worst,
 )
 from fragmenta.numerics.seconds import kind_of
@@ -32,7 +32,7 @@ from fragmenta.numerics.words import COUNTED, operand_count
 from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Instruction, Module
 from fragmenta.ptx.sources import source_lines
-from fragmenta.simt.context import Shape
+from fragmenta.simt.context import Grid
 
 FINITE = "exact values are finite there"
 MISTAKEN = "what overflowed is taken for a given infinity"
@@ -41,11 +41,11 @@ HUGE = 1e300
 """A relative error that code writes if the exact result is 0."""
 
 
-class _Places:
+class _SiteNames:
     """Names of what numbers stand for."""
 
     def __init__(
-        self, found: Found, module: Module, shape: Shape, language: Words
+        self, found: NumericsRecord, module: Module, shape: Grid, language: Words
     ) -> None:
         self.found, self.module, self.shape = found, module, shape
         self._language = language
@@ -81,9 +81,9 @@ class _Places:
         said = " ".join(" ".join(found).partition(";")[0].split())
         return f"{said};" if said else instruction.mnemonic
 
-    def thread(self, block: float, thread: float, time: float) -> Thread:
+    def thread(self, block: float, thread: float, time: float) -> ThreadVisit:
         """A thread by its numbers."""
-        return Thread(
+        return ThreadVisit(
             _unravelled(int(block), self.shape.grid),
             _unravelled(int(thread), self.shape.block),
             int(time),
@@ -96,17 +96,17 @@ def _unravelled(place: int, of: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 def numerics(
-    found: Found,
+    found: NumericsRecord,
     module: Module,
-    shape: Shape,
+    shape: Grid,
     kernel: str,
     again: Again | None = None,
     language: Words = PTX,
 ) -> Numerics:
     """What a launch found, in words that users know."""
-    places = _Places(found, module, shape, language)
+    places = _SiteNames(found, module, shape, language)
     outputs = {
-        each.segment.name: Output(
+        each.segment.name: OutputErrors(
             each.segment.name, each.held.format, each.segment.elements, each.held
         )
         for each in found.arrays
@@ -143,7 +143,7 @@ def numerics(
     )
 
 
-def _shares(outputs: Mapping[str, Output]) -> dict[int, float]:
+def _shares(outputs: Mapping[str, OutputErrors]) -> dict[int, float]:
     """How much of the error of an output comes mostly from each site, at most."""
     found: dict[int, float] = {}
     for output in outputs.values():
@@ -160,7 +160,7 @@ def _shares(outputs: Mapping[str, Output]) -> dict[int, float]:
 
 
 def _site(
-    places: _Places, number: int, record: Mapping[str, float], share: float
+    places: _SiteNames, number: int, record: Mapping[str, float], share: float
 ) -> Site:
     function, index, instruction = places.instruction(number)
     count = operand_count(instruction)
@@ -218,8 +218,8 @@ def _precision(instruction: Instruction) -> float:
 
 
 def _ways(
-    places: _Places, outputs: Mapping[str, Output]
-) -> tuple[list[Way], list[Way]]:
+    places: _SiteNames, outputs: Mapping[str, OutputErrors]
+) -> tuple[list[NonFinitePath], list[NonFinitePath]]:
     """The ways of NaN and infinities: those that reached an array, and the others."""
     nodes = places.found.nodes
     ends: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
@@ -246,7 +246,7 @@ def _ways(
         reached |= {each.number for each in chain}
         if chain:
             why = wrong.get(node) or _mistaken(places, chain)
-            births.append(Way(_moments(places, chain), where, nan[node], why))
+            births.append(NonFinitePath(_moments(places, chain), where, nan[node], why))
     births = _grouped(births)
     starts = [
         each
@@ -257,14 +257,14 @@ def _ways(
     # What became a NaN is told by the way of that.
     passed = {node.number for _, *way in chains.values() for node in way}
     notes = [
-        Way(_moments(places, chain), {}, math.isnan(each.value))
+        NonFinitePath(_moments(places, chain), {}, math.isnan(each.value))
         for each, chain in chains.items()
         if each.number not in passed
     ]
     return births, _grouped(notes)
 
 
-def _mistaken(places: _Places, chain: Sequence[Node]) -> str:
+def _mistaken(places: _SiteNames, chain: Sequence[NonFiniteNode]) -> str:
     """Why an infinity is wrong that is computed with one of the kernel's own.
 
     So ``logf`` and the like do with infinite operands, and those overflowed here.
@@ -282,9 +282,9 @@ def _mistaken(places: _Places, chain: Sequence[Node]) -> str:
     return ""
 
 
-def _grouped(ways: list[Way]) -> list[Way]:
+def _grouped(ways: list[NonFinitePath]) -> list[NonFinitePath]:
     """One way for each birth: its outputs together, the longest way first."""
-    found: dict[tuple[object, ...], Way] = {}
+    found: dict[tuple[object, ...], NonFinitePath] = {}
     for each in ways:
         born = each.born
         # A loop that was unrolled has several instructions for one line.
@@ -301,7 +301,7 @@ def _grouped(ways: list[Way]) -> list[Way]:
             outputs[name] = total, earliest
         longer = each if len(each.moments) > len(old.moments) else old
         why = old.wrong or each.wrong
-        found[key] = Way(longer.moments, outputs, each.nan, why)
+        found[key] = NonFinitePath(longer.moments, outputs, each.nan, why)
     ordered = sorted(
         found.values(),
         key=lambda each: (not each.nan, -sum(n for n, _ in each.outputs.values())),
@@ -314,7 +314,7 @@ def _numbers(name: str) -> list[int]:
     return [int(each) for each in re.findall(r"\d+", name)]
 
 
-def _chain(nodes: Mapping[int, Node], number: int) -> Iterator[Node]:
+def _chain(nodes: Mapping[int, NonFiniteNode], number: int) -> Iterator[NonFiniteNode]:
     """The nodes from a result back to where it was born; the birth comes last."""
     seen: set[int] = set()
     while number in nodes and number not in seen:
@@ -323,7 +323,7 @@ def _chain(nodes: Mapping[int, Node], number: int) -> Iterator[Node]:
         number = nodes[number].parent
 
 
-def _moments(places: _Places, chain: Sequence[Node]) -> tuple[Moment, ...]:
+def _moments(places: _SiteNames, chain: Sequence[NonFiniteNode]) -> tuple[Moment, ...]:
     made = []
     for node in reversed(chain):
         function, index, instruction = places.instruction(node.site)

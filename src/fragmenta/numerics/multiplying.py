@@ -20,13 +20,13 @@ from fragmenta.numerics.products import (
 )
 from fragmenta.planes.code.layout import PRODUCTS
 from fragmenta.planes.group_products import GroupProducts
-from fragmenta.planes.products import Where
+from fragmenta.planes.products import ProductSite
 from fragmenta.planes.tensor_products import issued_product
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress
 from fragmenta.simt.compiled import address_of
 from fragmenta.units.blocks import Warp
-from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tcgen05 import QueuedMma
 from fragmenta.units.warpgroups import Wgmma
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class LaunchProducts:
         return found
 
     def multiply(
-        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+        self, observer: PlaneObserver, work: Wgmma | QueuedMma, warp: Warp
     ) -> None:
         """A ``wgmma`` or ``tcgen05.mma`` was issued: make its nearly exact D."""
         watch = observer.watch
@@ -98,7 +98,7 @@ class LaunchProducts:
             own.table.ops[number] = op, watch.launch.target
             self._tensor(observer, work, warp, number, own)
 
-    def number_of(self, observer: PlaneObserver, work: Wgmma | Product) -> int | None:
+    def number_of(self, observer: PlaneObserver, work: Wgmma | QueuedMma) -> int | None:
         """The number of the place of a product; None if it has none."""
         place = observer.watch.compiled.places[work.site]
         return self._numbers.get((place[0], place[1]))
@@ -112,7 +112,7 @@ class LaunchProducts:
         chain += warps[0].number * remembered["chains"]
         rank = warp.block.rank
         shadows = [every[rank].shared for every in observer.planes]
-        where = Where(own.data, number, chain, warp.block.index, warps[0].number)
+        where = ProductSite(own.data, number, chain, warp.block.index, warps[0].number)
         own.groups.multiply(work, warps, warp.block.shared, shadows, where)
         cluster = warp.block.cluster
         forms, eager = cluster.machine.forms, cluster.schedule.eager
@@ -123,13 +123,18 @@ class LaunchProducts:
         observer.planes[0][rank].point(PRODUCTS, address_of(own.groups.entries))
 
     def _tensor(
-        self, observer: PlaneObserver, work: Product, warp: Warp, number: int, own: _Own
+        self,
+        observer: PlaneObserver,
+        work: QueuedMma,
+        warp: Warp,
+        number: int,
+        own: _Own,
     ) -> None:
         watch = observer.watch
         goal = TensorAddress.of(work.given["d"])
         first = watch.compiled.remembered["chains"] * watch.launch.shape.warps
         chain = first + work.blocks[0].rank * COLUMNS + goal.column
-        where = Where(own.data, number, chain, warp.block.index, warp.number)
+        where = ProductSite(own.data, number, chain, warp.block.index, warp.number)
         issued_product(observer, work, warp, self._algebra, where)
 
     # ── after the launch ────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.numerics.code.layout import Birth
-from fragmenta.numerics.engine import Found, Kept
+from fragmenta.numerics.engine import NumericsRecord, StoredSeconds
 from fragmenta.numerics.judging import Limits, Loss, loss
 from fragmenta.numerics.products import (
     Chain,
@@ -26,7 +26,7 @@ from fragmenta.numerics.products import (
     joined_curve,
     promotion,
 )
-from fragmenta.numerics.seconds import Held, Seconds, kind_of
+from fragmenta.numerics.seconds import ArrayPlanes, Seconds, kind_of
 from fragmenta.numerics.summaries import Summary, bits_lost, relative, summary, ulps
 from fragmenta.numerics.words import event_words, number
 from fragmenta.ptx.module import Instruction, Location
@@ -38,11 +38,13 @@ from fragmenta.simt.naming import element as element_name
 if TYPE_CHECKING:
     from fragmenta.numerics.blame import Blame
 
-Again: TypeAlias = "Callable[[frozenset[int] | None, Mapping[str, Any]], Found]"
+Again: TypeAlias = (
+    "Callable[[frozenset[int] | None, Mapping[str, Any]], NumericsRecord]"
+)
 """Runs a launch again: with the sites that are exact, and with exact inputs."""
 
 
-class Thread(NamedTuple):
+class ThreadVisit(NamedTuple):
     """A thread, and how often it had been at the instruction."""
 
     block: tuple[int, int, int]
@@ -67,7 +69,7 @@ class Worst(NamedTuple):
     exact: float
     added: float
     """The error that the instruction itself added: signed."""
-    thread: Thread
+    thread: ThreadVisit
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ class Moment(NamedTuple):
     text: str
     operands: tuple[float, ...]
     value: float
-    thread: Thread
+    thread: ThreadVisit
     times: int
     """Elements that came this way."""
     unwritten: bool
@@ -260,7 +262,7 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Way:
+class NonFinitePath:
     """Where a NaN or an infinity was born, which way it went, and where it ended."""
 
     moments: tuple[Moment, ...]
@@ -323,13 +325,13 @@ class Way:
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
+class OutputErrors:
     """An array that a launch wrote, with the error of each element."""
 
     name: str
     format: str
     elements: Elements | None
-    held: Held = field(repr=False)
+    held: ArrayPlanes = field(repr=False)
 
     @cached_property
     def seconds(self) -> Seconds:
@@ -464,13 +466,13 @@ class Numerics:
     """
 
     kernel: str
-    outputs: dict[str, Output]
+    outputs: dict[str, OutputErrors]
     """By the name of the argument."""
     instructions: list[Site] = field(repr=False)
     """All that compute with floats; those that most errors come from first."""
-    births: list[Way] = field(repr=False)
+    births: list[NonFinitePath] = field(repr=False)
     """The ways of NaN and infinities that reached an array."""
-    notes: list[Way] = field(repr=False)
+    notes: list[NonFinitePath] = field(repr=False)
     """Those that never did."""
     inputs: dict[str, dict[str, int]] = field(repr=False)
     """Arrays with NaN and infinities before the launch."""
@@ -485,7 +487,7 @@ class Numerics:
     """What each instruction lost that multiplies matrices: by step, and over k."""
     chain: Chain | None = field(default=None, repr=False)
     """The operands of one of their accumulators."""
-    kept: Kept | None = field(default=None, repr=False)
+    kept: StoredSeconds | None = field(default=None, repr=False)
     """What was stored, in its order, if the launch is recorded, too."""
 
     limits: Limits = field(default_factory=Limits)
@@ -518,7 +520,7 @@ class Numerics:
         """What promoting its accumulators to f32 would save, if it is a bit or more."""
         return promotion(self.chain)
 
-    def __getitem__(self, name: str) -> Output:
+    def __getitem__(self, name: str) -> OutputErrors:
         for key, each in self.outputs.items():
             if name in (key, each.shown) or f"({name})" in key:
                 return each
@@ -598,9 +600,9 @@ class Numerics:
 
         return advice(self, self._chosen(output))
 
-    def _chosen(self, output: Any) -> Output:
+    def _chosen(self, output: Any) -> OutputErrors:
         """An output by its name, or by its array."""
-        if isinstance(output, Output):
+        if isinstance(output, OutputErrors):
             return output
         if isinstance(output, str):
             return self[output]

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.numerics.code.elements import KINDS, MOST_SOURCES, Kind
+from fragmenta.numerics.code.elements import KINDS, MOST_SOURCES, PackedFloats
 from fragmenta.planes.elements import joined, split
 from fragmenta.simt import untouched
 
@@ -60,7 +60,7 @@ class Seconds(NamedTuple):
         return np.where(good, found, np.nan)
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> PackedFloats:
     """The kind of an element of a format."""
     return KINDS.get(name) or KINDS[f"{name}x2"]
 
@@ -106,7 +106,7 @@ PART = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class ArrayPlanes:
     """The memory of an array and its planes, from which elements are decoded.
 
     Decoded elements take much more memory, so that they are decoded in parts.
@@ -119,7 +119,9 @@ class Held:
     """Bytes ``start`` to ``stop`` that may be other than zero; none stands for all."""
 
     @classmethod
-    def of(cls, data: NDArray[np.uint8], planes: NDArray[np.uint8], name: str) -> Held:
+    def of(
+        cls, data: NDArray[np.uint8], planes: NDArray[np.uint8], name: str
+    ) -> ArrayPlanes:
         """A copy of memory with its planes; some are for smaller elements only."""
         copy = untouched.copied(data)
         touched = tuple((each.start, each.stop) for each in untouched.touched(data))

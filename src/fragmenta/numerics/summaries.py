@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.numerics.seconds import Held, kind_of
+from fragmenta.numerics.seconds import ArrayPlanes, kind_of
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ def bits_lost(ulp: Floats, name: str) -> Floats:
     return np.clip(np.where(np.isfinite(ulp), found, most), 0, most)
 
 
-def summary(held: Held) -> Summary:
+def summary(held: ArrayPlanes) -> Summary:
     """The errors of an array, part by part."""
     made = Summary(0.0, -1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
     error_square = exact_square = bits_sum = 0.0

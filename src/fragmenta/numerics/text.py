@@ -14,7 +14,13 @@ from fragmenta.ptx.checking.problem import wrapped
 from fragmenta.simt.naming import array
 
 if TYPE_CHECKING:
-    from fragmenta.numerics.report import Moment, Numerics, Output, Site, Way
+    from fragmenta.numerics.report import (
+        Moment,
+        NonFinitePath,
+        Numerics,
+        OutputErrors,
+        Site,
+    )
 
 WIDTH = 80
 MOST_LINES = 12
@@ -55,7 +61,7 @@ def _quoted(text: str, indent: int) -> str:
     return " " * indent + short
 
 
-def _way(found: Numerics, way: Way) -> Iterator[str]:
+def _way(found: Numerics, way: NonFinitePath) -> Iterator[str]:
     """One birth: what became of it, where it was born, and its way."""
     what = "NaN" if way.nan else "infinite"
     for name, (count, first) in way.outputs.items():
@@ -79,7 +85,7 @@ def _way(found: Numerics, way: Way) -> Iterator[str]:
         yield from _moment("born" if each is way.born else "then", each)
 
 
-def _without_repeats(way: Way) -> list[Moment]:
+def _without_repeats(way: NonFinitePath) -> list[Moment]:
     """The moments of a way; of some at one line that are alike, the first."""
     kept: list[Moment] = []
     for each in way.moments:
@@ -127,7 +133,7 @@ def _outputs(found: Numerics) -> Iterator[str]:
         yield from _output(found, name, each)
 
 
-def _output(found: Numerics, name: str, output: Output) -> Iterator[str]:
+def _output(found: Numerics, name: str, output: OutputErrors) -> Iterator[str]:
     index, worst = output.worst
     shape = "x".join(f"{each:,}" for each in output.shape)
     most, bits = output.summary.ulp, output.summary.bits
@@ -160,7 +166,7 @@ def _output(found: Numerics, name: str, output: Output) -> Iterator[str]:
         )
 
 
-def _special(found: Numerics, name: str, output: Output) -> str:
+def _special(found: Numerics, name: str, output: OutputErrors) -> str:
     """How many elements are NaN or infinite, and where most of them were born."""
     size = output.held.size
     counts = [(output.nan, "NaN"), (output.infinite, "infinite")]

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction as read_op
 from fragmenta.numerics.products import Chain, ProductStatistics
-from fragmenta.numerics.report import Numerics, Output, Site, Way
+from fragmenta.numerics.report import NonFinitePath, Numerics, OutputErrors, Site
 from fragmenta.numerics.seconds import FORMATS
 from fragmenta.ptx.module import Instruction, Location
 from fragmenta.simt.arguments import Elements
@@ -39,10 +39,10 @@ Given: TypeAlias = Any
 """What JSON has; nothing is known about it before it is read."""
 _FIELDS: dict[str, object] = {
     "kernel": str,
-    "outputs": dict[str, Output],
+    "outputs": dict[str, OutputErrors],
     "instructions": list[Site],
-    "births": list[Way],
-    "notes": list[Way],
+    "births": list[NonFinitePath],
+    "notes": list[NonFinitePath],
     "inputs": dict[str, dict[str, int]],
     "shapes": dict[str, Elements],
     "lost_nodes": int,

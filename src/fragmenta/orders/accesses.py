@@ -37,7 +37,7 @@ def reaches(scope: Scope, one: Home, other: Home) -> bool:
     return scope > Scope.CLUSTER or one.cluster == other.cluster
 
 
-class Side(NamedTuple):
+class EventAccesses(NamedTuple):
     """The reads or the writes of one event."""
 
     spans: tuple[Span, ...]
@@ -60,7 +60,7 @@ def overlap(first: Sequence[Span], second: Sequence[Span]) -> Span | None:
     return None
 
 
-def strong(one: Side, other: Side) -> bool:
+def strong(one: EventAccesses, other: EventAccesses) -> bool:
     """Whether both are strong, and each is in the scope of the other."""
     if one.scope is None or other.scope is None:
         return False
@@ -71,14 +71,14 @@ class Accesses:
     """All accesses of a program that are known so far."""
 
     def __init__(self) -> None:
-        self.sides: list[Side] = []
+        self.sides: list[EventAccesses] = []
         self.collides: list[int] = []
         """For each access the mask of those that it collides with."""
         self._pages: dict[tuple[str, int], list[int]] = {}
         self._wide: dict[str, list[int]] = {}
         self._spaces: dict[str, list[int]] = {}
 
-    def add(self, side: Side) -> int:
+    def add(self, side: EventAccesses) -> int:
         """Give an access its number."""
         number = len(self.sides)
         mask = 0
@@ -100,7 +100,7 @@ class Accesses:
                     self._pages.setdefault((span.space, page), []).append(number)
         return number
 
-    def _candidates(self, side: Side) -> set[int]:
+    def _candidates(self, side: EventAccesses) -> set[int]:
         found: set[int] = set()
         for span in side.spans:
             if (span.stop - span.start) // PAGE > WIDE:

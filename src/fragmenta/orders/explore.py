@@ -31,17 +31,17 @@ from fragmenta.orders.program import (
     Fence,
     GroupWait,
     Issue,
+    OrderStep,
     Program,
     ProxyFence,
     ReadDone,
-    Step,
     Sync,
     UnitWait,
 )
 from fragmenta.orders.rivals import alone, rivals
 from fragmenta.orders.state import State
 from fragmenta.orders.tree import Node, Tree
-from fragmenta.orders.verdict import Coverage, Kind, Misuse, Order, Race, Verdict
+from fragmenta.orders.verdict import Coverage, Misuse, MisuseKind, Order, Race, Verdict
 from fragmenta.progress import Progress, clock, ignore_progress
 
 ALWAYS = (
@@ -70,9 +70,9 @@ def explore(
     number of states, ``seconds`` the longest time; what they cut off makes the verdict
     incomplete.
 
-    >>> from fragmenta.orders.program import Agent, Barrier, Steps
+    >>> from fragmenta.orders.program import Agent, Barrier, Events
     >>> def warp(number):
-    ...     steps = Steps([Sync(Barrier(0, number), 32, 64), Exit(32)])
+    ...     steps = Events([Sync(Barrier(0, number), 32, 64), Exit(32)])
     ...     return Agent(f"warp {number}", 0, 32, steps)
     >>> verdict = explore(Program([warp(0), warp(1)]))
     >>> verdict.coverage.value, [each.event.barrier for each in verdict.hang.waiting]
@@ -86,13 +86,13 @@ def explore(
         search = Search(tree, extend, limit, deadline, progress)
         try:
             search.run()
-        except Again:
+        except RestartSearch:
             tree.relied.clear()
             continue
         return search.verdict()
 
 
-class Again(Exception):
+class RestartSearch(Exception):
     """Events were added that earlier decisions did not reckon with."""
 
 
@@ -129,7 +129,7 @@ class Search:
         self.hang: tuple[int, int] | None = None
         """The depth and the number of the shortest state in which all wait."""
         self.races: dict[Hashable, tuple[int, int, int, bool, Place]] = {}
-        self.misuses: dict[tuple[Kind, Node], tuple[int, Place]] = {}
+        self.misuses: dict[tuple[MisuseKind, Node], tuple[int, Place]] = {}
 
     # ── the search ──────────────────────────────────────────────────────────
 
@@ -351,7 +351,7 @@ class Search:
         self.tree.refresh()
         self.machine.hops.refresh()
         if self.tree.changed():
-            raise Again
+            raise RestartSearch
         return found
 
     # ── the answer ──────────────────────────────────────────────────────────
@@ -365,13 +365,13 @@ class Search:
             number = self.parents[number]
         return tuple(self._event(*each) for part in reversed(parts) for each in part)
 
-    def _event(self, number: int, node: Node, observed: int | None) -> Step:
+    def _event(self, number: int, node: Node, observed: int | None) -> OrderStep:
         event = node.event
         assert event is not None
         unit = None if node.unit is None else node.unit.name
         if isinstance(event, Sync):
             observed = None
-        return Step(node.agent, event, unit, observed)
+        return OrderStep(node.agent, event, unit, observed)
 
     def verdict(self) -> Verdict:
         """The answer, as data."""

@@ -19,7 +19,7 @@ from fragmenta.orders.program import (
     Issue,
     MbarrierArrive,
     MbarrierWait,
-    Step,
+    OrderStep,
     Store,
     Sync,
     UnitWait,
@@ -79,7 +79,7 @@ def describe(machine: Machine, order: Order) -> Hang:
     return Hang(order, waiting)
 
 
-def _actor(machine: Machine, state: State, step: Step) -> int:
+def _actor(machine: Machine, state: State, step: OrderStep) -> int:
     """The number of the actor of a step."""
     if step.unit is None:
         return step.agent

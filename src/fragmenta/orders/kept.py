@@ -14,7 +14,7 @@ from fragmenta.orders.program import Await, Loop
 from fragmenta.orders.tree import Node, Tree
 
 
-class Kept:
+class KeptValues:
     """The values that the agents of a program keep."""
 
     def __init__(self, tree: Tree) -> None:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from fragmenta.errors import BadCall
 from fragmenta.orders.accesses import Home, reaches
 from fragmenta.orders.hops import Hops
-from fragmenta.orders.kept import Kept
+from fragmenta.orders.kept import KeptValues
 from fragmenta.orders.program import (
     Access,
     Arrive,
@@ -65,13 +65,13 @@ from fragmenta.orders.state import (
 )
 from fragmenta.orders.tree import Node, Tree
 from fragmenta.orders.updates import computed, wrapped
-from fragmenta.orders.verdict import Kind
+from fragmenta.orders.verdict import MisuseKind
 from fragmenta.ptx.ordering import Scope
 
 MOST = (1 << 20) - 1
 """The largest count of arrivals and of bytes of an mbarrier."""
 
-Handler: TypeAlias = "Callable[[Machine, State, int, Node], Kind | int | None]"
+Handler: TypeAlias = "Callable[[Machine, State, int, Node], MisuseKind | int | None]"
 HANDLERS: dict[type, Handler] = {}
 
 
@@ -93,7 +93,7 @@ class Machine:
     ) -> None:
         self.tree = tree
         self.hops = Hops(tree)
-        self.kept = Kept(tree)
+        self.kept = KeptValues(tree)
         self.agents = len(tree.program.agents)
         self.homes = tree.homes
         self.threads = [each.threads for each in tree.program.agents]
@@ -125,7 +125,9 @@ class Machine:
 
     # ── one event ───────────────────────────────────────────────────────────
 
-    def step(self, state: State, number: int, choice: int | None = None) -> Kind | None:
+    def step(
+        self, state: State, number: int, choice: int | None = None
+    ) -> MisuseKind | None:
         """Carry out the next event of an actor; it must be enabled.
 
         Misuse is returned; then the actor stops there.
@@ -142,7 +144,7 @@ class Machine:
         if node.read_bit or node.write_bit:
             self._race(state, actor, node)
         outcome = HANDLERS[type(event)](self, state, number, node)
-        if isinstance(outcome, Kind):
+        if isinstance(outcome, MisuseKind):
             state.log.append((number, node, None))
             state.actors[number] = actor._replace(node=self.stopped, parked=False)
             return outcome
@@ -484,19 +486,19 @@ def _choose(machine: Machine, state: State, number: int, node: Node) -> None:
 
 
 @handles(Sync, Arrive)
-def _meet(machine: Machine, state: State, number: int, node: Node) -> Kind | None:
+def _meet(machine: Machine, state: State, number: int, node: Node) -> MisuseKind | None:
     event = node.event
     assert isinstance(event, Sync | Arrive)
     thing = machine.meeting(state, node.key)
     waits = isinstance(event, Sync)
     if any(who == number for who, _ in thing.arrived):
-        return Kind.ARRIVED_TWICE
+        return MisuseKind.ARRIVED_TWICE
     count = thing.size if thing.arrived else event.count
     size = meeting_size(machine, state, event, count)
     if size != meeting_size(machine, state, event, event.count):
-        return Kind.OTHER_COUNT
+        return MisuseKind.OTHER_COUNT
     if thing.threads + event.threads > size:
-        return Kind.TOO_MANY_THREADS
+        return MisuseKind.TOO_MANY_THREADS
     actor = state.actors[number]
     thing = MeetingObject(
         thing.arrived | {(number, waits)},
@@ -551,14 +553,14 @@ def complete_meeting(
 @handles(ClusterArrive)
 def _cluster_arrive(
     machine: Machine, state: State, number: int, node: Node
-) -> Kind | None:
+) -> MisuseKind | None:
     event = node.event
     assert isinstance(event, ClusterArrive)
     thing = machine.cluster(state, node.key)
     actor = state.actors[number]
     mark = ("cluster", node.key)
     if any(name == mark for name, _ in actor.local):
-        return Kind.ARRIVED_TWICE
+        return MisuseKind.ARRIVED_TWICE
     know, ahead = thing.know, thing.ahead
     for _, scope, generic, through in machine.release(
         state, number, event.order, Scope.CLUSTER, Scope.CLUSTER
@@ -591,13 +593,13 @@ def complete_cluster(machine: Machine, state: State, key: int, cluster: int) -> 
 @handles(ClusterWait)
 def _cluster_wait(
     machine: Machine, state: State, number: int, node: Node
-) -> Kind | None:
+) -> MisuseKind | None:
     event = node.event
     assert isinstance(event, ClusterWait)
     actor = state.actors[number]
     mark = ("cluster", node.key)
     if not any(name == mark for name, _ in actor.local):
-        return Kind.WAIT_WITHOUT_ARRIVAL
+        return MisuseKind.WAIT_WITHOUT_ARRIVAL
     local = tuple(each for each in actor.local if each[0] != mark)
     state.actors[number] = actor._replace(local=local)
     know, ahead = machine.cluster(state, node.key).last
@@ -624,45 +626,49 @@ def _exit(machine: Machine, state: State, number: int, node: Node) -> None:
 
 
 @handles(MbarrierInit)
-def _init(machine: Machine, state: State, number: int, node: Node) -> Kind | None:
+def _init(machine: Machine, state: State, number: int, node: Node) -> MisuseKind | None:
     assert isinstance(node.event, MbarrierInit)
     old = state.objects.get(node.key)
     if isinstance(old, MbarrierObject) and (old.pending != old.expected or old.tx):
-        return Kind.INITIALISED_TWICE
+        return MisuseKind.INITIALISED_TWICE
     count = node.event.count
     if not 1 <= count <= MOST:
-        return Kind.BAD_COUNT
+        return MisuseKind.BAD_COUNT
     state.objects[node.key] = MbarrierObject(0, count, count, 0)
     return None
 
 
 @handles(MbarrierInval)
-def _inval(machine: Machine, state: State, number: int, node: Node) -> Kind | None:
+def _inval(
+    machine: Machine, state: State, number: int, node: Node
+) -> MisuseKind | None:
     if state.objects.pop(node.key, None) is None:
-        return Kind.NOT_INITIALISED
+        return MisuseKind.NOT_INITIALISED
     return None
 
 
 @handles(MbarrierArrive, ExpectTx, CompleteTx, MbarrierRaise)
-def _count(machine: Machine, state: State, number: int, node: Node) -> Kind | None:
+def _count(
+    machine: Machine, state: State, number: int, node: Node
+) -> MisuseKind | None:
     event = node.event
     thing = state.objects.get(node.key)
     if not isinstance(thing, MbarrierObject):
-        return Kind.NOT_INITIALISED
+        return MisuseKind.NOT_INITIALISED
     arrivals, expected, arrived = contribution(event)
     tx = thing.tx + expected - arrived
     if abs(thing.tx + expected) > MOST or abs(tx) > MOST:
-        return Kind.TOO_MANY_BYTES
+        return MisuseKind.TOO_MANY_BYTES
     if arrivals > thing.pending:
-        return Kind.TOO_MANY_ARRIVALS
+        return MisuseKind.TOO_MANY_ARRIVALS
     pending = thing.pending - arrivals
     if pending > MOST:
-        return Kind.BAD_COUNT
+        return MisuseKind.BAD_COUNT
     over = pending == 0 and tx == 0
     reload, released = thing.expected, thing.released
     if isinstance(event, MbarrierArrive):
         if over and event.no_complete:
-            return Kind.COMPLETED
+            return MisuseKind.COMPLETED
         reload -= event.count if event.drop else 0
         if event.token is not None:
             remember(state, number, ("token", event.token), thing.phase)
@@ -698,12 +704,12 @@ def contribution(event: Event | None) -> tuple[int, int, int]:
 
 
 @handles(MbarrierWait, MbarrierTest)
-def _test(machine: Machine, state: State, number: int, node: Node) -> Kind | int:
+def _test(machine: Machine, state: State, number: int, node: Node) -> MisuseKind | int:
     event = node.event
     assert isinstance(event, MbarrierWait | MbarrierTest)
     thing = state.objects.get(node.key)
     if not isinstance(thing, MbarrierObject):
-        return Kind.NOT_INITIALISED
+        return MisuseKind.NOT_INITIALISED
     if (thing.phase & 1) == machine.parity(state.actors[number], event):
         return 0
     last = merge((), *narrowed(thing.last, event.scope))

@@ -1,11 +1,11 @@
 """The vocabulary of a launch without its arithmetic: who synchronises with whom.
 
 A :class:`Program` has agents: warps, or groups of lanes of a warp.  Each agent runs
-:class:`Steps`: a list of events, one after the other.  Copies and products are units:
+:class:`Events`: a list of events, one after the other.  Copies and products are units:
 :class:`Issue` starts one, and it runs its own events beside the agents.
 
-The value that the last event of ``Steps`` observes chooses what follows.  So an agent's
-events are a tree: ``Steps.after`` has one continuation for each value that is known.
+The value that the last of ``Events`` observes chooses what follows.  So an agent's
+events are a tree: ``Events.after`` has one continuation for each value that is known.
 Events that are not the last may observe values, too; those values decide nothing.
 
 Plain accesses of memory are events that order nothing.  They are there so that races
@@ -15,9 +15,9 @@ are found in every order.
 >>> tile = Span("shared:0", 0, 1024)
 >>> copy = Unit("copy", "cp.async.bulk", (
 ...     Access(writes=(tile,), proxy=Proxy.ASYNC), CompleteTx(full, 1024)))
->>> producer = Steps([MbarrierInit(full, 1), Sync(Barrier(0, 0), 32),
+>>> producer = Events([MbarrierInit(full, 1), Sync(Barrier(0, 0), 32),
 ...     MbarrierArrive(full, expect=1024), Issue(copy), Exit(32)])
->>> consumer = Steps([Sync(Barrier(0, 0), 32),
+>>> consumer = Events([Sync(Barrier(0, 0), 32),
 ...     MbarrierWait(full, parity=0), Access(reads=(tile,)), Exit(32)])
 >>> program = Program([Agent("warp 0", 0, 32, producer),
 ...     Agent("warp 1", 0, 32, consumer)])
@@ -574,7 +574,7 @@ OBSERVING = (MbarrierTest, Load, Atomic, Await, Choose)
 
 
 @dataclass(slots=True)
-class Steps:
+class Events:
     """What an agent does, up to an event whose value decides how it goes on.
 
     The last event is an :class:`Exit`, or one that observes.  In the second case
@@ -583,7 +583,7 @@ class Steps:
     """
 
     events: list[Event] = field(default_factory=list)
-    after: dict[int, Steps] = field(default_factory=dict)
+    after: dict[int, Events] = field(default_factory=dict)
     cut: str = ""
     ends: bool = False
     """Whether nobody goes on in an order that is cut off here: it is not looked at."""
@@ -596,7 +596,7 @@ class Agent:
     name: str
     block: int
     threads: int
-    steps: Steps
+    steps: Events
     cluster: int = 0
 
 
@@ -612,7 +612,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OrderStep:
     """One step of an order: an agent or a unit, and what it did.
 
     ``agent`` is the number of the agent; for a unit, of the agent that issued it.
@@ -625,7 +625,9 @@ class Step:
     observed: int | None = None
 
 
-Extend: TypeAlias = Callable[[int, tuple[int, ...], tuple[Step, ...]], Steps | None]
+Extend: TypeAlias = Callable[
+    [int, tuple[int, ...], tuple[OrderStep, ...]], Events | None
+]
 """Asked for events that are not known yet: ``extend(agent, observed, order)``.
 
 ``observed`` are the values at the branches of this agent so far; the last one has no

@@ -1,6 +1,6 @@
 """The events of a program as nodes: what follows each, and which accesses it makes.
 
-Every :class:`~fragmenta.orders.program.Steps` becomes a chain of nodes; branches are
+Every :class:`~fragmenta.orders.program.Events` becomes a chain of nodes; branches are
 added when they become known.  Each unit that is issued has a number and a chain of its
 own.
 """
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from fragmenta.errors import BadCall, one_of
-from fragmenta.orders.accesses import Accesses, Home, Side
+from fragmenta.orders.accesses import Accesses, EventAccesses, Home
 from fragmenta.orders.program import (
     COMPARE,
     OBSERVING,
@@ -26,6 +26,7 @@ from fragmenta.orders.program import (
     Commit,
     Condition,
     Event,
+    Events,
     Exit,
     GroupWait,
     Issue,
@@ -36,7 +37,6 @@ from fragmenta.orders.program import (
     Program,
     Proxy,
     Span,
-    Steps,
     Store,
     Sync,
     Unit,
@@ -140,7 +140,7 @@ class Tree:
     def _agent(self, number: int, agent: Agent) -> Node:
         return self.chain(number, agent.steps, ())
 
-    def chain(self, agent: int, steps: Steps, observed: tuple[int, ...]) -> Node:
+    def chain(self, agent: int, steps: Events, observed: tuple[int, ...]) -> Node:
         """The nodes of some steps; the first of them."""
         self._stale = True
         self._whole.clear()
@@ -203,7 +203,7 @@ class Tree:
         found.ends = ends
         return found
 
-    def extend(self, node: Node, value: int, steps: Steps) -> Node:
+    def extend(self, node: Node, value: int, steps: Events) -> Node:
         """Add the steps that follow a value."""
         assert node.branches is not None
         path = (*node.observed, value)
@@ -219,8 +219,8 @@ class Tree:
         node.key, node.result = self._keys(event)
         home = self.homes[agent]
         if isinstance(event, Access):
-            reads = Side(event.reads, False, event.proxy, event.scope, home)
-            writes = Side(event.writes, True, event.proxy, event.scope, home)
+            reads = EventAccesses(event.reads, False, event.proxy, event.scope, home)
+            writes = EventAccesses(event.writes, True, event.proxy, event.scope, home)
             node.read_bit, node.write_bit = (
                 self._bit(node, reads),
                 self._bit(node, writes),
@@ -255,11 +255,11 @@ class Tree:
         spans = [span_of(event.word)]
         if isinstance(event, Atomic) and event.result is not None:
             spans.append(span_of(event.result))
-        side = Side(tuple(spans), writes, Proxy.GENERIC, event.scope, home)
+        side = EventAccesses(tuple(spans), writes, Proxy.GENERIC, event.scope, home)
         bit = self._bit(node, side)
         node.write_bit, node.read_bit = (bit, 0) if writes else (0, bit)
 
-    def _bit(self, node: Node, side: Side) -> int:
+    def _bit(self, node: Node, side: EventAccesses) -> int:
         if not side.spans:
             return 0
         self.sources.append(node)

@@ -1,7 +1,7 @@
 """What an exploration answers: hangs, races, misuse, and an order that shows each.
 
-An order is a tuple of :class:`~fragmenta.orders.program.Step`.  Everything that a story
-needs is data here; no sentence is made.
+An order is a tuple of :class:`~fragmenta.orders.program.OrderStep`.  Everything
+that a report needs is data here; no sentence is made.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from enum import Enum
 from typing import TypeAlias
 
 from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.orders.program import Event, Span, Step
+from fragmenta.orders.program import Event, OrderStep, Span
 
-Order: TypeAlias = tuple[Step, ...]
+Order: TypeAlias = tuple[OrderStep, ...]
 
 
 class Coverage(Enum):
@@ -25,7 +25,7 @@ class Coverage(Enum):
     INCOMPLETE = "incomplete"
 
 
-class Kind(Enum):
+class MisuseKind(Enum):
     """How an object of synchronisation is used as it must not be."""
 
     NOT_INITIALISED = "the mbarrier is not initialised"
@@ -119,8 +119,8 @@ class Hang:
 class Race:
     """Two accesses of one place that nothing orders, at least one of them a write."""
 
-    first: Step
-    second: Step
+    first: OrderStep
+    second: OrderStep
     span: Span
     """Some bytes that both access."""
     order: Order
@@ -133,8 +133,8 @@ class Race:
 class Misuse:
     """An event that uses an object as it must not be used."""
 
-    kind: Kind
-    step: Step
+    kind: MisuseKind
+    step: OrderStep
     order: Order
     """An order that ends with the event."""
 

@@ -1,6 +1,6 @@
 """What an algebra of second values is made from.
 
-An algebra has two parts.  Its :class:`~fragmenta.planes.code.following.Step` writes
+An algebra has two parts.  :class:`~fragmenta.planes.code.following.PlaneStep` writes
 the code beside each instruction.  Its :class:`Algebra` is one object for one launch: it
 names the code, has the tables that the code writes to, carries out products of
 ``wgmma`` and ``tcgen05``, and gets everything when the launch has ended.
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.planes.code.following import Step
+from fragmenta.planes.code.following import PlaneStep
 from fragmenta.planes.code.probes import PlaneProbes
 
 if TYPE_CHECKING:
     from fragmenta.planes.memory import PlaneObserver, PlaneWatch, Summed
     from fragmenta.simt.context import Context
     from fragmenta.units.blocks import Warp
-    from fragmenta.units.tcgen05 import Product
+    from fragmenta.units.tcgen05 import QueuedMma
     from fragmenta.units.warpgroups import Wgmma
     from fragmenta.units.work import Transfer
 
@@ -34,7 +34,7 @@ class Algebra:
 
     name: ClassVar[str] = "nothing"
     """A word for it; part of the key of compiled code."""
-    step: ClassVar[type[Step]] = Step
+    step: ClassVar[type[PlaneStep]] = PlaneStep
     """What it does beside each instruction."""
     counts_losses: ClassVar[bool] = False
     """Whether ``lost`` is called, too, where the result is not followed."""
@@ -80,7 +80,7 @@ class Algebra:
     def product(
         self,
         observer: PlaneObserver,
-        work: Wgmma | Product,
+        work: Wgmma | QueuedMma,
         warp: Warp,
     ) -> None:
         """A ``wgmma`` or ``tcgen05.mma`` was issued; it has not been carried out.

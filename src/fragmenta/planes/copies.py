@@ -14,7 +14,7 @@ from fragmenta.planes.code.copy_port import COPY
 from fragmenta.planes.code.routines import QUIET
 from fragmenta.ptx.module import Module
 from fragmenta.simt.compiled import address_of, aligned
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast.tasks import MOVE
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @once
-def _loaded() -> Loaded:
-    return Loaded([COPY, MOVE, QUIET])
+def _loaded() -> LoadedRoutines:
+    return LoadedRoutines([COPY, MOVE, QUIET])
 
 
 def copy_functions(module: Module) -> dict[int, int]:

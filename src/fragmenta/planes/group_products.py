@@ -15,9 +15,15 @@ from fragmenta.jit.trace import Code, Value
 from fragmenta.planes.code.group_products import described, group_product, room
 from fragmenta.planes.code.product_port import MOST_FORMS, PRODUCT, TOUCH
 from fragmenta.planes.code.routines import QUIET
-from fragmenta.planes.products import NOWHERE, Product, ProductAlgebra, Tiles, Where
+from fragmenta.planes.products import (
+    NOWHERE,
+    ProductAlgebra,
+    ProductMatrices,
+    ProductShape,
+    ProductSite,
+)
 from fragmenta.simt.compiled import address_of
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.blocks import Warp
 from fragmenta.units.fast import layout as fast
@@ -45,8 +51,8 @@ def port_functions() -> dict[int, int]:
 
 
 @once
-def _port() -> Loaded:
-    return Loaded([TOUCH, PRODUCT, QUIET])
+def _port() -> LoadedRoutines:
+    return LoadedRoutines([TOUCH, PRODUCT, QUIET])
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class _WithoutPanels:
     def most(self) -> int:
         return self.of.most
 
-    def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
+    def product(self, code: Code, how: ProductShape, tiles: ProductMatrices) -> Value:
         return self.of.product(code, how, tiles)
 
 
@@ -91,7 +97,7 @@ class GroupProducts:
         located: Located,
         number: int,
         shadows: Sequence[NDArray[np.uint8]],
-        where: Where,
+        where: ProductSite,
         chain: tuple[int, int],
         eager: bool,
     ) -> None:
@@ -126,7 +132,7 @@ class GroupProducts:
         warps: Sequence[Warp],
         shared: NDArray[np.uint8],
         shadows: Sequence[NDArray[np.uint8]],
-        where: Where = NOWHERE,
+        where: ProductSite = NOWHERE,
     ) -> int:
         """Make the second values of D of a product that all warps have issued.
 

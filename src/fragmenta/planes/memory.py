@@ -29,7 +29,7 @@ from fragmenta.units.findings import Problems
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import Step
-from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tcgen05 import QueuedMma
 from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.work import Transfer, Work
 
@@ -148,7 +148,7 @@ class PlaneObserver(Follower):
             with what.shown():
                 super().issue(step, what)
 
-    def multiply(self, step: Step, work: Product | Wgmma) -> None:
+    def multiply(self, step: Step, work: QueuedMma | Wgmma) -> None:
         """A product was issued: the algebra does it to planes."""
         self.watch.algebra.product(self, work, step.warp)
 
@@ -177,7 +177,7 @@ class PlaneObserver(Follower):
         for plane, block in enumerate(blocks):
             copy.put_sums(block, [each[plane] for each in every])
 
-    def clear_product(self, work: Wgmma | Product) -> None:
+    def clear_product(self, work: Wgmma | QueuedMma) -> None:
         """The results of a product have no second values."""
         if work.fills:
             shape = self.watch.planes, WARPS * LANES, len(work.registers)

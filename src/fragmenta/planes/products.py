@@ -17,8 +17,8 @@ An algebra writes its code once, for all instructions (:class:`ProductAlgebra`):
                 tiles.d2[at.c] = tiles.c2.lanes(at.c)
             return tiles.has_c                       # whether D has second values
 
-Everything in :class:`Tiles` is memory of traced code (:mod:`fragmenta.jit.trace`), in
-*panels* of eight:
+All of :class:`ProductMatrices` is memory of traced code (:mod:`fragmenta.jit.trace`),
+in *panels* of eight:
 
 =================  =====================================================================
 ``a``              A: (panels of 8 rows, stored k, 8), the raw bits of each element
@@ -65,10 +65,10 @@ from fragmenta.planes.code.products import (
     NOWHERE,
     SCALES,
     Eight,
-    Product,
     ProductAlgebra,
-    Tiles,
-    Where,
+    ProductMatrices,
+    ProductShape,
+    ProductSite,
     each_eight,
     fields,
     matrix_function,
@@ -80,10 +80,10 @@ __all__ = [
     "NOWHERE",
     "Eight",
     "Matrices",
-    "Product",
     "ProductAlgebra",
-    "Tiles",
-    "Where",
+    "ProductMatrices",
+    "ProductShape",
+    "ProductSite",
     "combined",
     "each_eight",
     "on_matrices",
@@ -171,14 +171,16 @@ def on_matrices(
     given: Matrices,
     *,
     negated: tuple[bool, bool] = (False, False),
-    where: Where = NOWHERE,
+    where: ProductSite = NOWHERE,
 ) -> NDArray[np.uint64] | None:
     """The second values of D, (words, m, n), as an algebra computes them.
 
     None if no element has one.
     """
     function = matrix_function(op, target, algebra, negated)
-    how = Product(op, product_model(op, target), algebra.planes, negated, algebra.most)
+    how = ProductShape(
+        op, product_model(op, target), algebra.planes, negated, algebra.most
+    )
     raw = np.uint64 if how.model.accumulator == "f64" else np.uint32
     none = np.zeros(LANES, np.uint64)
     arrays: dict[str, NDArray[np.generic]] = {

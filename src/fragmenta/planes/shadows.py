@@ -31,18 +31,18 @@ from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.library import Routine
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.tensor_memory.copying import copy as tensor_copy
 from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
-from fragmenta.units.events import Operand
+from fragmenta.units.events import EventOperand
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
-from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tcgen05 import QueuedMma
 from fragmenta.units.tmem_copies import Fill
-from fragmenta.units.tmem_moves import Load, Store
+from fragmenta.units.tmem_moves import TmemLoad, TmemStore
 from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.work import Transfer, Work
 
@@ -69,7 +69,7 @@ UNSEEN = (
 @once
 def quiet() -> int:
     """The address of what answers calls that change no plane; loaded once."""
-    return Loaded([routines.QUIET]).address(routines.QUIET)
+    return LoadedRoutines([routines.QUIET]).address(routines.QUIET)
 
 
 def unseen() -> dict[int, int]:
@@ -80,7 +80,7 @@ def unseen() -> dict[int, int]:
 @once
 def _address(routine: Routine) -> int:
     """The address of what a block begins with; loaded once."""
-    return Loaded([routine]).address(routine)
+    return LoadedRoutines([routine]).address(routine)
 
 
 class Planes:
@@ -319,7 +319,7 @@ class Follower(Port):
             name = "multiply" if work.is_product else _FOLLOWED[work.completes]
             getattr(self, name)(step, work)
 
-    def multiply(self, step: Step, work: Product | Wgmma) -> None:
+    def multiply(self, step: Step, work: QueuedMma | Wgmma) -> None:
         """A ``wgmma`` or a ``tcgen05.mma`` was issued."""
 
     def copy(self, step: Step, copy: Transfer) -> None:
@@ -328,7 +328,7 @@ class Follower(Port):
     def values(self, step: Step, copy: Transfer) -> list[list[int]]:
         """What a copy takes from registers: its planes, one after the other."""
         warp, event, _ = step
-        items: tuple[Operand, ...] = ()
+        items: tuple[EventOperand, ...] = ()
         if "registers" in copy.effect.reads:
             given = event.operands[1]
             items = given.items if given.kind == "v" else (given,)
@@ -338,7 +338,7 @@ class Follower(Port):
             for plane in range(self.watch.planes)
         ]
 
-    def _value(self, warp: Warp, operand: Operand, plane: int, lane: int) -> int:
+    def _value(self, warp: Warp, operand: EventOperand, plane: int, lane: int) -> int:
         """What a lane has in a plane of a register."""
         places = self.watch.twins.get(operand.place) if operand.kind == "r" else None
         if places is None:
@@ -352,7 +352,7 @@ class Follower(Port):
 
     # ── tensor memory ───────────────────────────────────────────────────────
 
-    def load(self, step: Step, task: Load) -> None:
+    def load(self, step: Step, task: TmemLoad) -> None:
         """A warp issued a load of tensor memory."""
         warp = step.warp
         for plane, shadows in enumerate(self.planes):
@@ -377,7 +377,7 @@ class Follower(Port):
         if there is not None:
             warp.words[there[plane] // 4 :][:LANES] = words
 
-    def store(self, step: Step, task: Store) -> None:
+    def store(self, step: Step, task: TmemStore) -> None:
         """A warp issued a store to tensor memory."""
         warp, source = step.warp, step.event.operands[-1]
         items = source.items if source.kind == "v" else (source,)

@@ -22,7 +22,7 @@ from fragmenta.planes.products import (
     NOWHERE,
     Matrices,
     ProductAlgebra,
-    Where,
+    ProductSite,
     combined,
     on_matrices,
     product_model,
@@ -34,7 +34,7 @@ from fragmenta.registers.tensor_fragment import (
     TensorFragment,
 )
 from fragmenta.units.blocks import Warp
-from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tcgen05 import QueuedMma
 from fragmenta.units.tmem_operands import memory
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def tensor_product(
     hardware: Memories,
     planes: Sequence[Memories],
     given: dict[str, Any],
-    where: Where = NOWHERE,
+    where: ProductSite = NOWHERE,
 ) -> list[Image]:
     """Tensor memory in each plane after a ``tcgen05.mma``.
 
@@ -160,10 +160,10 @@ def _scales(
 
 def issued_product(
     observer: PlaneObserver,
-    work: Product,
+    work: QueuedMma,
     warp: Warp,
     algebra: ProductAlgebra,
-    where: Where,
+    where: ProductSite,
 ) -> None:
     """A ``tcgen05.mma`` was issued: make its D in the planes of tensor memory."""
     ranks = [each.rank for each in work.blocks]

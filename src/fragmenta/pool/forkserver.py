@@ -28,13 +28,13 @@ from fragmenta.pool.orders import (
     NEWS,
     ORDER,
     READY,
-    Terms,
+    WorkerTerms,
     remove_socket,
 )
 from fragmenta.pool.worker import warm_up, work
 
 
-def main(run: Callable[[socket.socket, Terms], None] = work) -> None:
+def main(run: Callable[[socket.socket, WorkerTerms], None] = work) -> None:
     """Serve the pool whose socket, process and terms are the words of the command."""
     control, parent, launches, cores, warm = map(int, sys.argv[1:6])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool
@@ -44,7 +44,7 @@ def main(run: Callable[[socket.socket, Terms], None] = work) -> None:
     gc.collect()
     gc.freeze()  # the collector would copy all pages in each worker
     server = _Server(socket.socket(fileno=control), parent, run)
-    asked = server.serve(Terms(launches, cores))
+    asked = server.serve(WorkerTerms(launches, cores))
     if sys.argv[6:] and not asked:  # the pool had no time to remove it
         remove_socket(*sys.argv[6:])
 
@@ -56,7 +56,7 @@ class _Server:
         self,
         control: socket.socket,
         parent: int,
-        run: Callable[[socket.socket, Terms], None],
+        run: Callable[[socket.socket, WorkerTerms], None],
     ) -> None:
         self._control, self._parent, self._run = control, parent, run
         self._workers: dict[int, int] = {}
@@ -67,7 +67,7 @@ class _Server:
         self._watched = _open_process(parent)
         self._asked_to_end = False
 
-    def serve(self, terms: Terms) -> bool:
+    def serve(self, terms: WorkerTerms) -> bool:
         """Follow orders until the last one, or until there is nobody to give any.
 
         True if the last order was to end.
@@ -84,7 +84,7 @@ class _Server:
             self._end()
         return self._asked_to_end
 
-    def _turn(self, terms: Terms) -> bool:
+    def _turn(self, terms: WorkerTerms) -> bool:
         """Wait for something and handle it; False if the pool has no more orders."""
         heard = [self._control.fileno(), self._wake, *self._watched]
         ready, _, _ = select.select(heard, [], [])
@@ -105,7 +105,7 @@ class _Server:
                 return False
         return not set(self._watched) & set(ready)
 
-    def _fork(self, number: int, pool: socket.socket, terms: Terms) -> None:
+    def _fork(self, number: int, pool: socket.socket, terms: WorkerTerms) -> None:
         parent = os.getpid()
         process = os.fork()
         if not process:

@@ -21,7 +21,7 @@ from fragmenta.pool.answers import (
 from fragmenta.pool.confining import crashed
 from fragmenta.pool.frames import MOST_HEAD, Bytes, frame
 from fragmenta.pool.packing import unpack
-from fragmenta.pool.questions import Asked, Launch
+from fragmenta.pool.questions import LaunchQuestion, PoolQuestion
 
 if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
@@ -47,17 +47,19 @@ class Job(Future[Answer], Generic[Answer]):
 
     def __init__(
         self,
-        question: Asked,
+        question: PoolQuestion,
         memory: list[Bytes],
         read: Callable[[Json], Answer],
     ) -> None:
         super().__init__()
-        self._question: Asked = question._replace(number=next(_NUMBERS))
+        self._question: PoolQuestion = question._replace(number=next(_NUMBERS))
         self._memory, self._read = memory, read
         self._sent = pickle.dumps(self._question, protocol=pickle.HIGHEST_PROTOCOL)
         self._head: Json = {}
         self._started = False
-        of = question.request.instruments if isinstance(question, Launch) else ()
+        of = (
+            question.request.instruments if isinstance(question, LaunchQuestion) else ()
+        )
         self._numerics = Instruments.of(of).exact is not None
 
     @property

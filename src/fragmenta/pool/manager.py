@@ -37,7 +37,7 @@ from fragmenta.pool.orders import (
     ORDER,
     PROGRAM,
     READY,
-    Terms,
+    WorkerTerms,
 )
 
 AnyJob: TypeAlias = Job[object]
@@ -90,7 +90,7 @@ class Manager(threading.Thread):
     def __init__(
         self,
         count: int,
-        terms: Terms,
+        terms: WorkerTerms,
         warm: bool,
         program: str = PROGRAM,
         words: Sequence[str] = (),

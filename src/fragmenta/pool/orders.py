@@ -19,12 +19,13 @@ HERE = b"h"
 PROGRAM = "from fragmenta.pool.forkserver import main; main()"
 """What a fork server runs.
 
-The words after it: its socket, the process of the pool, the fields of :class:`Terms`,
-whether it warms up, and those of :func:`remove_socket`, if there is one to remove.
+The words after it: its socket, the process of the pool, the fields of
+:class:`WorkerTerms`, whether it warms up, and those of :func:`remove_socket`, if there
+is one to remove.
 """
 
 
-class Terms(NamedTuple):
+class WorkerTerms(NamedTuple):
     """What a pool says to each of its workers."""
 
     launches: int

@@ -18,9 +18,9 @@ from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall
 from fragmenta.simt.arguments import (
     RAW,
-    Group,
-    Place,
+    ArrayAddress,
     Pointer,
+    SegmentArrays,
     Struct,
     as_list,
     given_text,
@@ -61,7 +61,7 @@ class PackedStruct(NamedTuple):
     align: int
 
 
-class Region(NamedTuple):
+class MemoryRegion(NamedTuple):
     """Memory that arrays share."""
 
     size: int
@@ -70,11 +70,11 @@ class Region(NamedTuple):
     """The parts that count as unwritten: where each begins and ends."""
 
 
-class Packed(NamedTuple):
+class PackedArguments(NamedTuple):
     """Arguments without their memory, as they are sent."""
 
     values: list[object]
-    regions: list[Region]
+    regions: list[MemoryRegion]
 
     @property
     def sizes(self) -> list[int]:
@@ -87,7 +87,7 @@ class Packed(NamedTuple):
         return [i for i, each in enumerate(self.regions) if each.writable]
 
 
-def pack(arguments: object) -> tuple[Packed, list[Bytes]]:
+def pack(arguments: object) -> tuple[PackedArguments, list[Bytes]]:
     """The arguments of a launch, and copies of their memory as it is now.
 
     >>> x = np.arange(4, dtype=np.int32)
@@ -97,21 +97,21 @@ def pack(arguments: object) -> tuple[Packed, list[Bytes]]:
     """
     values = [_checked(i, each) for i, each in enumerate(as_list(arguments))]
     places = [
-        Place(array, 0, "", pointer=False)
+        ArrayAddress(array, 0, "", pointer=False)
         for value in values
         for array in _arrays(value)
     ]
     groups = grouped(places)
     memory = [group.memory() for group in groups]
     regions = [
-        Region(data.size, group.writable, tuple(empty_parts(data)))
+        MemoryRegion(data.size, group.writable, tuple(empty_parts(data)))
         for group, data in zip(groups, memory, strict=True)
     ]
-    packed = Packed([_packed(value, groups) for value in values], regions)
+    packed = PackedArguments([_packed(value, groups) for value in values], regions)
     return packed, [np.array(data) for data in memory]
 
 
-def unpack(packed: Packed, memory: Sequence[Bytes]) -> list[object]:
+def unpack(packed: PackedArguments, memory: Sequence[Bytes]) -> list[object]:
     """The arguments of a launch, with these regions as their memory.
 
     >>> x = np.arange(4, dtype=np.int32)
@@ -143,7 +143,7 @@ offset=8, slot=None)]
     return [value(each) for each in packed.values]
 
 
-def mark_empty(packed: Packed, memory: Sequence[Bytes]) -> list[Bytes]:
+def mark_empty(packed: PackedArguments, memory: Sequence[Bytes]) -> list[Bytes]:
     """Let what counted as unwritten count so here; as long as the result is kept."""
     parts = [
         data[first:last]
@@ -207,7 +207,7 @@ def _arrays(value: object) -> list[Array]:
     return [value] if isinstance(value, np.ndarray) else []
 
 
-def _packed(value: object, groups: Sequence[Group]) -> object:
+def _packed(value: object, groups: Sequence[SegmentArrays]) -> object:
     if isinstance(value, Struct):
         pointers = [(at, _pointer(each, groups)) for at, each in value.pointers]
         return PackedStruct(value.data, tuple(pointers), value.align)
@@ -216,11 +216,11 @@ def _packed(value: object, groups: Sequence[Group]) -> object:
     return _array(value, groups) if isinstance(value, np.ndarray) else value
 
 
-def _pointer(value: Pointer, groups: Sequence[Group]) -> PackedPointer:
+def _pointer(value: Pointer, groups: Sequence[SegmentArrays]) -> PackedPointer:
     return PackedPointer(_array(value.array, groups), value.offset)
 
 
-def _array(array: Array, groups: Sequence[Group]) -> PackedArray:
+def _array(array: Array, groups: Sequence[SegmentArrays]) -> PackedArray:
     for region, group in enumerate(groups):
         for place in group.places:
             if place.array is array:

@@ -27,9 +27,9 @@ from fragmenta.launch.request import MADE_HERE, Extent, LaunchOptions, LaunchReq
 from fragmenta.pool.confining import check_system
 from fragmenta.pool.job import Job, checked, launched
 from fragmenta.pool.manager import AnyJob, Manager
-from fragmenta.pool.orders import PROGRAM, Terms
+from fragmenta.pool.orders import PROGRAM, WorkerTerms
 from fragmenta.pool.packing import pack, plain
-from fragmenta.pool.questions import Check, Launch, Text
+from fragmenta.pool.questions import Check, KernelText, LaunchQuestion
 
 if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
@@ -114,7 +114,7 @@ class Pool:
         self.workers = int(count)
         self.limits = limits
         each = max(1, cores() // self.workers)
-        terms = Terms(int(launches), each)
+        terms = WorkerTerms(int(launches), each)
         self._process = os.getpid()
         self._manager = Manager(
             self.workers, terms, bool(warm), self._program, self._words
@@ -149,7 +149,7 @@ class Pool:
         packed, memory = pack(arguments)
         check_flags(timeline=timeline)
         text, request = _text(ptx, kernel), self._request(grid, block, options)
-        question = Launch(text, request, packed, bool(timeline))
+        question = LaunchQuestion(text, request, packed, bool(timeline))
         return self._add(Job(question, memory, partial(launched, text.text)))
 
     def _request(
@@ -282,7 +282,7 @@ def _sent(name: str, value: Option) -> Option:
         ) from None
 
 
-def _text(given: str | bytes | Kernel | Loaded, name: str | None) -> Text:
+def _text(given: str | bytes | Kernel | Loaded, name: str | None) -> KernelText:
     """What a worker needs to know of a text, a module or a kernel."""
     if name is not None and not isinstance(name, str):
         raise BadCall(f"kernel is the name of a kernel; given {name!r}")
@@ -292,9 +292,9 @@ def _text(given: str | bytes | Kernel | Loaded, name: str | None) -> Text:
             raise BadCall(f"the kernel is {given.name}; given kernel={name!r}")
         loaded: Loaded = given.loaded
         about = (given.name, loaded.kept, given.names, given.language)
-        return Text(loaded.module.text, loaded.module.name, *about)
+        return KernelText(loaded.module.text, loaded.module.name, *about)
     if isinstance(given, Loaded):
-        return Text(given.module.text, given.module.name, name, given.kept)
+        return KernelText(given.module.text, given.module.name, name, given.kept)
     if isinstance(given, bytes):
         given = given.rstrip(b"\0").decode("utf-8", "replace")
     if not isinstance(given, str):
@@ -302,7 +302,7 @@ def _text(given: str | bytes | Kernel | Loaded, name: str | None) -> Text:
             "ptx is a text, a module of ptx.parse or ptx.load, or a kernel; given "
             f"{type(given).__name__}"
         )
-    return Text(given, "", name)
+    return KernelText(given, "", name)
 
 
 _MANAGERS: WeakSet[Manager] = WeakSet()

@@ -6,11 +6,11 @@ from typing import NamedTuple, Protocol, Self
 
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.request import LaunchRequest
-from fragmenta.pool.packing import Packed
+from fragmenta.pool.packing import PackedArguments
 from fragmenta.ptx.languages import PTX, Words
 
 
-class Text(NamedTuple):
+class KernelText(NamedTuple):
     """A PTX text, and what is known about its module and its kernel."""
 
     text: str
@@ -23,13 +23,13 @@ class Text(NamedTuple):
     language: Words = PTX
 
 
-class Launch(NamedTuple):
+class LaunchQuestion(NamedTuple):
     """A launch."""
 
-    text: Text
+    text: KernelText
     request: LaunchRequest
     """Without its arguments."""
-    arguments: Packed
+    arguments: PackedArguments
     timeline: bool = False
     """Whether to draw what a cluster did."""
     number: int = 0
@@ -44,21 +44,21 @@ class Launch(NamedTuple):
 class Check(NamedTuple):
     """A check of a text, without running it."""
 
-    text: Text
+    text: KernelText
     target: str | None
     limits: Limits
-    arguments: Packed = Packed([], [])
+    arguments: PackedArguments = PackedArguments([], [])
     number: int = 0
 
 
-Question = Launch | Check
+Question = LaunchQuestion | Check
 
 
-class Asked(Protocol):
+class PoolQuestion(Protocol):
     """What a pool knows of every question, also of those of other rooms."""
 
     @property
-    def text(self) -> Text:
+    def text(self) -> KernelText:
         """Questions about the same text go to the same worker."""
 
     @property
@@ -66,7 +66,7 @@ class Asked(Protocol):
         """What the answer may take."""
 
     @property
-    def arguments(self) -> Packed:
+    def arguments(self) -> PackedArguments:
         """Memory that is sent with it."""
 
     @property

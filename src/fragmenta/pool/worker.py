@@ -32,9 +32,9 @@ from fragmenta.pool.answers import (
 )
 from fragmenta.pool.confining import confine, release, seal
 from fragmenta.pool.frames import Bytes, frame, receive, send
-from fragmenta.pool.orders import HERE, Terms
+from fragmenta.pool.orders import HERE, WorkerTerms
 from fragmenta.pool.packing import mark_empty, unpack
-from fragmenta.pool.questions import Check, Launch, Question, Text
+from fragmenta.pool.questions import Check, KernelText, LaunchQuestion, Question
 from fragmenta.ptx.languages import PTX
 
 KEPT = 64
@@ -43,7 +43,7 @@ GROWN = 1 << 30
 """Bytes that a worker may have grown by; then it ends."""
 
 
-def work(pool: socket.socket, terms: Terms) -> None:
+def work(pool: socket.socket, terms: WorkerTerms) -> None:
     """Answer questions until the pool has no more, or the worker has to end."""
     use_cores(terms.cores)
     gc.enable()
@@ -64,7 +64,7 @@ def _read(head: bytes) -> tuple[Question, list[int]]:
 class _Worker:
     """A worker: the modules that it keeps, and how much it has done."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: WorkerTerms) -> None:
         self._left = terms.launches
         self._modules: OrderedDict[tuple[str, str], Loaded] = OrderedDict()
         self._before = resident()
@@ -76,7 +76,7 @@ class _Worker:
         head: Json
         try:
             confine(question.limits)
-            if isinstance(question, Launch):
+            if isinstance(question, LaunchQuestion):
                 head = self._launch(question, memory)
             else:
                 head = self._check(question)
@@ -94,7 +94,7 @@ class _Worker:
         returned = [memory[each] for each in question.arguments.returned]
         return frame(question.number, json.dumps(head).encode(), returned)
 
-    def _launch(self, question: Launch, memory: list[Bytes]) -> Json:
+    def _launch(self, question: LaunchQuestion, memory: list[Bytes]) -> Json:
         kernel = self._kernel(question.text)
         kernel.loaded.before_running = seal
         arguments = unpack(question.arguments, memory)
@@ -118,7 +118,7 @@ class _Worker:
         found = check_text(text.text, question.target, text.file)
         return {"problems": [problem_json(each) for each in found]}
 
-    def _kernel(self, text: Text) -> Kernel:
+    def _kernel(self, text: KernelText) -> Kernel:
         """The kernel that is launched; its variables as they were given."""
         key = (text.text, text.file)
         loaded = self._modules.pop(key, None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.launch.limits import Limits
-from fragmenta.programs.cards import USUAL, Card, card
+from fragmenta.programs.cards import USUAL, ProgramCard, card
 from fragmenta.ptx.module import demangled
 from fragmenta.units.schedule import EAGER, Given
 
@@ -43,10 +43,10 @@ class Explored:
 
 
 @dataclass(frozen=True)
-class Options:
+class ProgramOptions:
     """How the launches of a program are run."""
 
-    card: Card = field(default_factory=lambda: card(USUAL))
+    card: ProgramCard = field(default_factory=lambda: card(USUAL))
     target: str = ""
     watch: bool = True
     strict: bool = False
@@ -69,5 +69,5 @@ class Options:
         return self.target or self.card.target
 
 
-Asked = Options | Wanted
+Asked = ProgramOptions | Wanted
 """How the launches of a program are run here, or which are recorded on a card."""

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from fragmenta.errors import CompileError, Error, MissingPackage, NoDevice
 from fragmenta.jit.cache import Cache
 from fragmenta.programs import functions, verbs
-from fragmenta.programs.functions import Row
+from fragmenta.programs.functions import ClientFunction
 from fragmenta.progress import notice
 
 CLIENT = Path(__file__).parent / "client"
@@ -110,7 +110,7 @@ print(next(name for name in names if name.rpartition("/")[2].startswith("libcuda
 """
 
 
-class _Part(NamedTuple):
+class _Library(NamedTuple):
     """A library: its files, and the further words of the compiler."""
 
     name: str
@@ -118,7 +118,7 @@ class _Part(NamedTuple):
     words: list[str]
 
 
-def _kept(what: str, names: list[str], parts: list[_Part]) -> dict[str, bytes]:
+def _kept(what: str, names: list[str], parts: list[_Library]) -> dict[str, bytes]:
     """Libraries from the cache, or built and put there."""
     compiler = find_compiler()
     made = sources()
@@ -159,7 +159,7 @@ def _version(compiler: str) -> str:
 
 
 def _built(
-    compiler: str, made: dict[str, str], parts: list[_Part]
+    compiler: str, made: dict[str, str], parts: list[_Library]
 ) -> Iterator[tuple[str, bytes]]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -171,16 +171,16 @@ def _built(
             yield part.name, (folder / part.name).read_bytes()
 
 
-def _parts() -> list[_Part]:
+def _parts() -> list[_Library]:
     """The client, which is the runtimes and the driver."""
 
-    def part(name: str, script: str, file: str) -> _Part:
+    def part(name: str, script: str, file: str) -> _Library:
         named = f"-Wl,-soname,{name}", f"-Wl,--version-script={script}.map"
-        return _Part(name, [file], [*named, CORE, "-Wl,-rpath,$ORIGIN"])
+        return _Library(name, [file], [*named, CORE, "-Wl,-rpath,$ORIGIN"])
 
     shared = ["-fvisibility=default", "-pthread", "-ldl", f"-Wl,-soname,{CORE}"]
     return [
-        _Part(CORE, [_CLIENT], shared),
+        _Library(CORE, [_CLIENT], shared),
         part(DRIVER, "cuda", "driver.cpp"),
         *(
             part(name, f"cudart{number}", f"runtime{number}.cpp")
@@ -189,14 +189,14 @@ def _parts() -> list[_Part]:
     ]
 
 
-def _recorder_parts() -> list[_Part]:
+def _recorder_parts() -> list[_Library]:
     """The recorder; a library of no content stands for the real driver."""
     stands_in = "libreal.so"
     words = [f"-DREAL={_quoted(_PATH)}", f"-Wl,-soname,{DRIVER}", "-pthread"]
     words += ["-Wl,--no-as-needed", stands_in, "-ldl"]
     return [
-        _Part(stands_in, ["-x", "c++", os.devnull], [f"-Wl,-soname,{_PATH}"]),
-        _Part(DRIVER, [_RECORDER], words),
+        _Library(stands_in, ["-x", "c++", os.devnull], [f"-Wl,-soname,{_PATH}"]),
+        _Library(DRIVER, [_RECORDER], words),
     ]
 
 
@@ -281,7 +281,7 @@ def _told(number: str) -> str:
     )
 
 
-def _function(row: Row, library: str) -> str:
+def _function(row: ClientFunction, library: str) -> str:
     given = ", ".join(row.parameters)
     keeps = library == "runtime" and not row.returns and "LastError" not in row.name
     does = row.does if row.returns else f"told({row.does})"
@@ -299,14 +299,14 @@ def _function(row: Row, library: str) -> str:
     return made
 
 
-def _for_cute(row: Row) -> str:
+def _for_cute(row: ClientFunction) -> str:
     """The name of a function in the runtime library of the CuTe DSL, if it is there."""
     found = functions.CUTE_DSL.split()
     name = {"cudaLaunchKernelExC": "cudaLaunchKernelEx"}.get(row.name, row.name)
     return f"_{name}" if name in found else ""
 
 
-def _suffixes(row: Row) -> tuple[str, ...]:
+def _suffixes(row: ClientFunction) -> tuple[str, ...]:
     """The forms of a function for programs with one stream for each thread."""
     if row.takes_stream or row.name.startswith(("cudaGetDriverEntryPoint",)):
         return ("_ptsz",)

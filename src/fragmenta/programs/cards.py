@@ -105,7 +105,7 @@ i ipcEventSupported | i clusterLaunch #120 | i unifiedFunctionPointers
 _SIZES = {12: 1032, 13: 1008}
 
 
-class Card(table.Card):
+class ProgramCard(table.Card):
     """A card, as programs see it."""
 
     @property
@@ -162,16 +162,16 @@ class Card(table.Card):
 
 
 @cache
-def cards() -> dict[str, Card]:
+def cards() -> dict[str, ProgramCard]:
     """All cards by the name that ``--card`` takes.
 
     >>> cards()["h100"].target
     'sm_90a'
     """
-    return {name: Card(**vars(each)) for name, each in table.cards().items()}
+    return {name: ProgramCard(**vars(each)) for name, each in table.cards().items()}
 
 
-def card(name: str) -> Card:
+def card(name: str) -> ProgramCard:
     """A card by name.
 
     >>> card("H200").processors

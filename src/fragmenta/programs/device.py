@@ -33,12 +33,23 @@ from fragmenta.launch.faults import with_freed
 from fragmenta.launch.instruments import Watch
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.result import Result
-from fragmenta.programs.asked import Options
-from fragmenta.programs.memory import Allocation, Freed, Kind, Memory, NoMemory
-from fragmenta.programs.modules import Program, Skipped, facts, of_tiles
-from fragmenta.programs.places import Call, Places
-from fragmenta.programs.recording import Part, Record, Shape, runtime_error
-from fragmenta.programs.told import Called, Launched, Recorded, Refused, Tell
+from fragmenta.programs.asked import ProgramOptions
+from fragmenta.programs.memory import (
+    Allocation,
+    AllocationKind,
+    Freed,
+    NoMemory,
+    ProgramMemory,
+)
+from fragmenta.programs.modules import LoadedModule, Skipped, facts, of_tiles
+from fragmenta.programs.places import CallSite, Symbolizer
+from fragmenta.programs.recording import (
+    LaunchCapture,
+    LaunchShape,
+    Reachable,
+    runtime_error,
+)
+from fragmenta.programs.told import Called, LaunchReport, Recorded, Refused, Tell
 from fragmenta.programs.verbs import Answer, Request, Verb
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import rules
@@ -78,20 +89,20 @@ class Device:
 
     def __init__(
         self,
-        options: Options,
+        options: ProgramOptions,
         tell: Tell,
         progress: Progress = ignore_progress,
         process: int = 0,
     ) -> None:
         self.options, self.tell, self.progress = options, tell, progress
-        self.places = Places(process)
+        self.places = Symbolizer(process)
         self._start()
 
     def _start(self) -> None:
-        self.memory = Memory(self.options.card.capacity)
+        self.memory = ProgramMemory(self.options.card.capacity)
         self.skipped = Skipped()
-        self.programs: dict[int, Program] = {}
-        self.kernels: dict[int, tuple[Program, Kernel]] = {}
+        self.programs: dict[int, LoadedModule] = {}
+        self.kernels: dict[int, tuple[LoadedModule, Kernel]] = {}
         self._numbers = self._launches = 0
         self._recorded: dict[str, int] = {}
         self._stopped = False
@@ -150,7 +161,7 @@ class Device:
         """Allocate memory; the client gets its file."""
         size, kind = request.words[:2]
         try:
-            made = self.memory.allocate(size, Kind(kind))
+            made = self.memory.allocate(size, AllocationKind(kind))
         except NoMemory as why:
             raise Failure(NO_MEMORY, str(why)) from why
         marked = made.unwritten is not None and self.options.watch
@@ -172,7 +183,7 @@ class Device:
         lines[:, width:] = 0  # what is between them is not copied
         if lines.any():
             made = _unwritten(held, start, lines.reshape(-1), width * height)
-            self._called(made, Call.of(request.data))
+            self._called(made, CallSite.of(request.data))
         return Answer()
 
     def free(self, request: Request) -> Answer:
@@ -180,7 +191,7 @@ class Device:
         address, taken = request.words[:2]
         count = self._launches
         when = f"after launch {count} of the program" if count else "before any launch"
-        call = Call.of(request.data)
+        call = CallSite.of(request.data)
         if not self.memory.free(address, bool(taken), when, call):
             raise Failure(INVALID_VALUE)
         return Answer()
@@ -188,7 +199,7 @@ class Device:
     def gone(self, request: Request) -> Answer:
         """The program names memory that is not there: tell if it was freed before."""
         address, wish, size = request.words[:3]
-        was, call = self.memory.was(address), Call.of(request.data)
+        was, call = self.memory.was(address), CallSite.of(request.data)
         held = self.memory.held.get(address >> layout.SLOT_BITS)
         if held is not None and size and self.options.watch:
             self._called(_past_end(held, address, size, wish, call), call)
@@ -222,11 +233,11 @@ class Device:
         was = self.memory.was(address)
         return "" if was is None else f"{was.name}, {self._freed(was)}"
 
-    def _called(self, problem: Problem, call: Call) -> None:
+    def _called(self, problem: Problem, call: CallSite) -> None:
         """Tell what is wrong with a call, and where it is."""
         self.tell(self._placed(problem, call))
 
-    def _placed(self, problem: Problem, call: Call, kernel: str = "") -> Called:
+    def _placed(self, problem: Problem, call: CallSite, kernel: str = "") -> Called:
         """What is wrong with a call, where it is; ``kernel`` is what it launches."""
         source = self.places.source(call, kernel)
         made = replace(problem, function=call.name, source=source)
@@ -245,7 +256,7 @@ class Device:
         """Load a module."""
         try:
             target, parts = self.options.arithmetic, request.words[0]
-            made = Program(request.data, target, self.skipped, parts)
+            made = LoadedModule(request.data, target, self.skipped, parts)
         except Error as why:
             code = INVALID_IMAGE if type(why).__name__ == "PtxSyntaxError" else NO_IMAGE
             raise Failure(code, str(why)) from why
@@ -259,7 +270,7 @@ class Device:
             raise Failure(400)
         return Answer()
 
-    def _program(self, number: int) -> Program:
+    def _program(self, number: int) -> LoadedModule:
         if number not in self.programs:
             raise Failure(400)
         return self.programs[number]
@@ -287,7 +298,7 @@ class Device:
             raise Failure(NOT_FOUND)
         managed = "managed" in program.module.variables[name].attributes
         if name not in program.addresses:  # no kernel names it
-            held = self.memory.allocate(found.size, Kind.DEVICE)
+            held = self.memory.allocate(found.size, AllocationKind.DEVICE)
             held.memory.data[:] = found.data
             program.addresses[name] = held.address
             program.shared[name] = held.memory
@@ -300,7 +311,7 @@ class Device:
 
     def launch(self, request: Request) -> Answer:
         """Run a launch; words: the error that the program hears of later."""
-        number, shape = request.words[0], Shape.of(request.words[1:7])
+        number, shape = request.words[0], LaunchShape.of(request.words[1:7])
         grid, block = shape.grid, shape.block
         if number not in self.kernels:
             raise Failure(400)
@@ -352,7 +363,7 @@ class Device:
             self._unseen.clear()
         if not code or number not in self.kernels or not self.options.watch:
             return Answer()
-        kernel, shape = self.kernels[number][1], Shape.of(request.words[2:8])
+        kernel, shape = self.kernels[number][1], LaunchShape.of(request.words[2:8])
         why = _refused(kernel, shape)
         problem = Problem(
             rules.REFUSED_LAUNCH.name,
@@ -364,7 +375,7 @@ class Device:
             "the program does not look at the error",
             rules.REFUSED_LAUNCH.repair,
         )
-        call = Call.of(request.data)
+        call = CallSite.of(request.data)
         self._unseen.append(self._placed(problem, call, kernel.name))
         return Answer()
 
@@ -377,22 +388,28 @@ class Device:
         enough = asked.launches is not None and self._explored[name] > asked.launches
         return None if enough else asked.states
 
-    def _reachable(self, program: Program) -> list[tuple[Part, NDArray[np.uint8]]]:
+    def _reachable(
+        self, program: LoadedModule
+    ) -> list[tuple[Reachable, NDArray[np.uint8]]]:
         """All memory of the program; variables of the kernel's own module by name."""
         found = []
         for held in self.memory.held.values():
-            part = Part(held.name, held.address, held.memory.size)
+            part = Reachable(held.name, held.address, held.memory.size)
             found.append((part, held.memory.data))
         for each in self.programs.values():
             for segment in each.segments():
                 own = each is program
                 about = segment.name, segment.address, segment.data.size, own
-                found.append((Part(*about), segment.data))
+                found.append((Reachable(*about), segment.data))
         return found
 
     def _record(
-        self, program: Program, kernel: Kernel, shape: Shape, parameters: bytes
-    ) -> Record | None:
+        self,
+        program: LoadedModule,
+        kernel: Kernel,
+        shape: LaunchShape,
+        parameters: bytes,
+    ) -> LaunchCapture | None:
         """The memory before a launch, if it shall be recorded."""
         wanted, key = self.options.replay, kernel.name
         if wanted is None or not wanted.has(key):
@@ -402,14 +419,16 @@ class Device:
             return None
         memory = self._reachable(program)
         try:
-            made = Record(kernel, shape, parameters, [part for part, _ in memory])
+            made = LaunchCapture(
+                kernel, shape, parameters, [part for part, _ in memory]
+            )
             made.follow(lambda number: memory[number][1])
         except Error as why:
             self.tell(Refused(f"{demangled(key)} is not recorded: {why}"))
             return None
         return made
 
-    def _save(self, record: Record, program: Program, printed: str) -> None:
+    def _save(self, record: LaunchCapture, program: LoadedModule, printed: str) -> None:
         """Write a launch with the memory as it is now."""
         wanted, card = self.options.replay, self.options.card
         assert wanted is not None
@@ -439,7 +458,7 @@ class Device:
         self._stopped, limit = True, isinstance(why, LimitReached)
         found = self._explained(problems_of(why))
         fault = with_freed(str(why), self._was)
-        self.tell(Launched(name, grid, block, 0, 0.0, watched, False, found, fault))
+        self.tell(LaunchReport(name, grid, block, 0, 0.0, watched, False, found, fault))
         code = FAULTS.get("limit" if limit else why.kind, FAILED)
         return Answer((code,), why.output.encode("utf-8", "surrogateescape"))
 
@@ -451,7 +470,7 @@ class Device:
         ]
 
     def _segments(
-        self, program: Program, kernel: Kernel, parameters: bytes
+        self, program: LoadedModule, kernel: Kernel, parameters: bytes
     ) -> list[Segment]:
         """All memory of the program, but the variables of the kernel's own module."""
         offsets, sizes, _ = facts(kernel)
@@ -532,7 +551,7 @@ def _launched(
     block: tuple[int, ...],
     result: Result,
     tolerance: tuple[float, float] | None,
-) -> Launched:
+) -> LaunchReport:
     hazards = {id(each) for each in result.hazards}
     shown = [
         each
@@ -544,7 +563,7 @@ def _launched(
         if tolerance is not None:
             judged = judged.within(*tolerance)
         shown += [e for e in judged.problems if e.severity != "info"]
-    return Launched(
+    return LaunchReport(
         name,
         grid,
         block,
@@ -582,7 +601,7 @@ def _unwritten(
     )
 
 
-def _refused(kernel: Kernel, shape: Shape) -> str:
+def _refused(kernel: Kernel, shape: LaunchShape) -> str:
     """Why CUDA refuses a launch, in words."""
     threads, most = math.prod(shape.block), facts(kernel)[2][3]
     for name, given, limits in (
@@ -601,7 +620,7 @@ def _refused(kernel: Kernel, shape: Shape) -> str:
 
 
 def _past_end(
-    held: Allocation, address: int, size: int, wish: int, call: Call
+    held: Allocation, address: int, size: int, wish: int, call: CallSite
 ) -> Problem:
     """A copy that reaches past the end of an allocation, and is refused.
 
@@ -624,8 +643,8 @@ def _past_end(
 
 def _not_run(
     name: str, grid: tuple[int, ...], block: tuple[int, ...], why: str
-) -> Launched:
-    return Launched(name, grid, block, 0, 0.0, False, False, [], why)
+) -> LaunchReport:
+    return LaunchReport(name, grid, block, 0, 0.0, False, False, [], why)
 
 
 _HANDLERS: dict[Verb, Callable[[Device, Request], Answer]] = {

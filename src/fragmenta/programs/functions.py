@@ -581,7 +581,7 @@ _ROW = re.compile(
 
 
 @dataclass(frozen=True)
-class Row:
+class ClientFunction:
     """A function of CUDA that the client has."""
 
     section: str
@@ -599,7 +599,7 @@ class Row:
         return any(each.startswith("Stream *") for each in self.parameters)
 
 
-def rows(table: str) -> Iterator[Row]:
+def rows(table: str) -> Iterator[ClientFunction]:
     r"""The rows of a table.
 
     >>> found = next(rows("# memory\ncudaFree(void *p) = release(p)"))
@@ -613,7 +613,7 @@ def rows(table: str) -> Iterator[Row]:
         elif line:
             found = _ROW.fullmatch(line)
             assert found, line
-            yield Row(
+            yield ClientFunction(
                 section,
                 found["name"],
                 tuple(_split(found["given"])),

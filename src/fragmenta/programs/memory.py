@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
-from fragmenta.programs.places import Call
+from fragmenta.programs.places import CallSite
 from fragmenta.simt import empties, layout, untouched
 from fragmenta.simt.arguments import Segment
 
@@ -28,7 +28,7 @@ MOST_POISONED = 1 << 28
 PAGE = mmap.PAGESIZE
 
 
-class Kind(IntEnum):
+class AllocationKind(IntEnum):
     """What memory was allocated as; the numbers are those of ``client/core.h``."""
 
     DEVICE = 0
@@ -42,7 +42,7 @@ class NoMemory(Error):
 
 
 @dataclass(eq=False)
-class Shared:
+class MappedMemory:
     """Memory that can be mapped by another process, through a file without a name."""
 
     size: int
@@ -50,7 +50,7 @@ class Shared:
     data: NDArray[np.uint8]
 
     @classmethod
-    def make(cls, size: int) -> Shared:
+    def make(cls, size: int) -> MappedMemory:
         """Zeroed memory."""
         file = os.memfd_create("fragmenta", os.MFD_CLOEXEC)
         try:
@@ -76,8 +76,8 @@ class Allocation:
     """Memory that a program allocated."""
 
     slot: int
-    kind: Kind
-    memory: Shared
+    kind: AllocationKind
+    memory: MappedMemory
     number: int
     """How many were allocated before."""
     unwritten: NDArray[np.uint8] | None = None
@@ -112,10 +112,10 @@ class Allocation:
 
 
 _ALLOCATED_BY = {
-    Kind.DEVICE: "cudaMalloc",
-    Kind.MANAGED: "cudaMallocManaged",
-    Kind.HOST: "cudaMallocHost",
-    Kind.POOLED: "cudaMallocAsync",
+    AllocationKind.DEVICE: "cudaMalloc",
+    AllocationKind.MANAGED: "cudaMallocManaged",
+    AllocationKind.HOST: "cudaMallocHost",
+    AllocationKind.POOLED: "cudaMallocAsync",
 }
 
 
@@ -125,13 +125,13 @@ class Freed(NamedTuple):
     name: str
     size: int
     when: str
-    call: Call
+    call: CallSite
 
 
-_NOBODY = Call()
+_NOBODY = CallSite()
 
 
-class Memory:
+class ProgramMemory:
     """All allocations of a program."""
 
     def __init__(self, most: int) -> None:
@@ -143,12 +143,15 @@ class Memory:
         self._taken: set[int] = set()
         """Slots where the program has something else."""
 
-    def allocate(self, size: int, kind: Kind) -> Allocation:
+    def allocate(self, size: int, kind: AllocationKind) -> Allocation:
         """Memory for a program; what it did not write counts as unwritten."""
         if size > layout.FIRST_SLOT or self.used + size > self.most:
             raise NoMemory("")
-        memory, unwritten = Shared.make(size), None
-        if kind in (Kind.DEVICE, Kind.POOLED) and size <= MOST_POISONED:
+        memory, unwritten = MappedMemory.make(size), None
+        if (
+            kind in (AllocationKind.DEVICE, AllocationKind.POOLED)
+            and size <= MOST_POISONED
+        ):
             whole = size // 4 * 4
             memory.data[:whole].view(np.uint32)[:] = layout.POISON
             unwritten = memory.data[:whole]
@@ -174,7 +177,11 @@ class Memory:
         )
 
     def free(
-        self, address: int, taken: bool = False, when: str = "", call: Call = _NOBODY
+        self,
+        address: int,
+        taken: bool = False,
+        when: str = "",
+        call: CallSite = _NOBODY,
     ) -> bool:
         """Free an allocation; with ``taken``, its slot is not used again."""
         slot = address >> layout.SLOT_BITS

@@ -14,7 +14,7 @@ from fragmenta.cuda.tools import fatbin
 from fragmenta.errors import BadFile, Error, one_of
 from fragmenta.isa.target import TARGETS
 from fragmenta.launch.kernel import Kernel, Loaded
-from fragmenta.programs.memory import Shared
+from fragmenta.programs.memory import MappedMemory
 from fragmenta.ptx import reading
 from fragmenta.ptx.checking.memory import shared_bytes
 from fragmenta.ptx.linking import link
@@ -45,7 +45,7 @@ class Skipped:
         self.count = there + len(slots) - constant, other + constant
 
 
-class Program:
+class LoadedModule:
     """A module that a program loaded, ready to launch its kernels."""
 
     def __init__(
@@ -58,8 +58,8 @@ class Program:
         self.loaded = Loaded(module)
         self.addresses = variable_addresses(module)
         skipped.add(self.addresses)
-        self.shared: dict[str, Shared] = {}
-        self._made: list[Shared] = []
+        self.shared: dict[str, MappedMemory] = {}
+        self._made: list[MappedMemory] = []
         every = module_addresses(module)
         self.variables = self.loaded.place_variables(every, self._memory)
         order = [name for name, v in module.variables.items() if v.space in _IN_MEMORY]
@@ -68,7 +68,7 @@ class Program:
         """Variables that the program has mapped."""
 
     def _memory(self, size: int) -> NDArray[np.uint8]:
-        self._made.append(Shared.make(size))
+        self._made.append(MappedMemory.make(size))
         return self._made[-1].data
 
     def kernel(self, name: str) -> Kernel | None:

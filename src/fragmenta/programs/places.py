@@ -27,18 +27,18 @@ _FUNCTION = 2
 """The type of a symbol that is a function."""
 
 
-class Call(NamedTuple):
+class CallSite(NamedTuple):
     """A call of CUDA: the function, and where its callers go on."""
 
     name: str = ""
     stack: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, data: bytes) -> Call:
+    def of(cls, data: bytes) -> CallSite:
         """What the client has sent.
 
-        >>> Call.of(b"cudaFree" + bytes([0, 16, 1, 0, 0, 0, 0, 0, 0]))
-        Call(name='cudaFree', stack=(272,))
+        >>> CallSite.of(b"cudaFree" + bytes([0, 16, 1, 0, 0, 0, 0, 0, 0]))
+        CallSite(name='cudaFree', stack=(272,))
         """
         name, _, rest = data.partition(b"\0")
         count = len(rest) // 8
@@ -46,14 +46,14 @@ class Call(NamedTuple):
         return cls(name.decode("ascii", "replace"), stack)
 
 
-class Places:
+class Symbolizer:
     """The lines of one process's code."""
 
     def __init__(self, process: int) -> None:
         self._process = process
         self._files: dict[str, _Code | None] = {}
 
-    def source(self, call: Call, kernel: str = "") -> Location | None:
+    def source(self, call: CallSite, kernel: str = "") -> Location | None:
         """The line that a function is called in, and the calls around it.
 
         That of a launch is not in what compilers write to launch ``kernel``.
@@ -72,7 +72,7 @@ class Places:
             found = Location(_shown(file), line, 0, found)
         return found
 
-    def words(self, call: Call) -> str:
+    def words(self, call: CallSite) -> str:
         """A call in words: its line, else the function or the place in its file."""
         source = self.source(call)
         if source is not None:
@@ -81,7 +81,7 @@ class Places:
             return f"{call.name} in {code.function(address)}"
         return call.name
 
-    def _frames(self, call: Call) -> Iterator[tuple[_Code, int]]:
+    def _frames(self, call: CallSite) -> Iterator[tuple[_Code, int]]:
         """The code of the program itself in which calls are, the innermost first."""
         mapped = self._mapped() if call.stack else []
         for returns in call.stack:

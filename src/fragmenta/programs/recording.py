@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fragmenta import __version__
 from fragmenta.errors import Error
 from fragmenta.evidence import arguments
-from fragmenta.evidence.card_memory import Addresses, Memory
+from fragmenta.evidence.card_memory import Addresses, CardAllocation
 from fragmenta.evidence.launches import Writer
 from fragmenta.isa.target import TARGETS
 from fragmenta.launch.kernel import Kernel, parse
@@ -43,7 +43,7 @@ MOST_NAME = 60
 Bytes = NDArray[np.uint8]
 
 
-class Shape(NamedTuple):
+class LaunchShape(NamedTuple):
     """How a kernel is launched."""
 
     grid: tuple[int, ...]
@@ -53,7 +53,7 @@ class Shape(NamedTuple):
     shared: int
 
     @classmethod
-    def of(cls, words: Sequence[int]) -> Shape:
+    def of(cls, words: Sequence[int]) -> LaunchShape:
         """The words of a message: halves of 64 bits, then the shared memory."""
         *packed, shared = words
         half = [part for word in packed for part in (word & 0xFFFFFFFF, word >> 32)]
@@ -61,7 +61,7 @@ class Shape(NamedTuple):
         return cls(*sides, bool(half[9]), shared)
 
 
-class Part(NamedTuple):
+class Reachable(NamedTuple):
     """Memory that a launch may reach."""
 
     name: str
@@ -73,7 +73,7 @@ class Part(NamedTuple):
 class Reach:
     """Follows pointers: which parts of memory a launch can reach."""
 
-    def __init__(self, parts: Sequence[Part], parameters: bytes) -> None:
+    def __init__(self, parts: Sequence[Reachable], parameters: bytes) -> None:
         self.parts = parts
         self._addresses = Addresses([(each.address, each.size) for each in parts])
         variables = [i for i, each in enumerate(parts) if each.variable and each.size]
@@ -98,18 +98,22 @@ class Reach:
         self.next = self._new(goals)
 
 
-class Record:
+class LaunchCapture:
     """A launch that is being recorded."""
 
     def __init__(
-        self, kernel: Kernel, shape: Shape, parameters: bytes, parts: Sequence[Part]
+        self,
+        kernel: Kernel,
+        shape: LaunchShape,
+        parameters: bytes,
+        parts: Sequence[Reachable],
     ) -> None:
         self.kernel, self.shape, self.parameters = kernel, shape, parameters
         self.reach = Reach(parts, parameters)
         self.before: list[Bytes] = []
 
     @property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[Reachable]:
         return [self.reach.parts[number] for number in self.reach.found]
 
     def take(self, content: Sequence[Bytes]) -> None:
@@ -149,7 +153,9 @@ class Record:
         ]
         specs = [arguments.struct(each) for each in values]
         memory = [
-            Memory(part.name, part.address, part.variable, arguments.stored(data))
+            CardAllocation(
+                part.name, part.address, part.variable, arguments.stored(data)
+            )
             for part, data in zip(self._parts, self.before, strict=True)
         ]
         bytes_of = [np.void(each) for each in values]
@@ -231,7 +237,7 @@ def runtime_error(code: int) -> str:
 # ── before the real driver ──────────────────────────────────────────────────
 
 
-class Recorder:
+class RecordingServer:
     """What answers a process of a program that runs on a real card."""
 
     def __init__(self, wanted: Wanted, tell: Tell, program: int) -> None:
@@ -240,7 +246,7 @@ class Recorder:
         self._target = ""
         self._images: dict[int, tuple[bytes, int]] = {}
         self._kernels: dict[int, Kernel] = {}
-        self._record: Record | None = None
+        self._record: LaunchCapture | None = None
         self._refused: set[str] = set()
 
     def close(self) -> None:
@@ -341,13 +347,15 @@ class Recorder:
         names = list(_variables(kernel))
         first = len(table) - variables
         parts = [
-            Part(f"allocation {i} ({length:,} bytes)", address, length)
+            Reachable(f"allocation {i} ({length:,} bytes)", address, length)
             if i < first
-            else Part(names[i - first], address, length, True)
+            else Reachable(names[i - first], address, length, True)
             for i, (address, length) in enumerate(table)
         ]
         try:
-            made = Record(kernel, Shape.of(shape), request.data[:size], parts)
+            made = LaunchCapture(
+                kernel, LaunchShape.of(shape), request.data[:size], parts
+            )
         except Error as why:
             raise Error(f"{demangled(kernel.name)} is not recorded: {why}") from why
         self._record = made
@@ -388,13 +396,13 @@ def _variables(kernel: Kernel) -> list[str]:
     return [each.name for each in variables if each.space in ("global", "const")]
 
 
-_HANDLERS: dict[Verb, Callable[[Recorder, Request], Answer]] = {
-    Verb.HELLO: Recorder.hello,
-    Verb.REFUSED: Recorder.refused,
-    Verb.CARD: Recorder.card,
-    Verb.LOAD: Recorder.load,
-    Verb.KERNEL: Recorder.kernel,
-    Verb.LAUNCH: Recorder.launch,
-    Verb.MEMORY: Recorder.memory,
-    Verb.AFTER: Recorder.after,
+_HANDLERS: dict[Verb, Callable[[RecordingServer, Request], Answer]] = {
+    Verb.HELLO: RecordingServer.hello,
+    Verb.REFUSED: RecordingServer.refused,
+    Verb.CARD: RecordingServer.card,
+    Verb.LOAD: RecordingServer.load,
+    Verb.KERNEL: RecordingServer.kernel,
+    Verb.LAUNCH: RecordingServer.launch,
+    Verb.MEMORY: RecordingServer.memory,
+    Verb.AFTER: RecordingServer.after,
 }

@@ -27,8 +27,8 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error, MissingPackage
 from fragmenta.pool.confining import die_with_parent
 from fragmenta.programs import building, compiling, elf
-from fragmenta.programs.asked import Asked, Options, Wanted
-from fragmenta.programs.told import Called, Launched, Recorded, Refused
+from fragmenta.programs.asked import Asked, ProgramOptions, Wanted
+from fragmenta.programs.told import Called, LaunchReport, Recorded, Refused
 from fragmenta.progress import Progress, clock, ignore_progress
 
 VARIABLE, RECORDING = "FRAGMENTA_RUN", "FRAGMENTA_RECORD"
@@ -44,7 +44,7 @@ class Outcome:
 
     status: int = 0
     """Its exit status; the negative number of a signal that ended it."""
-    launches: list[Launched] = field(default_factory=list)
+    launches: list[LaunchReport] = field(default_factory=list)
     recorded: list[Recorded] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """Functions of CUDA that are not there, with the reason; launches that could not
@@ -57,7 +57,7 @@ class Outcome:
 
 def run(
     words: Sequence[str],
-    options: Options,
+    options: ProgramOptions,
     *,
     flags: Sequence[str] = (),
     output: int | None = None,

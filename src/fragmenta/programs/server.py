@@ -20,8 +20,8 @@ from fragmenta.pool.answers import problem_json, problem_of
 from fragmenta.pool.confining import die_with_parent
 from fragmenta.programs.asked import Asked, Wanted
 from fragmenta.programs.device import Device
-from fragmenta.programs.recording import Recorder
-from fragmenta.programs.told import Called, Launched, Recorded, Refused, Told
+from fragmenta.programs.recording import RecordingServer
+from fragmenta.programs.told import Called, LaunchReport, Recorded, Refused, Told
 from fragmenta.programs.verbs import HEAD, Answer, Request, Verb
 
 MOST_DATA = 1 << 32
@@ -68,9 +68,9 @@ def serve(peer: Peer, asked: Asked, report: int) -> None:
             raise ClientGone
         _write(report, {"share": share})
 
-    device: Device | Recorder
+    device: Device | RecordingServer
     if isinstance(asked, Wanted):
-        device = Recorder(asked, tell, peer.process)
+        device = RecordingServer(asked, tell, peer.process)
     else:
         device = Device(asked, tell, _Seldom(progress), peer.process)
     try:
@@ -170,7 +170,7 @@ def told_of(given: dict[str, Any]) -> Told:
         return Recorded(**given["recorded"])
     if "called" in given:
         return Called(problem_of(given["called"]))
-    made = Launched(**given["launched"])
+    made = LaunchReport(**given["launched"])
     return made._replace(
         grid=tuple(made.grid),
         block=tuple(made.block),

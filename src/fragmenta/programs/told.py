@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fragmenta.ptx.checking.problem import Problem
 
 
-class Launched(NamedTuple):
+class LaunchReport(NamedTuple):
     """What came of a launch."""
 
     kernel: str
@@ -47,5 +47,5 @@ class Called(NamedTuple):
     problem: Problem
 
 
-Told = Launched | Refused | Recorded | Called
+Told = LaunchReport | Refused | Recorded | Called
 Tell = Callable[[Told], None]

@@ -36,7 +36,7 @@ from fragmenta.units.findings import Problems
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Step
-from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tcgen05 import QueuedMma
 from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.work import Range, Transfer, Work
 
@@ -290,7 +290,7 @@ class DefinedObserver(Follower):
             use = "atomic" if copy.combines else "store"
             self.watch.copied(step, found, use)
 
-    def multiply(self, step: Step, work: Product | Wgmma) -> None:
+    def multiply(self, step: Step, work: QueuedMma | Wgmma) -> None:
         """A product was issued; of ``wgmma``, by all four warps.
 
         What a copy writes meanwhile is undefined for it.
@@ -307,8 +307,8 @@ class DefinedObserver(Follower):
         for shared, before in kept:
             shared[:] = before
 
-    def _multiply(self, work: Product | Wgmma, warp: Warp) -> None:
-        if isinstance(work, Product):
+    def _multiply(self, work: QueuedMma | Wgmma, warp: Warp) -> None:
+        if isinstance(work, QueuedMma):
             tensor_work(work, [self.shadows[each.rank] for each in work.blocks])
         else:
             shared = self.shadows[warp.block.rank].shared

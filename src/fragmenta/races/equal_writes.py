@@ -11,7 +11,7 @@ from __future__ import annotations
 from fragmenta.ptx.rules import ERROR
 from fragmenta.races.report.stories import Collision
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.suspicions import Run
+from fragmenta.races.suspicions import FinishedRun
 from fragmenta.simt.compiled import Compiled
 from fragmenta.units.events import once_per_kernel
 from fragmenta.units.findings import Finding, Key
@@ -26,7 +26,7 @@ def _different(compiled: Compiled) -> set[Key]:
     return set()
 
 
-def doubtful(launch: Run, instructions: int) -> list[Finding]:
+def doubtful(launch: FinishedRun, instructions: int) -> list[Finding]:
     """Stores of blocks that may have been the same, in a launch of several threads."""
     every = [] if launch.machine is None else [*launch.machine.problems]
     stores = [
@@ -46,7 +46,7 @@ def doubtful(launch: Run, instructions: int) -> list[Finding]:
     ]
 
 
-def settle(launch: Run, found: list[Finding], again: Run) -> None:
+def settle(launch: FinishedRun, found: list[Finding], again: FinishedRun) -> None:
     """Take what a run in one thread says about stores."""
     assert launch.machine is not None
     assert again.machine is not None

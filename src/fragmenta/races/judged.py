@@ -13,7 +13,7 @@ from fragmenta.arrays.forking import Lock
 from fragmenta.simt.compiled import copied
 
 
-class Known:
+class JudgedTable:
     """What is known of a kernel, by all of its launches."""
 
     def __init__(self, size: int) -> None:
@@ -35,7 +35,7 @@ class Known:
 class Judged:
     """What an observer has judged.
 
-    >>> known = Known(4)
+    >>> known = JudgedTable(4)
     >>> first = Judged(known)
     >>> first.table[2] = 7
     >>> first.leave()
@@ -43,7 +43,7 @@ class Judged:
     [0, 0, 7, 0]
     """
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: JudgedTable) -> None:
         self._known, self._told = known, False
         self.table = known.begun()
         self.right = True

@@ -43,7 +43,7 @@ from fragmenta.units.observing import Results
 from fragmenta.units.port import Step
 
 
-class Told(NamedTuple):
+class Findings(NamedTuple):
     """What the detectors of some clusters found, for those of another process."""
 
     found: list[Collision]
@@ -159,7 +159,7 @@ class LaunchWatch:
         self.lock = Lock()
         self._first: dict[int, Notes] = {}
         """The notes of the first cluster, if a copy of an observer has them."""
-        self._told: list[Told] = []
+        self._told: list[Findings] = []
         """What other processes found, which ran some of the clusters."""
         self.reads: ReadLog | None = None
         """Which loads race, if code tells of every load."""
@@ -233,7 +233,7 @@ class LaunchWatch:
         notes.freeze()
         self._first[0] = notes
 
-    def told(self) -> Told:
+    def told(self) -> Findings:
         """What was found here."""
         found = []
         for observer in self.observers:
@@ -242,7 +242,7 @@ class LaunchWatch:
             observer.keep()
             found += [self._shared(observer, e) for e in observer.shared.found()]
         found += [self._global(each) for each in self.memory.found()]
-        return Told(
+        return Findings(
             found,
             self.used,
             self.banks.tables,
@@ -251,7 +251,7 @@ class LaunchWatch:
             self._kept(),
         )
 
-    def take(self, told: Told) -> None:
+    def take(self, told: Findings) -> None:
         """Add what was found in another process."""
         self._told.append(told)
         self.banks.take(told.banks)

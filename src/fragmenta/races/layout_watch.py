@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once
 from fragmenta.isa.instruction import Instruction
 from fragmenta.ptx import rules
-from fragmenta.races.judged import Judged, Known
+from fragmenta.races.judged import Judged, JudgedTable
 from fragmenta.races.report import layout_words
 from fragmenta.races.shadow import box_layout as at
 from fragmenta.races.shadow import layout as heads
@@ -36,7 +36,7 @@ from fragmenta.shared.operands import major_of
 from fragmenta.shared.swizzles import REPEAT, WGMMA_SWIZZLES, pattern
 from fragmenta.simt.compiled import address_of, aligned, callback_address, zeros
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.findings import Finding
@@ -69,7 +69,7 @@ def functions() -> tuple[Callable[..., None], Callable[..., None]]:
     # Tracing takes a while to import.
     from fragmenta.races.shadow import boxes
 
-    loaded = Loaded([boxes.WRITTEN, boxes.LOOK])
+    loaded = LoadedRoutines([boxes.WRITTEN, boxes.LOOK])
     kinds = (_POINTER, _WORD, _WORD, _LONG, *4 * (_WORD,), _POINTER)
     looking = (_POINTER, _LONG, _LONG, _WORD, _WORD)
     return (
@@ -152,12 +152,12 @@ def _meant(layout: BoxLayout, start: int, rows: tuple[int, ...]) -> tuple[int, .
 
 
 @once_per_kernel
-def layouts_of(compiled: Described) -> Known:
+def layouts_of(compiled: Described) -> JudgedTable:
     """What is known of a kernel; its instructions have the same numbers in launches.
 
     What is right depends on the operand and on the layouts of boxes alone.
     """
-    return Known(at.JUDGED)
+    return JudgedTable(at.JUDGED)
 
 
 class LayoutWatch:

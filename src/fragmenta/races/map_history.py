@@ -68,13 +68,13 @@ class Wrote(NamedTuple):
 EntryT = TypeVar("EntryT", Used, Wrote)
 
 
-class Known(NamedTuple):
+class HostHistory(NamedTuple):
     """What is known of the memory of the host, by address; the oldest first."""
 
     used: dict[int, Used]
     wrote: dict[int, Wrote]
 
-    def add(self, more: Known) -> None:
+    def add(self, more: HostHistory) -> None:
         """Add what a launch did."""
         with _LOCK:
             _put(self.used, more.used)
@@ -107,7 +107,7 @@ def _put(known: dict[int, EntryT], more: dict[int, EntryT]) -> None:
         del known[next(iter(known))]
 
 
-KNOWN = Known({}, {})
+KNOWN = HostHistory({}, {})
 """What earlier launches did."""
 _LOCK = Lock()
 
@@ -165,9 +165,9 @@ class MapHistory:
         self._used[address] = now
         return owner, int(segment.data.ctypes.data) + place, now
 
-    def known(self, memory: GlobalWatch) -> Known:
+    def known(self, memory: GlobalWatch) -> HostHistory:
         """The launch has ended: what later ones are to know."""
-        made = Known({}, {})
+        made = HostHistory({}, {})
         for slot, segment in self._places.items():
             owner, start = _owner(segment.data), int(segment.data.ctypes.data)
             if owner is None:

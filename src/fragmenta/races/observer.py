@@ -38,16 +38,16 @@ from fragmenta.races.shadow.problem_table import ProblemTable
 from fragmenta.races.shadow.product_layout import KINS
 from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.step_watch import StepWatch
-from fragmenta.races.strong_accesses import Thread
+from fragmenta.races.strong_accesses import Actor
 from fragmenta.races.task_watch import TaskWatch
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import ReadPart, TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.arena import in_use
 from fragmenta.simt.compiled import address_of, zeros
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.barrier_state import ClusterBarrierRecord
 from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.copy_groups import Arrival, LaneGroups, copy_epoch
@@ -97,7 +97,7 @@ def functions(part: str) -> dict[int, int]:
         "tensors": (tensor_memory.ROUTINES, tensor_memory.LINKED),
         "maps": (changed_maps.ROUTINES, ()),
     }[part]
-    loaded = Loaded([*routines.values(), *linked])
+    loaded = LoadedRoutines([*routines.values(), *linked])
     return {slot: loaded.address(each) for slot, each in routines.items()}
 
 
@@ -441,9 +441,9 @@ class Observer(TensorObserver, Unattended):
             "the cluster uses it, fence.mbarrier_init and a barrier of the cluster.",
         )
 
-    def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+    def release(self, step: Step, barrier: Mbarrier | ClusterBarrierRecord) -> None:
         """Lanes arrive at a barrier; its phase is not over yet."""
-        if isinstance(barrier, Barrier):
+        if isinstance(barrier, ClusterBarrierRecord):
             self._cluster_arrive(step, barrier)
             return
         warp, event, lanes = step
@@ -760,7 +760,7 @@ class Observer(TensorObserver, Unattended):
 
     # ── clusters and fences ─────────────────────────────────────────────────
 
-    def _cluster_arrive(self, step: Step, barrier: Barrier) -> None:
+    def _cluster_arrive(self, step: Step, barrier: ClusterBarrierRecord) -> None:
         """Lanes arrive at the barrier of the cluster."""
         (warp, event, lanes), phase = step, barrier.phase
         self.note("cluster arrive", warp, lanes, event, phase)
@@ -830,7 +830,7 @@ class Observer(TensorObserver, Unattended):
         rank, group = warp.block.rank, self.cluster.number
         agent = self.order.agent("warp", rank, warp.number)
         clocks, ledger = _Rows(self, warp), self.ledgers[rank]
-        thread = Thread(group, agent, lanes, clocks, ledger, rank, event.site)
+        thread = Actor(group, agent, lanes, clocks, ledger, rank, event.site)
         self.launch_watch.locations.perform(thread, role, places)
 
 

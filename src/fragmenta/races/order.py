@@ -24,7 +24,7 @@ from fragmenta.ptx.ordering import Scope
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
 from fragmenta.simt.compiled import aligned
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.units.renewal import Renewal
 
 Clock: TypeAlias = NDArray[np.int32]
@@ -110,7 +110,7 @@ def functions() -> dict[str, Callable[..., None]]:
         "fence": (order.FENCE, lanes),
         "merge": (order.MERGE, (_POINTER,) * 3),
     }
-    loaded = Loaded(routine for routine, _ in kinds.values())
+    loaded = LoadedRoutines(routine for routine, _ in kinds.values())
     return {name: loaded.function(each, *of) for name, (each, of) in kinds.items()}
 
 

@@ -37,7 +37,7 @@ from fragmenta.units.work import Work
 
 if TYPE_CHECKING:
     from fragmenta.races.observer import Observer
-    from fragmenta.races.suspicions import Run
+    from fragmenta.races.suspicions import FinishedRun
 
 Place: TypeAlias = tuple[str, int]
 """The function and the number of an instruction."""
@@ -132,7 +132,7 @@ class ReadLog:
         self._short = dict.fromkeys(wanted, ENOUGH)
         """How many executions of each load are still wanted."""
         self._over = False
-        self.run: Run | None = None
+        self.run: FinishedRun | None = None
         """The run that was logged, when it has ended."""
         self.lost = False
         """Whether there were too many races to log."""

@@ -18,7 +18,7 @@ from fragmenta.races.order import Clock, Order
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.problem_table import Noted, ProblemTable
 from fragmenta.simt.compiled import aligned, sparse
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.units.renewal import Renewal
 
 _PROXIES = {"generic": 0, "cp.async": 0, "async": 8}
@@ -36,7 +36,7 @@ def functions() -> Callable[..., None]:
     from fragmenta.races.shadow import shared_memory
 
     kinds = (_POINTER, _POINTER, _LONG, *6 * (_WORD,), _POINTER, _WORD)
-    loaded = Loaded([shared_memory.TOUCH, *shared_memory.SUPPORT])
+    loaded = LoadedRoutines([shared_memory.TOUCH, *shared_memory.SUPPORT])
     return loaded.function(shared_memory.TOUCH, *kinds)
 
 
@@ -45,7 +45,7 @@ def renewing() -> int:
     """Where that is which begins a block that runs without Python; loaded once."""
     from fragmenta.races.shadow import barrier_clocks
 
-    return Loaded([barrier_clocks.RENEW]).address(barrier_clocks.RENEW)
+    return LoadedRoutines([barrier_clocks.RENEW]).address(barrier_clocks.RENEW)
 
 
 class SharedShadow:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import Address
-from fragmenta.races.judged import Judged, Known
+from fragmenta.races.judged import Judged, JudgedTable
 from fragmenta.races.layout_watch import Noted
 from fragmenta.races.report import layout_words
 from fragmenta.races.shadow import box_layout as boxes
@@ -32,7 +32,7 @@ from fragmenta.shared.descriptor import MAJORS, Descriptor
 from fragmenta.shared.operand_steps import OperandStart, apart, moved
 from fragmenta.simt.compiled import address_of, callback_address, zeros
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Described, once_per_kernel
@@ -58,13 +58,13 @@ def _step() -> Callable[..., None]:
     from fragmenta.races.shadow import product_steps
 
     words = _POINTER, _WORD, *3 * (_LONG,), _WORD, _LONG, _WORD, _WORD
-    return Loaded([product_steps.STEP]).function(product_steps.STEP, *words)
+    return LoadedRoutines([product_steps.STEP]).function(product_steps.STEP, *words)
 
 
 @once_per_kernel
-def steps_of(compiled: Described) -> Known:
+def steps_of(compiled: Described) -> JudgedTable:
     """The steps of a kernel that are right: it depends on what machine code hashes."""
-    return Known(at.STEPS_KNOWN)
+    return JudgedTable(at.STEPS_KNOWN)
 
 
 class StepWatch:

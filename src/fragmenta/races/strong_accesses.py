@@ -56,7 +56,7 @@ class Fence(NamedTuple):
     scope: Scope
 
 
-class Thread(NamedTuple):
+class Actor(NamedTuple):
     """Lanes of a warp that execute an instruction."""
 
     group: int
@@ -74,12 +74,12 @@ class _Message(NamedTuple):
 
     version: int
     row: Clock
-    by: Thread
+    by: Actor
     """Who did that last."""
     held: Clock | None = None
     """What was published last: who polls publishes the same again."""
 
-    def is_of(self, thread: Thread) -> bool:
+    def is_of(self, thread: Actor) -> bool:
         """Whether lanes published it themselves."""
         here = (self.by.group, self.by.agent) == (thread.group, thread.agent)
         return here and bool(self.by.lanes & thread.lanes)
@@ -106,7 +106,7 @@ class _Location:
         was published last, and all that was."""
         self.version = 0
 
-    def add(self, group: int, row: Clock, scope: Scope, by: Thread) -> None:
+    def add(self, group: int, row: Clock, scope: Scope, by: Actor) -> None:
         """Publish what a group did, unless that is known."""
         known = self.rows.get((group, scope))
         if known is not None:
@@ -119,7 +119,7 @@ class _Location:
         self.version += 1
         self.rows[group, scope] = _Message(self.version, row, by)
 
-    def add_own(self, thread: Thread, row: Clock, scope: Scope) -> None:
+    def add_own(self, thread: Actor, row: Clock, scope: Scope) -> None:
         """Publish what a group did to the group itself."""
         every = self.own.setdefault(thread.group, {})
         known = every.get((thread.rank, scope))
@@ -134,7 +134,7 @@ class _Location:
         """Whether another group was here."""
         return any(each != group for each, _ in self.rows)
 
-    def forget(self, thread: Thread) -> None:
+    def forget(self, thread: Actor) -> None:
         """Lanes store a value: only what they published themselves goes on with it."""
         for every in (*self.own.values(), self.rows):
             for key in [k for k, each in every.items() if not each.is_of(thread)]:
@@ -161,7 +161,7 @@ class Locations:
         """Scopes that were too small, by the two groups; the first of each."""
 
     def perform(
-        self, thread: Thread, what: Role, addresses: Iterable[tuple[int, int]]
+        self, thread: Actor, what: Role, addresses: Iterable[tuple[int, int]]
     ) -> None:
         """Lanes execute an instruction; ``addresses`` are pairs of lane and address.
 
@@ -186,7 +186,7 @@ class Locations:
             if publishes:
                 self.release(some, address, what)
 
-    def fence(self, thread: Thread, what: Role) -> None:
+    def fence(self, thread: Actor, what: Role) -> None:
         """Lanes execute a fence: what they publish later is what they know now.
 
         What they have read before by relaxed operations they know from now on.
@@ -206,7 +206,7 @@ class Locations:
         del kept[:-MOST_FENCES]
         self._fence_counts[thread.group] += 1
 
-    def release(self, thread: Thread, address: int, what: Role) -> None:
+    def release(self, thread: Actor, address: int, what: Role) -> None:
         """Lanes write to a word: by themselves with ``.release``, or after a fence."""
         if what.releases:
             row = thread.clocks.release(thread.agent, thread.lanes)
@@ -220,7 +220,7 @@ class Locations:
             self._publish(thread, place, scope, row)
 
     def _publish(
-        self, thread: Thread, place: _Location, scope: Scope, row: Clock
+        self, thread: Actor, place: _Location, scope: Scope, row: Clock
     ) -> None:
         place.add_own(thread, row, scope)
         everyone = self._watch.everyone
@@ -236,7 +236,7 @@ class Locations:
             for other, learned in self._watch.foreign(thread.group).rows.items():
                 place.add(other, learned, scope, thread)
 
-    def _fenced(self, thread: Thread, scope: Scope) -> dict[Scope, Clock]:
+    def _fenced(self, thread: Actor, scope: Scope) -> dict[Scope, Clock]:
         """What lanes knew at fences, their own or others that they know of, by scope.
 
         All threads may execute a fence before a barrier, and one of them the atomic
@@ -257,7 +257,7 @@ class Locations:
         return found
 
     def _at_fences(
-        self, thread: Thread, scope: Scope, known: Plane
+        self, thread: Actor, scope: Scope, known: Plane
     ) -> dict[Scope, Clock]:
         """What lanes that know something knew at fences, by scope."""
         found: dict[Scope, Clock] = {}
@@ -276,7 +276,7 @@ class Locations:
                     found[level] = row
         return found
 
-    def acquire(self, thread: Thread, address: int, what: Role) -> None:
+    def acquire(self, thread: Actor, address: int, what: Role) -> None:
         """Lanes read a word by a strong access."""
         name = _key(address, thread.group)
         place = self._words.get(name)
@@ -299,13 +299,13 @@ class Locations:
         if thread.ledger is not None:
             thread.ledger.knows(thread.group, self._watch.foreign(thread.group))
 
-    def _stamp(self, thread: Thread, itself: bool) -> None:
+    def _stamp(self, thread: Actor, itself: bool) -> None:
         """Lanes know what their group has learned; or those after a barrier do."""
         epoch = thread.clocks.epoch(thread.agent)
         foreign = self._watch.foreign(thread.group)
         foreign.stamp(thread.agent, epoch, thread.lanes, itself)
 
-    def _acquire_own(self, thread: Thread, place: _Location, scope: Scope) -> None:
+    def _acquire_own(self, thread: Actor, place: _Location, scope: Scope) -> None:
         """Lanes learn what their own group has published."""
         for (rank, given), message in place.own.get(thread.group, {}).items():
             near = rank == thread.rank
@@ -314,7 +314,7 @@ class Locations:
             else:
                 self._too_narrow(thread, thread.group, given, message, scope)
 
-    def _learn(self, thread: Thread, place: _Location, seen: int, scope: Scope) -> None:
+    def _learn(self, thread: Actor, place: _Location, seen: int, scope: Scope) -> None:
         """A group learns what others have published since it was here."""
         group = thread.group
         for (other, given), message in place.rows.items():
@@ -329,7 +329,7 @@ class Locations:
                 foreign.put(other, message.row)
 
     def _too_narrow(
-        self, thread: Thread, other: int, given: Scope, message: _Message, scope: Scope
+        self, thread: Actor, other: int, given: Scope, message: _Message, scope: Scope
     ) -> None:
         """Remember a pair of scopes that do not include each other's thread."""
         needed = Scope.CLUSTER if other == thread.group else Scope.GPU

@@ -24,7 +24,7 @@ from fragmenta.units.findings import Finding, Use
 from fragmenta.units.machine import Machine
 
 
-class Run(Protocol):
+class FinishedRun(Protocol):
     """A launch that has run, watched or with code that follows undefined bits."""
 
     @property
@@ -44,7 +44,7 @@ class Run(Protocol):
         """Gives the module of its kernel."""
 
 
-def may_doubt(launch: Run) -> bool:
+def may_doubt(launch: FinishedRun) -> bool:
     """Whether a launch can read anything unwritten, or what others write."""
     watch = None if launch.machine is None else launch.machine.watching
     if not isinstance(watch, LaunchWatch):
@@ -54,16 +54,16 @@ def may_doubt(launch: Run) -> bool:
     return shared or unset or bool(watch.memory.shadows)  # loads may race
 
 
-def suspected(launch: Run) -> list[Finding]:
+def suspected(launch: FinishedRun) -> list[Finding]:
     """Reads of what was not written, if their use can be followed."""
     return [each for each in _problems(launch) if _can_be_followed(each)]
 
 
-def _problems(launch: Run) -> list[Finding]:
+def _problems(launch: FinishedRun) -> list[Finding]:
     return [] if launch.machine is None else list(launch.machine.problems)
 
 
-def _defined(run: Run) -> DefinedWatch:
+def _defined(run: FinishedRun) -> DefinedWatch:
     """What followed undefined bits in a run."""
     assert run.machine is not None
     watch = run.machine.watching
@@ -71,7 +71,7 @@ def _defined(run: Run) -> DefinedWatch:
     return watch
 
 
-def _drop(launch: Run, unwanted: Callable[[Finding], bool]) -> None:
+def _drop(launch: FinishedRun, unwanted: Callable[[Finding], bool]) -> None:
     if launch.machine is not None:
         launch.machine.problems.drop(unwanted)
 
@@ -86,7 +86,7 @@ WAYS = frozenset({"branch", "guard"})
 """Uses that decide which way a thread takes."""
 
 
-def in_doubt(again: Run) -> bool:
+def in_doubt(again: FinishedRun) -> bool:
     """Whether undefined bits that are used may have no influence on what is left.
 
     Then only runs with other bits show it.  ``(a + b) - b`` is ``a``; and a branch for
@@ -99,7 +99,7 @@ def in_doubt(again: Run) -> bool:
     return "address" not in kinds and (cancels or bool(kinds & WAYS))
 
 
-def _same(use: Finding, again: Run, others: Sequence[Run]) -> bool:
+def _same(use: Finding, again: FinishedRun, others: Sequence[FinishedRun]) -> bool:
     """Whether what is stored is the same, whatever the undefined bits are."""
     if use.use != "store" or not others:
         return False
@@ -111,7 +111,9 @@ def _same(use: Finding, again: Run, others: Sequence[Run]) -> bool:
     return bool(every[0]) and all(each == every[0] for each in every)
 
 
-def settle(launch: Run, again: Run, others: Sequence[Run]) -> list[Finding]:
+def settle(
+    launch: FinishedRun, again: FinishedRun, others: Sequence[FinishedRun]
+) -> list[Finding]:
     """Keep the suspicions of a launch whose values were used when it was run again.
 
     Uses of registers that were not written are returned: they are found by ``again``.
@@ -157,7 +159,7 @@ def settle(launch: Run, again: Run, others: Sequence[Run]) -> list[Finding]:
     return more
 
 
-def _once(launch: Run, reads: list[Finding]) -> None:
+def _once(launch: FinishedRun, reads: list[Finding]) -> None:
     """Report harmless reads with the same uses once: many loads fill a tile."""
     known: dict[tuple[Use, ...], Finding] = {}
     alike: list[Finding] = []
@@ -171,13 +173,13 @@ def _once(launch: Run, reads: list[Finding]) -> None:
     _drop(launch, lambda found: any(found is each for each in alike))
 
 
-def place_of(launch: Run, site: int) -> tuple[str, int]:
+def place_of(launch: FinishedRun, site: int) -> tuple[str, int]:
     """The function and the number of the instruction at a site."""
     function, index = launch.compiled.places[site]
     return function, index
 
 
-def _race_places(launch: Run) -> set[tuple[str, int]]:
+def _race_places(launch: FinishedRun) -> set[tuple[str, int]]:
     """Accesses that race: what they read is wrong for another reason."""
     sites = {
         site
@@ -213,7 +215,9 @@ def _opened(name: str, lines: list[int]) -> str:
     return f"{made}, without other="
 
 
-def _stored(launch: Run, suspicions: list[Finding], again: Run) -> Finding | None:
+def _stored(
+    launch: FinishedRun, suspicions: list[Finding], again: FinishedRun
+) -> Finding | None:
     """A store of a register that was not written, if one is known."""
     places = {tuple(each) for each in again.compiled.places}
     for each in suspicions:
@@ -222,7 +226,7 @@ def _stored(launch: Run, suspicions: list[Finding], again: Run) -> Finding | Non
     return None
 
 
-def _site_of(found: Finding, launch: Run, again: Run) -> int:
+def _site_of(found: Finding, launch: FinishedRun, again: FinishedRun) -> int:
     """The number of its instruction in another run."""
     places = [tuple(each) for each in again.compiled.places]
     return places.index(place_of(launch, found.site))
@@ -231,7 +235,7 @@ def _site_of(found: Finding, launch: Run, again: Run) -> int:
 class Slices:
     """Where the values of registers come from, for each function of a launch."""
 
-    def __init__(self, launch: Run) -> None:
+    def __init__(self, launch: FinishedRun) -> None:
         self.launch = launch
         self._known: dict[str, Followed] = {}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import WARNING
 from fragmenta.races.order import Clock, knows
-from fragmenta.races.tmem_shadow import QUEUED, RACE, Access, Conflict
+from fragmenta.races.tmem_shadow import QUEUED, RACE, Conflict, TensorAccess
 from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event
 
@@ -64,7 +64,9 @@ class Fences:
                 other=old.site,
             )
 
-    def _missing(self, old: Access, new: Access, pipelined: bool, agent: int) -> str:
+    def _missing(
+        self, old: TensorAccess, new: TensorAccess, pipelined: bool, agent: int
+    ) -> str:
         """Which fence is missing between two accesses, if any."""
         same = (old.rank, old.warp) == (new.rank, new.warp)
         if new.kind == "dealloc" or (same and (pipelined or old.kind not in QUEUED)):

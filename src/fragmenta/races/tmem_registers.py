@@ -15,7 +15,7 @@ from fragmenta.ptx import rules
 from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
 from fragmenta.simt.layout import IN_FLIGHT
 from fragmenta.units.blocks import Warp
-from fragmenta.units.events import Event, Operand
+from fragmenta.units.events import Event, EventOperand
 
 
 class _Flight(NamedTuple):
@@ -23,7 +23,7 @@ class _Flight(NamedTuple):
     places: frozenset[int]
 
 
-def _results(operands: Sequence[Operand]) -> frozenset[int]:
+def _results(operands: Sequence[EventOperand]) -> frozenset[int]:
     """Where the registers are that a load fills: operands before the address."""
     found: set[int] = set()
     for each in operands:

@@ -39,7 +39,7 @@ Pair: TypeAlias = tuple[int, int, int, bool, bool | None]
 """What equal conflicts have in common: the earlier access, and how it is ordered."""
 
 
-class Access(NamedTuple):
+class TensorAccess(NamedTuple):
     """An instruction that reads or writes tensor memory."""
 
     kind: str
@@ -78,7 +78,7 @@ class Access(NamedTuple):
 
 
 def pipelined(
-    old: Access, new: Access, was_write: bool, accumulates: bool
+    old: TensorAccess, new: TensorAccess, was_write: bool, accumulates: bool
 ) -> bool | None:
     """Whether two pieces of work are done in the order in which they were issued.
 
@@ -101,7 +101,7 @@ def _mask(lanes: tuple[int, ...]) -> int:
     return sum(1 << each for each in lanes)
 
 
-class Region(NamedTuple):
+class CellSet(NamedTuple):
     """Cells as they are compared: a bit for each lane, and columns."""
 
     rank: int
@@ -121,13 +121,13 @@ class Region(NamedTuple):
         )
 
 
-def region(cells: Cells) -> Region:
+def region(cells: Cells) -> CellSet:
     """The cells of an instruction, as they are compared."""
     first = int(cells.column)
-    return Region(cells.rank, _mask(cells.lanes), first, first + int(cells.columns))
+    return CellSet(cells.rank, _mask(cells.lanes), first, first + int(cells.columns))
 
 
-Form: TypeAlias = tuple[int, int, tuple[Region, ...]]
+Form: TypeAlias = tuple[int, int, tuple[CellSet, ...]]
 """What two products must have in common to follow one another: M, N, and D."""
 
 
@@ -234,17 +234,17 @@ _NOWHERE = (0, 0, 0, 0, (0, 0))
 _HALF = (1 << 64) - 1
 
 
-def _packed_region(of: Region) -> tuple[Any, ...]:
+def _packed_region(of: CellSet) -> tuple[Any, ...]:
     halves = of.lanes & _HALF, of.lanes >> 64
     return of.rank, of.start, of.stop, 1, halves
 
 
-def _region(rank: int, start: int, stop: int, _: int, lanes: Any) -> Region:
+def _region(rank: int, start: int, stop: int, _: int, lanes: Any) -> CellSet:
     low, high = (int(each) for each in lanes)
-    return Region(rank, high << 64 | low, start, stop)
+    return CellSet(rank, high << 64 | low, start, stop)
 
 
-def _packed(access: Access) -> tuple[Any, ...]:
+def _packed(access: TensorAccess) -> tuple[Any, ...]:
     """An access as a record."""
     m, n, cells = access.form or (0, 0, ())
     form = [_packed_region(each) for each in cells]
@@ -253,20 +253,20 @@ def _packed(access: Access) -> tuple[Any, ...]:
     return layout.KINDS.index(str(kind)), *who, threads, m, n, (0, 0, 0), form
 
 
-def _access(record: np.void) -> Access:
+def _access(record: np.void) -> TensorAccess:
     """An access of which this is the record."""
     fields: tuple[Any, ...] = record.tolist()  # type: ignore[assignment]
     kind, *who, threads, m, n, _, form = fields
     made = (m, n, tuple(_region(*each) for each in form if each[3])) if m else None
-    return Access._make((layout.KINDS[kind], *who, made, threads))
+    return TensorAccess._make((layout.KINDS[kind], *who, made, threads))
 
 
 class Conflict(NamedTuple):
     """Two accesses of common cells."""
 
-    old: Access
-    new: Access
-    where: Region
+    old: TensorAccess
+    new: TensorAccess
+    where: CellSet
     was_write: bool
     now_write: bool
     ordered: bool | None
@@ -289,7 +289,7 @@ class TensorCells:
             return [first]
         return [int(each) for each in np.unique(found)]
 
-    def _reads(self, here: Region) -> NDArray[np.intp]:
+    def _reads(self, here: CellSet) -> NDArray[np.intp]:
         """The numbers of the reads that have common cells with a region."""
         where = self._watch.reads.rows[: self._watch.reads.count]["where"]
         low, high = (np.uint64(here.lanes >> at & _HALF) for at in (0, 64))
@@ -299,7 +299,11 @@ class TensorCells:
         return np.flatnonzero((where["rank"] == here.rank) & columns & (common != 0))
 
     def conflicts(
-        self, new: Access, row: Clock, reads: Iterable[Cells], writes: Iterable[Cells]
+        self,
+        new: TensorAccess,
+        row: Clock,
+        reads: Iterable[Cells],
+        writes: Iterable[Cells],
     ) -> list[Conflict]:
         """The earlier accesses of the same cells, one of each instruction.
 
@@ -325,9 +329,9 @@ class TensorCells:
     def _judge(
         self,
         found: dict[Pair, Conflict],
-        old: Access,
-        new: Access,
-        where: Region,
+        old: TensorAccess,
+        new: TensorAccess,
+        where: CellSet,
         was_write: bool,
         now_write: bool,
         own: bool,
@@ -344,7 +348,7 @@ class TensorCells:
             key, Conflict(old, new, where, was_write, now_write, ordered, follows)
         )
 
-    def unwritten(self, reads: Iterable[Cells]) -> Region | None:
+    def unwritten(self, reads: Iterable[Cells]) -> CellSet | None:
         """Cells that are read, and were not written."""
         for cells in reads:
             if 0 in self._writers(cells):
@@ -352,7 +356,7 @@ class TensorCells:
         return None
 
     def record(
-        self, new: Access, reads: Iterable[Cells], writes: Iterable[Cells]
+        self, new: TensorAccess, reads: Iterable[Cells], writes: Iterable[Cells]
     ) -> None:
         """Record an access; of reads of an agent, only the last of each region."""
         goals = {region(each) for each in writes}

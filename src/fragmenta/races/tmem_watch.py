@@ -34,9 +34,9 @@ from fragmenta.races.tmem_shadow import (
     LANES,
     QUEUED,
     RACE,
-    Access,
     Conflict,
     Form,
+    TensorAccess,
     TensorCells,
     Watch,
     region,
@@ -50,7 +50,7 @@ from fragmenta.units.machine import Machine
 from fragmenta.units.port import Columns, Port, Step, Waited
 from fragmenta.units.tcgen05 import Commit, Covered, Queued
 from fragmenta.units.tmem_cells import Cells
-from fragmenta.units.tmem_moves import Move
+from fragmenta.units.tmem_moves import TmemMove
 from fragmenta.units.work import Work
 
 ReadPart: TypeAlias = tuple[int, NDArray[np.uint32], int, Clock]
@@ -116,10 +116,10 @@ class TensorObserver(Port):
         event: Event,
         lane: int,
         form: Form | None = None,
-    ) -> Access:
+    ) -> TensorAccess:
         who = warp.block.rank, warp.number
         self.watch.numbers[who] += 1
-        return Access(
+        return TensorAccess(
             kind,
             *who,
             lane,
@@ -190,7 +190,7 @@ class TensorObserver(Port):
 
     # ── loads and stores ────────────────────────────────────────────────────
 
-    def issue_move(self, step: Step, task: Move) -> None:
+    def issue_move(self, step: Step, task: TmemMove) -> None:
         """A warp issues a load or a store."""
         warp, event, _ = step
         self.meet(step)
@@ -281,7 +281,11 @@ class TensorObserver(Port):
     # ── what is wrong ───────────────────────────────────────────────────────
 
     def _check(
-        self, new: Access, step: Step, reads: Sequence[Cells], writes: Sequence[Cells]
+        self,
+        new: TensorAccess,
+        step: Step,
+        reads: Sequence[Cells],
+        writes: Sequence[Cells],
     ) -> None:
         """Compare an access with those before it, and record it."""
         warp, event, lanes = step
@@ -358,7 +362,7 @@ class TensorObserver(Port):
                 other=site,
             )
 
-    def _why(self, old: Access, new: Access) -> tuple[str, str]:
+    def _why(self, old: TensorAccess, new: TensorAccess) -> tuple[str, str]:
         """What is missing between two accesses, and what would repair it."""
         late = " and need not be done: "
         if old.kind not in QUEUED:
@@ -383,7 +387,7 @@ class TensorObserver(Port):
             why = "only products with one D and one shape follow one another"
         return late + why, repair
 
-    def _commit_of(self, old: Access) -> tuple[str, int] | None:
+    def _commit_of(self, old: TensorAccess) -> tuple[str, int] | None:
         """The mbarrier and the phase of the commit that covers an access."""
         listed = self.watch.commits
         rows = listed.rows[: listed.count]
@@ -394,7 +398,7 @@ class TensorObserver(Port):
         offset = int(found[0]["place"]) & (1 << RANK_BITS) - 1
         return f"the mbarrier at {offset:#x}", int(found[0]["phase"])
 
-    def _uncommitted(self, old: Access) -> tuple[str, str]:
+    def _uncommitted(self, old: TensorAccess) -> tuple[str, str]:
         """What to say about work that its thread has not committed."""
         idle = self.watch.idle(old.rank)
         if idle is None or idle == (old.warp, old.lane):
@@ -404,7 +408,7 @@ class TensorObserver(Port):
         )
         return why + phrases.COVERS, phrases.OWN_COMMIT
 
-    def _arrived_early(self, old: Access) -> bool:
+    def _arrived_early(self, old: TensorAccess) -> bool:
         """Whether a warp arrived at a barrier after a move, and waited for it later."""
         moved = arrived = False
         for each in reversed(self.history.notes):
@@ -417,7 +421,9 @@ class TensorObserver(Port):
             arrived = arrived or (moved and each.what.endswith("arrive"))
         return False
 
-    def _unwaited(self, old: Access, new: Access, late: str) -> tuple[str, str]:
+    def _unwaited(
+        self, old: TensorAccess, new: TensorAccess, late: str
+    ) -> tuple[str, str]:
         kind = AGENTS.index(f"tcgen05.{old.kind}")
         if old.epoch < self.watch.periods[kind, old.rank, old.warp]:
             if self._arrived_early(old):

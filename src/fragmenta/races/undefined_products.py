@@ -20,7 +20,7 @@ from fragmenta.shared.descriptor import MAJORS
 from fragmenta.shared.tiles import read_tile
 from fragmenta.simt.layout import LANES
 from fragmenta.units.blocks import Warp
-from fragmenta.units.tcgen05 import Product
+from fragmenta.units.tcgen05 import QueuedMma
 from fragmenta.units.undefined import Elements
 from fragmenta.units.warpgroups import Wgmma
 
@@ -101,7 +101,7 @@ def _gathered(
 # ── tensor memory ───────────────────────────────────────────────────────────
 
 
-def tensor_work(task: Product, shadows: Sequence[Shadow]) -> None:
+def tensor_work(task: QueuedMma, shadows: Sequence[Shadow]) -> None:
     """Do to shadows what a ``tcgen05.mma`` does to tensor memory."""
     pair = len(shadows) == 2
     image = np.stack([each.cells for each in shadows])

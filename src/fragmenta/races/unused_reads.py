@@ -63,7 +63,7 @@ from fragmenta.races.racy_reads import (
 from fragmenta.races.report.stories import Collision
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD
-from fragmenta.races.suspicions import Run, Slices, place_of
+from fragmenta.races.suspicions import FinishedRun, Slices, place_of
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.layout import LANES, SLOT_BITS
 from fragmenta.units.blocks import Warp
@@ -145,7 +145,7 @@ class RacyLoads:
         if machine is None or len(machine.problems) == self._uses:
             return
         self._uses = len(machine.problems)
-        if _used(cast("Run", machine.launch), self._places) >= self._places:
+        if _used(cast("FinishedRun", machine.launch), self._places) >= self._places:
             raise Settled
 
     def shared(self, warp: Warp, site: int) -> int:
@@ -177,16 +177,16 @@ class RacyLoads:
         return self._writers.racy(number, address, size)
 
 
-class Again(NamedTuple):
+class Rerun(NamedTuple):
     """Runs a launch again.  None is returned if it could not be brought to its end."""
 
-    watched: Callable[[Callable[[Machine], None], Part], Run | None]
+    watched: Callable[[Callable[[Machine], None], Part], FinishedRun | None]
     """Watched, with code that tells of every load."""
-    followed: Callable[[Callable[[Machine], None], Part], Run | None]
+    followed: Callable[[Callable[[Machine], None], Part], FinishedRun | None]
     """With code that follows undefined bits, which asks about every load."""
 
 
-class Known:
+class RacyLoadUses:
     """What launches of a kernel have shown about its racy loads."""
 
     def __init__(self) -> None:
@@ -198,7 +198,7 @@ class Known:
     def due(self, races: object) -> bool:
         """Whether a launch with such races is looked at again.
 
-        >>> known = Known()
+        >>> known = RacyLoadUses()
         >>> [known.due("a") for _ in range(8)]
         [True, True, True, True, True, True, True, True]
         >>> known.unused["a"] = 1
@@ -212,15 +212,15 @@ class Known:
 
 
 @once_per_kernel
-def known_of(compiled: Compiled) -> Known:
+def known_of(compiled: Compiled) -> RacyLoadUses:
     """What is known about the racy loads of a kernel; nothing at first."""
-    return Known()
+    return RacyLoadUses()
 
 
 # ── the races ───────────────────────────────────────────────────────────────
 
 
-def racy_reads(launch: Run, instructions: int) -> list[Collision]:
+def racy_reads(launch: FinishedRun, instructions: int) -> list[Collision]:
     """Races of a load with a write whose values can be followed.
 
     There are none if the launch is too long to be run again.
@@ -238,7 +238,7 @@ def racy_reads(launch: Run, instructions: int) -> list[Collision]:
     return found if instructions <= most else []
 
 
-def _collisions(launch: Run) -> list[Collision]:
+def _collisions(launch: FinishedRun) -> list[Collision]:
     return [
         each
         for each in (launch.machine.problems if launch.machine else ())
@@ -250,7 +250,7 @@ def _collisions(launch: Run) -> list[Collision]:
     ]
 
 
-def _certain(launch: Run, found: list[Collision]) -> set[Place]:
+def _certain(launch: FinishedRun, found: list[Collision]) -> set[Place]:
     """The loads of which the text shows that they are used."""
     functions = launch.module().functions
     places = {_place(launch, each) for each in found}
@@ -262,7 +262,7 @@ def _certain(launch: Run, found: list[Collision]) -> set[Place]:
     }
 
 
-def _raise_used(launch: Run, found: list[Collision]) -> None:
+def _raise_used(launch: FinishedRun, found: list[Collision]) -> None:
     """Make errors of notes about loads that are used."""
     used = known_of(launch.compiled).used
     for each in found:
@@ -274,7 +274,7 @@ def _near(found: Collision) -> bool:
     return found.noted.case.space == "shared"
 
 
-def _followable(launch: Run, found: Collision) -> bool:
+def _followable(launch: FinishedRun, found: Collision) -> bool:
     reader = reader_of(found.noted)
     if reader is None:  # several groups have read, or both write
         return False
@@ -303,13 +303,13 @@ def _cluster(found: Collision) -> int:
     return found.story.cluster if _near(found) else reader.group
 
 
-def _place(launch: Run, found: Collision) -> Place:
+def _place(launch: FinishedRun, found: Collision) -> Place:
     reader = reader_of(found.noted)
     assert reader is not None
     return place_of(launch, reader.site)
 
 
-def _writers(launch: Run) -> Writers:
+def _writers(launch: FinishedRun) -> Writers:
     """Who wrote what in global memory, for the runs that follow racy reads."""
     assert launch.machine is not None
     watch, shape = launch.machine.watching, launch.machine.launch.shape
@@ -345,7 +345,9 @@ class _Unknown(Exception):
     """A run did not come to its end: what happens then is not known."""
 
 
-def judge(launch: Run, found: list[Collision], again: Again) -> Run | None:
+def judge(
+    launch: FinishedRun, found: list[Collision], again: Rerun
+) -> FinishedRun | None:
     """Make races notes whose reads have no effect.
 
     If loads that nobody uses hid other races, the run that shows these is returned.
@@ -369,7 +371,7 @@ def judge(launch: Run, found: list[Collision], again: Again) -> Run | None:
     return hidden
 
 
-def _races(launch: Run, found: list[Collision]) -> object:
+def _races(launch: FinishedRun, found: list[Collision]) -> object:
     """What launches with the same races have in common."""
     assert launch.machine is not None
     pairs = frozenset(_pair(launch, each) for each in found)
@@ -384,7 +386,7 @@ def _settle(unused: list[Collision]) -> None:
 class _Judge:
     """Judges the racy reads of a launch."""
 
-    def __init__(self, launch: Run, again: Again, used: set[Place]) -> None:
+    def __init__(self, launch: FinishedRun, again: Rerun, used: set[Place]) -> None:
         self.launch, self.again = launch, again
         self.used = used
         """The loads that are known to be used."""
@@ -409,7 +411,7 @@ class _Judge:
         self.executions = {}
         return [each for each in found if _place(self.launch, each) not in self.used]
 
-    def verdict(self, found: list[Collision]) -> Run | None:
+    def verdict(self, found: list[Collision]) -> FinishedRun | None:
         """Change the severities of those that do not matter."""
         if not any(map(_near, found)):
             self._settle(found, self._unused(self._places(found)))
@@ -474,7 +476,7 @@ class _Judge:
             left -= used
         return left
 
-    def _hidden(self, run: Run) -> list[Collision]:
+    def _hidden(self, run: FinishedRun) -> list[Collision]:
         """Drop what is known from the problems of a run; the races that are left."""
         assert run.machine is not None
         known = {_pair(self.launch, each) for each in _all(self.launch)}
@@ -489,18 +491,18 @@ class _Judge:
         return _all(run)
 
 
-def _all(launch: Run) -> list[Collision]:
+def _all(launch: FinishedRun) -> list[Collision]:
     assert launch.machine is not None
     return [each for each in launch.machine.problems if isinstance(each, Collision)]
 
 
-def _pair(launch: Run, found: Collision) -> tuple[str, Place, Place | None]:
+def _pair(launch: FinishedRun, found: Collision) -> tuple[str, Place, Place | None]:
     """What two problems of the same instructions have in common."""
     other = None if found.other is None else place_of(launch, found.other)
     return found.rule.name, place_of(launch, found.site), other
 
 
-def _used(again: Run, places: set[Place]) -> set[Place]:
+def _used(again: FinishedRun, places: set[Place]) -> set[Place]:
     """The loads whose values had an effect; all of them, if it is not known which."""
     assert again.machine is not None
     slices, used = Slices(again), set()

@@ -72,30 +72,30 @@ def _file_pairs(mine: list[Row], theirs: list[Row]) -> list[tuple[Row, Row]]:
     return pairs + list(zip(left, named.values(), strict=False))
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of a file."""
 
     file: str
     line: int
 
 
-def to_first(pairs: list[Row], place: Place) -> Place | None:
+def to_first(pairs: list[Row], place: SourceLine) -> SourceLine | None:
     """A line of a run as a line of the first one; None if that has no such line.
 
     >>> pairs = [{"name": "b.cu", "first": "a.cu", "blocks": [[1, 1, 3], [6, 4, 2]]}]
-    >>> to_first(pairs, Place("b.cu", 7)), to_first(pairs, Place("b.cu", 4))
-    (Place(file='a.cu', line=5), None)
+    >>> to_first(pairs, SourceLine("b.cu", 7)), to_first(pairs, SourceLine("b.cu", 4))
+    (SourceLine(file='a.cu', line=5), None)
     """
     for each in pairs:
         if each["name"] == place.file:
             for mine, theirs, count in each["blocks"]:
                 if mine <= place.line < mine + count:
-                    return Place(each["first"], place.line - mine + theirs)
+                    return SourceLine(each["first"], place.line - mine + theirs)
             return None
     return place
 
 
-def from_first(pairs: list[Row], place: Place) -> Place | None:
+def from_first(pairs: list[Row], place: SourceLine) -> SourceLine | None:
     """The other way round."""
     turned = [
         {
@@ -166,11 +166,11 @@ class _Visits:
         place = np.searchsorted(self.steps, step, "right") - 1
         return int(np.searchsorted(self._begins, place, "right")) - 1
 
-    def place(self, visit: int) -> Place:
+    def place(self, visit: int) -> SourceLine:
         """The line of a visit."""
-        return Place(*self.replay.place(int(self._sites[self._begins[visit]])))
+        return SourceLine(*self.replay.place(int(self._sites[self._begins[visit]])))
 
-    def at(self, place: Place) -> np.ndarray:
+    def at(self, place: SourceLine) -> np.ndarray:
         """The visits of a line."""
         line = self.replay.line_number(place)
         return np.flatnonzero(self._lines == line)

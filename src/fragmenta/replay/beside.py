@@ -12,7 +12,7 @@ from fragmenta.replay.parts import Array, Columns, Row, Value
 from fragmenta.replay.program import Traced
 
 
-class Beside:
+class UnitsAndBarriers:
     """The units and barriers of a recorded launch; ``found`` are its columns."""
 
     def __init__(self, of: Traced, memories: Memories, found: Columns) -> None:

@@ -13,15 +13,15 @@ from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.memory import PASS_BYTES
 from fragmenta.tracing.code import layout as at
-from fragmenta.tracing.log import Piece
-from fragmenta.tracing.told import Moved, Told, Where
+from fragmenta.tracing.log import StepChunk
+from fragmenta.tracing.told import Moved, Trace, Where
 
 OFFSETS = (1 << layout.RANK_BITS) - 1
 SLOTS = (1 << layout.SLOT_BITS) - 1
 MOST_SIZE = 65535
 
 
-class Part(NamedTuple):
+class AccessColumns(NamedTuple):
     """Some accesses: one of each column, and the bytes that they write."""
 
     step: Array
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     """The bytes, access after access; empty if they read."""
 
 
-class Places:
+class AddressTable:
     """Where addresses are: the number of a memory, and the offset there."""
 
     def __init__(
@@ -97,11 +97,11 @@ class Places:
 
 
 def lane_parts(
-    pieces: Iterable[Piece], forms: Sequence[Sequence[Value]], places: Places
-) -> tuple[list[Part], list[Part], list[Array]]:
+    pieces: Iterable[StepChunk], forms: Sequence[Sequence[Value]], places: AddressTable
+) -> tuple[list[AccessColumns], list[AccessColumns], list[Array]]:
     """What lanes wrote and read, and the ``cp.async`` among it: steps and warps."""
-    wrote: list[Part] = []
-    read: list[Part] = []
+    wrote: list[AccessColumns] = []
+    read: list[AccessColumns] = []
     copies: list[Array] = []
     for piece in pieces:
         rows = piece.rows
@@ -128,8 +128,8 @@ def _form(
     space: str,
     size: int,
     elements: int,
-    places: Places,
-) -> tuple[list[Part], list[Part]]:
+    places: AddressTable,
+) -> tuple[list[AccessColumns], list[AccessColumns]]:
     """The accesses of one kind of row."""
     total = size * elements
     first = rows[:, 4].astype(np.int64)[:, None]
@@ -147,8 +147,8 @@ def _form(
         span = first + np.arange(at.ADDRESS_WORDS) + number * at.ADDRESS_WORDS
         address = data[span].view(np.uint64)
         found.append(places.find(of, address[row, lane], about[1], lane))
-    wrote: list[Part] = []
-    read: list[Part] = []
+    wrote: list[AccessColumns] = []
+    read: list[AccessColumns] = []
     if what != "read":
         words = total * LANES // 4
         span = first + vectors * at.ADDRESS_WORDS + np.arange(words)
@@ -172,13 +172,13 @@ def _part(
     size: int,
     lane: Array,
     data: Array | None = None,
-) -> list[Part]:
+) -> list[AccessColumns]:
     known = memory >= 0
     if not known.any():
         return []
     count = int(known.sum())
     return [
-        Part(
+        AccessColumns(
             step[known],
             memory[known],
             offset[known],
@@ -195,7 +195,7 @@ def _part(
 
 def unit_part(
     moved: Moved, unit: int, numbers: dict[Where, int], step: int
-) -> Part | None:
+) -> AccessColumns | None:
     """What a unit read or wrote; at most 65,535 bytes side by side are one access."""
     memory = numbers.get(moved.where, -1)
     if memory < 0 or not moved.size:
@@ -209,7 +209,7 @@ def unit_part(
     else:
         sizes = np.full(len(starts), size)
     count = len(starts)
-    return Part(
+    return AccessColumns(
         np.full(count, step),
         np.full(count, memory),
         starts,
@@ -220,7 +220,7 @@ def unit_part(
     )
 
 
-def copied(told: Told, numbers: dict[Where, int]) -> Columns:
+def copied(told: Trace, numbers: dict[Where, int]) -> Columns:
     """The bytes that units copied as they are, in the order of the units."""
     rows: list[tuple[Array, ...]] = [tuple(np.empty((6, 0), np.int64))]
     for unit, each in told.copied:
@@ -235,12 +235,12 @@ def copied(told: Told, numbers: dict[Where, int]) -> Columns:
     return {f"c_{name}": of[order] for name, of in zip(names, found, strict=True)}
 
 
-def joined(parts: Sequence[Part], begin: str) -> Columns:
+def joined(parts: Sequence[AccessColumns], begin: str) -> Columns:
     """All accesses in the order of their steps; ``begin`` is how columns begin."""
     empty = np.empty(0, np.int64)
     fields = {
         name: np.concatenate([empty, *(getattr(each, name) for each in parts)])
-        for name in Part._fields[:-1]
+        for name in AccessColumns._fields[:-1]
     }
     order = np.argsort(fields["step"], kind="stable")
     made = {f"{begin}_{name}": of[order] for name, of in fields.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.tracing.recorder import MOST_COPIED
-from fragmenta.tracing.told import Told
+from fragmenta.tracing.told import Trace
 
 
 def joined(*words: str) -> str:
@@ -15,7 +15,7 @@ def joined(*words: str) -> str:
     return "; ".join(filter(None, words))
 
 
-def left_out(told: Told) -> str:
+def left_out(told: Trace) -> str:
     """Which blocks and arrays are not there, in words."""
     return joined(other_blocks(told), large_arrays(told))
 
@@ -32,7 +32,7 @@ def kept_steps(first: int, kept: int, total: int, cut: bool) -> str:
     return f"steps {first:,} to {first + kept - 1:,} of {all_} are kept"
 
 
-def other_blocks(told: Told) -> str:
+def other_blocks(told: Trace) -> str:
     """Which blocks are recorded, in words; empty if all are."""
     if not told.others:
         return ""
@@ -47,11 +47,11 @@ def other_blocks(told: Told) -> str:
     )
 
 
-def large_arrays(told: Told) -> str:
+def large_arrays(told: Trace) -> str:
     """Which arrays are too large to be kept, in words; empty if none is.
 
     >>> from fragmenta.tracing.told import Window
-    >>> large_arrays(Told(Window(), large=[("argument 0 (x)", 100 << 20)]))
+    >>> large_arrays(Trace(Window(), large=[("argument 0 (x)", 100 << 20)]))
     'argument 0 (x), 100 MiB, is not kept: all arrays together may have 64 MiB'
     """
     if not told.large:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fragmenta.numerics.report import Numerics, Site, Thread
+from fragmenta.numerics.report import Numerics, Site, ThreadVisit
 from fragmenta.numerics.seconds import kind_of
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
@@ -27,7 +27,7 @@ MOST_MOMENTS = 1 << 18
 """Errors of all arrays over time that are kept."""
 
 
-class Errors(NamedTuple):
+class RecordedErrors(NamedTuple):
     """The errors of a record: rows of its head, its columns, and what is left out."""
 
     head: Row
@@ -35,7 +35,7 @@ class Errors(NamedTuple):
     left_out: str
 
 
-def errors_of(replay: Replay, found: Numerics, alone: bool = True) -> Errors:
+def errors_of(replay: Replay, found: Numerics, alone: bool = True) -> RecordedErrors:
     """The errors of arrays and of instructions.
 
     ``alone``: all blocks of the launch are recorded.
@@ -80,7 +80,9 @@ def errors_of(replay: Replay, found: Numerics, alone: bool = True) -> Errors:
         for name, some in parts.items()
     }
     said = joined(_left_out(large, few), _unkept(found))
-    return Errors({"outputs": outputs, "sites": _sites(replay, found)}, columns, said)
+    return RecordedErrors(
+        {"outputs": outputs, "sites": _sites(replay, found)}, columns, said
+    )
 
 
 def _left_out(large: list[str], few: list[str]) -> str:
@@ -178,7 +180,7 @@ def _is_about(problem: Problem, function: str, instruction: Instruction) -> bool
     return problem.function == function and problem.line == instruction.line
 
 
-def _executed(replay: Replay, function: str, index: int, thread: Thread) -> int:
+def _executed(replay: Replay, function: str, index: int, thread: ThreadVisit) -> int:
     """The step at which a thread executed an instruction."""
     x, y, z = thread.block
     wide, high, _ = replay.grid

@@ -13,7 +13,7 @@ from fragmenta.replay.reading import made
 from fragmenta.replay.recorded import Replay
 from fragmenta.replay.trimming import trimmed
 from fragmenta.tracing.gathering import gather
-from fragmenta.tracing.told import Stepped, Told, Window
+from fragmenta.tracing.told import Stepped, Trace, Window
 
 if TYPE_CHECKING:
     from fragmenta.numerics.report import Numerics
@@ -57,7 +57,7 @@ def _made(result: Result, chosen: Stepped) -> Replay:
     return _in_window(found, chosen.told.window)
 
 
-def _with_errors(found: Replay, of: Numerics, first: int, told: Told) -> Replay:
+def _with_errors(found: Replay, of: Numerics, first: int, told: Trace) -> Replay:
     """A record with what numerics found in the run; ``first`` numbers its problems."""
     # A launch without numerics does not load it.
     from fragmenta.replay.lost import errors_of, lost_problems

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fragmenta.numerics.code import keeping
-from fragmenta.numerics.engine import Kept
-from fragmenta.numerics.report import Output
-from fragmenta.numerics.seconds import Held, Seconds, kind_of
+from fragmenta.numerics.engine import StoredSeconds
+from fragmenta.numerics.report import OutputErrors
+from fragmenta.numerics.seconds import ArrayPlanes, Seconds, kind_of
 from fragmenta.numerics.summaries import bits_lost, ulps
 from fragmenta.ptx.families import UPDATES
 from fragmenta.ptx.module import demangled
@@ -58,7 +58,7 @@ class _Rows(NamedTuple):
     """The rows of a warp and a site, in their order."""
 
 
-def _rows(kept: Kept) -> _Rows:
+def _rows(kept: StoredSeconds) -> _Rows:
     data = np.concatenate([np.empty(0, np.uint8), *kept.logs])
     words, starts, at = data.view(np.uint32), [], 0
     while at < words.size:
@@ -80,7 +80,7 @@ def _rows(kept: Kept) -> _Rows:
 class Moments:
     """The errors of what a recorded run wrote, write by write."""
 
-    def __init__(self, replay: Replay, kept: Kept | None, alone: bool) -> None:
+    def __init__(self, replay: Replay, kept: StoredSeconds | None, alone: bool) -> None:
         self.replay, self.kept, self.alone = replay, kept, alone
         self.whole = not replay.head["first"] and replay.head["total"] == len(replay)
         """Whether all steps of the blocks are here."""
@@ -111,7 +111,7 @@ class Moments:
             found[mine] = rows[: len(mine)]
         return found
 
-    def of(self, number: int, output: Output) -> Columns:
+    def of(self, number: int, output: OutputErrors) -> Columns:
         """The errors of an array, in the order of elements and steps."""
         each = kind_of(output.format).bits // 8
         columns = self.replay.columns
@@ -138,7 +138,7 @@ class Moments:
         return made
 
     def _join(
-        self, made: Columns, writes: Array, starts: Array, output: Output
+        self, made: Columns, writes: Array, starts: Array, output: OutputErrors
     ) -> None:
         """Put the errors of what lanes have stored."""
         columns, rows = self.replay.columns, self.row_of
@@ -166,7 +166,7 @@ class Moments:
         starts: Array,
         given: tuple[Array, Array, Array],
         kind: list[int],
-        output: Output,
+        output: OutputErrors,
     ) -> None:
         """Put the errors of stores of one kind: bytes of an element, and of a lane."""
         assert self.kept is not None
@@ -185,13 +185,15 @@ class Moments:
         mine = columns["bytes"][where]
         size = kind_of(output.format).bits // 8
         same = (mine == theirs).reshape(-1, size).all(axis=1)
-        found = Held.of(mine.reshape(-1), seconds, output.format).whole()
+        found = ArrayPlanes.of(mine.reshape(-1), seconds, output.format).whole()
         places = starts[:, None] + np.arange(total // size)
         places = places.reshape(-1)
         _put(made, places, error_words(found, output.format, "h"), same)
         made["h_known"][places[~same]] = OTHER_BITS
 
-    def _ends(self, made: Columns, writer: Array, number: int, output: Output) -> None:
+    def _ends(
+        self, made: Columns, writer: Array, number: int, output: OutputErrors
+    ) -> None:
         """Put the errors of last values, if they are those that numerics found."""
         if not self.whole or not writer.size:
             return

@@ -168,7 +168,7 @@ _NARROW = {"f32": "f4", "s32": "i4", "u32": "u4"}
 """The types of NumPy that values are shown in."""
 
 
-class Warp(NamedTuple):
+class RecordedWarp(NamedTuple):
     """A warp that was recorded."""
 
     block: int

@@ -38,7 +38,7 @@ def problems_of(
     ``problems`` and ``found`` are those of all runs.  Those that only other runs have
     found, which are ``others``, are left out; numbers stay.
     """
-    steps = _Steps(replay, stepped)
+    steps = _StepFinder(replay, stepped)
     mine, elsewhere, every = map(_by_key, (stepped.found, others, found))
     made = []
     for number, each in enumerate(problems, 1):
@@ -106,7 +106,7 @@ def _missing(known: Sequence[Found], hint: str) -> str:
     return "" if made is None else made.words
 
 
-class _Steps:
+class _StepFinder:
     """Finds the steps of accesses."""
 
     def __init__(self, replay: Replay, stepped: Stepped) -> None:

@@ -9,8 +9,8 @@ from fragmenta.ptx.module import Register as PtxRegister
 from fragmenta.ptx.sources import source_lines
 from fragmenta.replay.parts import Row
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.naming import Names
-from fragmenta.tracing.code.effects import Program, read, written
+from fragmenta.simt.naming import KernelNames
+from fragmenta.tracing.code.effects import CallGraph, read, written
 from fragmenta.tracing.told import Stepped
 
 
@@ -21,10 +21,10 @@ class Traced:
         self.stepped, self.told = stepped, stepped.told
         self.module: Module = stepped.of.module()
         self.about: Row = stepped.of.compiled.traced
-        self.names = Names(self.module, stepped.of.compiled)
+        self.names = KernelNames(self.module, stepped.of.compiled)
         self.functions = [self.module.functions[n] for n in self.about["functions"]]
         named = tuple(self.about["functions"]), tuple(self.about["recursive"])
-        self.program = Program(self.module, *named)
+        self.program = CallGraph(self.module, *named)
         pieces = self.told.pieces
         self.first = pieces[0].base if pieces else 0
         """The number in the run of the first step that is kept."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fragmenta.ptx.module import demangled
 from fragmenta.replay import columns
-from fragmenta.replay.beside import Beside
+from fragmenta.replay.beside import UnitsAndBarriers
 from fragmenta.replay.left_out import joined, kept_steps, left_out
 from fragmenta.replay.memories import Memories
 from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Value
@@ -17,14 +17,14 @@ from fragmenta.replay.steps import steps
 from fragmenta.tracing.told import Stepped
 
 
-class Made(NamedTuple):
+class ReplayRecord(NamedTuple):
     """A record: what is small, and what is large."""
 
     head: Head
     columns: Columns
 
 
-def made(stepped: Stepped) -> Made:
+def made(stepped: Stepped) -> ReplayRecord:
     """Read the record of a launch; its problems are added elsewhere."""
     of = Traced(stepped)
     memories = Memories(of)
@@ -32,16 +32,22 @@ def made(stepped: Stepped) -> Made:
     wrote, read, copies = _accesses(of, memories)
     found |= columns.joined(wrote, "w") | columns.joined(read, "r")
     found |= memories.initial() | columns.copied(of.told, memories.numbers)
-    head = _head(of, memories, Beside(of, memories, found), copies, len(found["site"]))
+    head = _head(
+        of, memories, UnitsAndBarriers(of, memories, found), copies, len(found["site"])
+    )
     typed = {
         name: np.ascontiguousarray(found.get(name, ()), COLUMNS[name])
         for name in COLUMNS
     }
-    return Made(head, typed)
+    return ReplayRecord(head, typed)
 
 
 def _head(
-    of: Traced, memories: Memories, beside: Beside, copies: list[Array], count: int
+    of: Traced,
+    memories: Memories,
+    beside: UnitsAndBarriers,
+    copies: list[Array],
+    count: int,
 ) -> Head:
     told, launched = of.told, of.stepped.of
     kept, others = kept_steps(of.first, count, told.total, told.cut), left_out(told)
@@ -74,7 +80,7 @@ def _accesses(
     """What was written and read, and the ``cp.async`` of compiled code."""
     ranks, told = of.stepped.of.shape.cluster_blocks, of.told
     numbers = memories.numbers
-    places = columns.Places(numbers, told.warps, ranks, memories.local_size())
+    places = columns.AddressTable(numbers, told.warps, ranks, memories.local_size())
     wrote, read, copies = columns.lane_parts(told.pieces, of.about["forms"], places)
     if of.first:
         wrote, read = (

@@ -32,11 +32,11 @@ from fragmenta.replay.parts import (
     Head,
     Memory,
     Origin,
+    RecordedWarp,
     Register,
     Row,
     Site,
     Value,
-    Warp,
     moments_of,
 )
 
@@ -50,7 +50,7 @@ MEETS = re.compile(r"(bar|barrier)\.(?!warp)")
 """Opcodes at which warps wait for each other."""
 
 
-class Steps(NamedTuple):
+class StepColumns(NamedTuple):
     """The columns of all steps."""
 
     site: Array
@@ -58,7 +58,7 @@ class Steps(NamedTuple):
     lanes: Array
 
 
-class Errors(NamedTuple):
+class ArrayErrors(NamedTuple):
     """The errors of the elements of an array, in the order of memory."""
 
     exact: NDArray[np.float64]
@@ -98,7 +98,8 @@ class Replay:
             for each in head["registers"]
         ]
         self.warps = [
-            Warp(*(each[name] for name in Warp._fields)) for each in head["warps"]
+            RecordedWarp(*(each[name] for name in RecordedWarp._fields))
+            for each in head["warps"]
         ]
         self.memories = [
             Memory(*(_plain(each[name]) for name in Memory._fields))
@@ -107,7 +108,7 @@ class Replay:
         self.units: list[Row] = head["units"]
         self.barriers: list[Row] = head["barriers"]
         self.problems: list[Row] = head["problems"]
-        self.steps = Steps(columns["site"], columns["warp"], columns["lanes"])
+        self.steps = StepColumns(columns["site"], columns["warp"], columns["lanes"])
         self._frames: dict[int, list[tuple[int, Array, Array]]] = {}
 
     def __len__(self) -> int:
@@ -394,7 +395,7 @@ class Replay:
 
     # ── errors ──────────────────────────────────────────────────────────────
 
-    def errors(self, memory: int | str, step: int | None = None) -> Errors | None:
+    def errors(self, memory: int | str, step: int | None = None) -> ArrayErrors | None:
         """The errors of the elements of an array, as they are after a step.
 
         Without one, they are those of the array as the launch has left it.  They are
@@ -415,10 +416,12 @@ class Replay:
                 error, ulp, lost = (
                     self.columns[name][chosen].view(np.float32) for name in ERRORS[1:]
                 )
-                return Errors(exact, error, ulp, lost, np.ones(each["count"], bool))
+                return ArrayErrors(
+                    exact, error, ulp, lost, np.ones(each["count"], bool)
+                )
         return None
 
-    def _errors_at(self, output: Row, step: int) -> Errors:
+    def _errors_at(self, output: Row, step: int) -> ArrayErrors:
         """The errors of an array after a step: of each element, the last one then."""
         found = moments_of(self.columns, output)
         some = np.flatnonzero(found["h_step"] <= step)
@@ -435,7 +438,7 @@ class Replay:
         lost[element] = found["h_lost"].view(np.float32)[some]
         known = np.zeros(output["count"], bool)
         known[element] = found["h_known"][some] > 0
-        return Errors(exact, error, ulp, lost, known)
+        return ArrayErrors(exact, error, ulp, lost, known)
 
     # ── who ─────────────────────────────────────────────────────────────────
 

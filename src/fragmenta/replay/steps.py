@@ -14,10 +14,10 @@ from fragmenta.tracing.told import State
 
 def steps(of: Traced) -> Columns:
     """The columns of all steps, and of registers that no step wrote."""
-    return _Steps(of).columns()
+    return _LaunchSteps(of).columns()
 
 
-class _Steps:
+class _LaunchSteps:
     """The steps of a recorded launch."""
 
     def __init__(self, of: Traced) -> None:

@@ -25,7 +25,7 @@ def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
     Registers and memories before it are as the steps that are left out have left them.
     """
     last = min(len(replay), first + most)
-    part = _Part(replay, first, last)
+    part = _TrimmedRecord(replay, first, last)
     columns = part.steps() | part.accesses() | part.memories()
     columns |= {name: replay.columns[name] for name in ERRORS} | part.copied()
     head = part.head()
@@ -40,7 +40,7 @@ def trimmed(replay: Replay, first: int, most: int) -> tuple[Head, Columns]:
 _LATE = ("warp", "register", "unit", "at")
 
 
-class _Part:
+class _TrimmedRecord:
     """A part of a record, from its first step until before its last one."""
 
     def __init__(self, replay: Replay, first: int, last: int) -> None:

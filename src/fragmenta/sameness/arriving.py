@@ -22,7 +22,7 @@ from fragmenta.launch.instruments import Watch
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.rules import ERROR
 from fragmenta.sameness.calls import Call, Program
-from fragmenta.sameness.following import Followed, Known, Place, follow, put_back
+from fragmenta.sameness.following import CallNote, Followed, Known, follow, put_back
 from fragmenta.sameness.naming import Root
 from fragmenta.simt.compiling import may_order
 from fragmenta.simt.program import program
@@ -50,7 +50,7 @@ def followed(
 # ── orders ──────────────────────────────────────────────────────────────────
 
 
-def orders(of: Followed, planes: int | None = None) -> list[Place]:
+def orders(of: Followed, planes: int | None = None) -> list[CallNote]:
     """Where threads meet: ``order`` if results depend on it, else ``met``."""
     known = {id(each.instruction) for each in of.noted("atomic")}  # said already
     meets = [
@@ -71,7 +71,7 @@ def orders(of: Followed, planes: int | None = None) -> list[Place]:
         if not _equal(of, other):
             kind = "order"
             break
-    return [Place(kind, call, each, why) for call, each in meets[:MOST]]
+    return [CallNote(kind, call, each, why) for call, each in meets[:MOST]]
 
 
 def meeting(call: Call) -> Iterator[Instruction]:
@@ -107,7 +107,7 @@ def _equal(one: Followed, two: Followed) -> bool:
 # ── races ───────────────────────────────────────────────────────────────────
 
 
-def races(of: Program, given: list[Root]) -> Iterator[Place]:
+def races(of: Program, given: list[Root]) -> Iterator[CallNote]:
     """What the race detector finds in a program; its memory is as it was."""
     with put_back(given):
         for call in of:
@@ -115,11 +115,11 @@ def races(of: Program, given: list[Root]) -> Iterator[Place]:
                 result = call.run(watch=Watch("report"))
             except Error as why:
                 first = next(iter(call.kernel.function.instructions))
-                yield Place("unwatched", call, first, str(why).splitlines()[0])
+                yield CallNote("unwatched", call, first, str(why).splitlines()[0])
                 return
             for each in result.problems:
                 if each.severity == ERROR:
-                    yield Place("race", call, _at(call, each.line), each.rule)
+                    yield CallNote("race", call, _at(call, each.line), each.rule)
 
 
 def _at(call: Call, line: int) -> Instruction:

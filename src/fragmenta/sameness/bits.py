@@ -20,7 +20,7 @@ from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import scalar_type
-from fragmenta.sameness.cones import Node, written
+from fragmenta.sameness.cones import ConeNode, written
 
 MOST = 1 << 17
 """Diagrams that are made, if there are no more."""
@@ -112,7 +112,9 @@ class Diagrams:
         return found
 
 
-def parting(one: Node, two: Node, inputs: Sequence[Node]) -> list[int] | None:
+def parting(
+    one: ConeNode, two: ConeNode, inputs: Sequence[ConeNode]
+) -> list[int] | None:
     """Inputs for which two results differ; None if they never do.
 
     >>> from fragmenta.sameness.cones import Nodes

@@ -20,7 +20,7 @@ OPTIONS = ("cluster", "cooperative", "shared", "target", "contract", "limits")
 """The options of a launch that a call has."""
 
 
-class Given(NamedTuple):
+class ArrayArgument(NamedTuple):
     """An array among the arguments of a call."""
 
     name: str
@@ -91,7 +91,7 @@ class Call:
         options = {"watch": False, **self.options, **more}
         return self.kernel.launch(self.grid, self.block, self.arguments, **options)
 
-    def arrays(self) -> Iterator[Given]:
+    def arrays(self) -> Iterator[ArrayArgument]:
         """All arrays that it can reach, with the names of their parameters."""
         # nvcc calls parameters KERNEL_param_0: two kernels would have none in common.
         own = f"{self.kernel.name}_param_"
@@ -99,7 +99,7 @@ class Call:
             name = self.kernel.parameter_name(number)
             name = name.replace(own, "param_", 1) if name.startswith(own) else name
             for array in _arrays(each):
-                yield Given(name, array)
+                yield ArrayArgument(name, array)
 
 
 def _kernel(given: object) -> tuple[Kernel, dict[str, Any]]:

@@ -58,21 +58,21 @@ class Computed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Node:
+class ConeNode:
     """A number that a thread computes."""
 
     kind: str
     """``input``, ``constant``, or what it is made by."""
     bits: int
-    operands: tuple[Node, ...] = ()
+    operands: tuple[ConeNode, ...] = ()
     about: Any = None
     """The number of a constant or of an input; of what else, all that decides it."""
     name: str = ""
 
-    def every(self) -> Iterator[Node]:
+    def every(self) -> Iterator[ConeNode]:
         """All nodes of the graph, operands first."""
         seen: set[int] = set()
-        left: list[tuple[Node, bool]] = [(self, False)]
+        left: list[tuple[ConeNode, bool]] = [(self, False)]
         while left:
             node, ready = left.pop()
             if ready:
@@ -82,7 +82,7 @@ class Node:
                 left.append((node, True))
                 left += [(each, False) for each in node.operands]
 
-    def inputs(self) -> list[Node]:
+    def inputs(self) -> list[ConeNode]:
         """The inputs that it depends on, in their order."""
         found = [each for each in self.every() if each.kind == "input"]
         return sorted(found, key=lambda each: int(each.about))
@@ -92,32 +92,32 @@ class Nodes:
     """Makes nodes: two that are made alike are one."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], Node] = {}
+        self._known: dict[tuple[object, ...], ConeNode] = {}
 
     def made(
         self,
         kind: str,
         bits: int,
-        operands: Sequence[Node] = (),
+        operands: Sequence[ConeNode] = (),
         about: Any = None,
         name: str = "",
         of: object = None,
-    ) -> Node:
+    ) -> ConeNode:
         """A node; ``of`` is what decides it besides, if ``about`` has no hash."""
         key = kind, bits, tuple(map(id, operands)), about if of is None else of
         if key not in self._known:
-            self._known[key] = Node(kind, bits, tuple(operands), about, name)
+            self._known[key] = ConeNode(kind, bits, tuple(operands), about, name)
         return self._known[key]
 
-    def constant(self, bits: int, number: int) -> Node:
+    def constant(self, bits: int, number: int) -> ConeNode:
         """A number."""
         return self.made("constant", bits, (), number & (1 << bits) - 1)
 
-    def input(self, bits: int, number: int, name: str = "") -> Node:
+    def input(self, bits: int, number: int, name: str = "") -> ConeNode:
         """An input by its number."""
         return self.made("input", bits, (), number, name, of=number)
 
-    def resized(self, of: Node, bits: int, signed: bool) -> Node:
+    def resized(self, of: ConeNode, bits: int, signed: bool) -> ConeNode:
         """A number in a register of another width."""
         if of.bits == bits:
             return of
@@ -128,7 +128,7 @@ class Nodes:
             return self.constant(bits, number)
         return self.made("resize", bits, [of], signed and bits > of.bits)
 
-    def extracted(self, of: Node, first: int, bits: int) -> Node:
+    def extracted(self, of: ConeNode, first: int, bits: int) -> ConeNode:
         """Some bits of a number."""
         if (first, bits) == (0, of.bits):
             return of
@@ -140,7 +140,7 @@ class Nodes:
                 return of.operands[first // size]
         return self.made("extract", bits, [of], first)
 
-    def joined(self, parts: Sequence[Node]) -> Node:
+    def joined(self, parts: Sequence[ConeNode]) -> ConeNode:
         """One number of several, the lowest first."""
         if len(parts) == 1:
             return parts[0]
@@ -152,7 +152,7 @@ class Nodes:
             return self.constant(whole, number)
         return self.made("join", whole, parts)
 
-    def chosen(self, condition: Node, yes: Node, no: Node) -> Node:
+    def chosen(self, condition: ConeNode, yes: ConeNode, no: ConeNode) -> ConeNode:
         """One of two numbers."""
         if yes is no:
             return yes
@@ -160,7 +160,7 @@ class Nodes:
             return yes if condition.about else no
         return self.made("select", yes.bits, [condition, yes, no])
 
-    def negated(self, condition: Node) -> Node:
+    def negated(self, condition: ConeNode) -> ConeNode:
         """The other truth value."""
         if condition.kind == "constant":
             return self.constant(1, 1 - int(condition.about))
@@ -169,8 +169,8 @@ class Nodes:
         return self.made("not", 1, [condition])
 
     def computed(
-        self, how: Computed, operands: Sequence[Node], result: int, bits: int
-    ) -> Node:
+        self, how: Computed, operands: Sequence[ConeNode], result: int, bits: int
+    ) -> ConeNode:
         """A result of an instruction, as many bits as its type has."""
         about = how, result
         of = *how.key, result
@@ -188,14 +188,14 @@ class _Writing:
         self._made: dict[int, Value] = {}
         self._results: dict[tuple[object, ...], tuple[Value, ...]] = {}
 
-    def of(self, node: Node) -> Value:
+    def of(self, node: ConeNode) -> Value:
         """The value of a node."""
         for each in node.every():
             if id(each) not in self._made:
                 self._made[id(each)] = self._value(each)
         return self._made[id(node)]
 
-    def _value(self, node: Node) -> Value:
+    def _value(self, node: ConeNode) -> Value:
         operands = [self._made[id(each)] for each in node.operands]
         if node.kind == "input":
             return self._given[int(node.about)]
@@ -218,7 +218,7 @@ class _Writing:
         signed = number - (1 << bits) if bits > 1 and number >> (bits - 1) else number
         return self.code.constant(signed, _TYPES[bits]).in_all_lanes(LANES)
 
-    def _joined(self, node: Node, parts: Sequence[Value]) -> Value:
+    def _joined(self, node: ConeNode, parts: Sequence[Value]) -> Value:
         of, first, total = _TYPES[node.bits], 0, None
         for part, each in zip(parts, node.operands, strict=True):
             wide = convert(part, of, signed=False)
@@ -228,7 +228,7 @@ class _Writing:
         assert total is not None
         return total
 
-    def _computed(self, node: Node, operands: Sequence[Value]) -> Value:
+    def _computed(self, node: ConeNode, operands: Sequence[Value]) -> Value:
         how, result = node.about
         key = *how.key, *map(id, node.operands)
         if key not in self._results:
@@ -249,7 +249,9 @@ def _loaded(memory: Memory, at: Value, bits: int) -> Value:
     return word != 0 if bits == 1 else convert(word, _TYPES[bits], signed=False)
 
 
-def runner(roots: Sequence[Node], inputs: Sequence[Node]) -> Callable[..., list[Words]]:
+def runner(
+    roots: Sequence[ConeNode], inputs: Sequence[ConeNode]
+) -> Callable[..., list[Words]]:
     """What computes some nodes from arrays of inputs; all are words of 64 bits.
 
     >>> nodes = Nodes()
@@ -288,7 +290,7 @@ def runner(roots: Sequence[Node], inputs: Sequence[Node]) -> Callable[..., list[
 
 
 def written(
-    roots: Sequence[Node], inputs: Sequence[Node]
+    roots: Sequence[ConeNode], inputs: Sequence[ConeNode]
 ) -> tuple[list[Raw], list[Raw]]:
     """The code of some nodes, which is read and not compiled; and its arguments."""
     kinds = [ir.VectorType(_TYPES[each.bits], LANES) for each in inputs]
@@ -303,7 +305,7 @@ def written(
     return [writing.of(each).raw for each in roots], arguments
 
 
-def are_one(one: Node, two: Node, inputs: Sequence[Node]) -> bool:
+def are_one(one: ConeNode, two: ConeNode, inputs: Sequence[ConeNode]) -> bool:
     """Whether LLVM finds that two cones give the same for every input.
 
     Its passes follow IEEE 754 and the ring of integers to the bit.  They are asked for
@@ -335,7 +337,7 @@ _IS_ZERO = re.compile(
 )
 
 
-def counting(one: Node, two: Node, inputs: Sequence[Node]) -> Traced:
+def counting(one: ConeNode, two: ConeNode, inputs: Sequence[ConeNode]) -> Traced:
     """Runs two cones on a range of all inputs: ``(first, count)``, of eights.
 
     The bits of the inputs, one after the other, are a number that is counted.  It

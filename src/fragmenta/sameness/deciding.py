@@ -22,7 +22,7 @@ from fragmenta.expressions.code.hashing import Hash
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.sameness.arriving import followed
 from fragmenta.sameness.calls import Call, Program, one_launch, program
-from fragmenta.sameness.following import Followed, Output, Place, planes_for
+from fragmenta.sameness.following import CallNote, Followed, HashedOutput, planes_for
 from fragmenta.sameness.naming import (
     Labels,
     Root,
@@ -184,7 +184,7 @@ class Sameness:
         return "\n".join(lines)
 
 
-Pairs = list[tuple[Output, Output]]
+Pairs = list[tuple[HashedOutput, HashedOutput]]
 
 
 def same(
@@ -406,7 +406,7 @@ def titles_of(one: Program, two: Program) -> tuple[str, str]:
 
 
 def _known(
-    one: Followed, two: Followed, x: Output, y: Output
+    one: Followed, two: Followed, x: HashedOutput, y: HashedOutput
 ) -> tuple[int, ...] | None:
     """An element whose expressions differ, and for one of which there is a tree."""
     for name, index in [*one.trees, *two.trees]:
@@ -416,12 +416,12 @@ def _known(
     return None
 
 
-def _hash(of: Output, index: tuple[int, ...]) -> Hash:
+def _hash(of: HashedOutput, index: tuple[int, ...]) -> Hash:
     place = int(np.ravel_multi_index(index, of.shape))
     return Hash(*(int(word[place]) for word in of.hashes))
 
 
-def _tree(of: Followed, output: Output, index: tuple[int, ...]) -> Tree:
+def _tree(of: Followed, output: HashedOutput, index: tuple[int, ...]) -> Tree:
     """The expression of an element; made once for all that a program is compared to."""
     key = output.name, index
     if key not in of.trees:
@@ -468,14 +468,14 @@ def _list(of: Followed) -> str:
     return ", ".join(each.name for each in of.outputs) or "no array"
 
 
-def _named(of: Followed, name: str) -> Output:
+def _named(of: Followed, name: str) -> HashedOutput:
     for each in of.outputs:
         if each.name == name:
             return each
     raise BadCall(f"no array {name} was written; those are {_list(of)}")
 
 
-def compared(x: Output, y: Output) -> tuple[int, int, bool]:
+def compared(x: HashedOutput, y: HashedOutput) -> tuple[int, int, bool]:
     """How many expressions differ, of how many; whether any bits do."""
     part = tuple(slice(n) for n in shared_shape(x.array, y.array))
     parts = [
@@ -489,7 +489,7 @@ def compared(x: Output, y: Output) -> tuple[int, int, bool]:
     return int(apart.sum()), int(apart.size), bool((raw[0] != raw[1]).any())
 
 
-def first_apart(x: Output, y: Output) -> tuple[int, ...] | None:
+def first_apart(x: HashedOutput, y: HashedOutput) -> tuple[int, ...] | None:
     """The first element whose expressions differ."""
     part = tuple(slice(n) for n in shared_shape(x.array, y.array))
     u, v = (
@@ -509,7 +509,7 @@ def _remarks(both: Sequence[Followed], words: dict[str, str]) -> tuple[Remark, .
     return tuple(found.values())
 
 
-def _remark(place: Place, why: str) -> Remark:
+def _remark(place: CallNote, why: str) -> Remark:
     mnemonic = place.instruction.mnemonic
     return Remark(place.kind, why + place.why, mnemonic, place.where, place.call.target)
 

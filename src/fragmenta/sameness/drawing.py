@@ -59,13 +59,13 @@ svg.fm .x{stroke:#ff7b72}
 
 
 @dataclass(eq=False)
-class _Box:
+class _DiagramBox:
     """A box with its lines, and the boxes below it."""
 
     kind: str
     lines: list[str]
     where: str = ""
-    below: list[_Box] = field(default_factory=list)
+    below: list[_DiagramBox] = field(default_factory=list)
     of: tuple[Node, ...] = ()
     """The nodes that it stands for."""
 
@@ -98,13 +98,13 @@ class _Builder:
     count: int = 0
     shapes: dict[int, int] = field(default_factory=dict)
 
-    def box(self, node: Node, depth: int = 0) -> _Box:
+    def box(self, node: Node, depth: int = 0) -> _DiagramBox:
         """A node, and what it is made of."""
         self.count += 1
         if self.count > _MOST:
             raise _TooMany
         if node.kind in ("input", "constant", "unknown"):
-            return _Box(node.kind, _wrapped(brief(node)), of=(node,))
+            return _DiagramBox(node.kind, _wrapped(brief(node)), of=(node,))
         if depth >= self.depth:
             return _folded("", [node])
         if node.kind == "product":
@@ -112,11 +112,11 @@ class _Builder:
         chain = chain_of(node)
         if len(chain) > 3:
             return self._chain(chain, depth)
-        made = _Box("operation", _wrapped(node.name), node.where, of=(node,))
+        made = _DiagramBox("operation", _wrapped(node.name), node.where, of=(node,))
         made.below = self._operands(node.operands, depth + 1)
         return made
 
-    def _operands(self, nodes: Sequence[Node], depth: int) -> list[_Box]:
+    def _operands(self, nodes: Sequence[Node], depth: int) -> list[_DiagramBox]:
         if not self.folds or len(nodes) < 2 or nodes[0].kind in ("input", "constant"):
             return [self.box(each, depth) for each in nodes]
         first, *rest = nodes
@@ -127,27 +127,27 @@ class _Builder:
             made.append(folded if alike else self.box(each, depth))
         return made
 
-    def _chain(self, chain: list[Node], depth: int) -> _Box:
+    def _chain(self, chain: list[Node], depth: int) -> _DiagramBox:
         """Operations of one name, each an operand of the next."""
         last, terms = chain[-1], terms_of(chain)
         lines = [f"{len(chain)} times {last.name},", "one after the other"]
-        made = _Box("operation", lines, last.where, of=tuple(chain))
+        made = _DiagramBox("operation", lines, last.where, of=tuple(chain))
         made.below = [self.box(each, depth + 1) for each in last.operands]
         flat = [each for term in terms for each in term]
         if all(each.kind in ("input", "constant") for each in flat):
             told = [" and ".join(map(brief, term)) for term in terms]
             kind = "input" if flat[0].kind == "input" else "constant"
-            made.below.append(_Box(kind, _wrapped(f"then {series(told)}")))
+            made.below.append(_DiagramBox(kind, _wrapped(f"then {series(told)}")))
             return made
         shown = [*terms[:1], *terms[-1:]] if len(terms) > 2 else terms
         made.below += [self.box(each, depth + 1) for each in shown[0]]
         if len(terms) > 2:
             lines = [f"… {len(terms) - 2} more", "like these"]
-            made.below.append(_Box("folded", lines))
+            made.below.append(_DiagramBox("folded", lines))
         made.below += [self.box(e, depth + 1) for term in shown[1:] for e in term]
         return made
 
-    def _product(self, node: Node, depth: int) -> _Box:
+    def _product(self, node: Node, depth: int) -> _DiagramBox:
         """Instructions of Tensor Cores whose results are accumulators of the next."""
         lines: list[str] = []
         chain = accumulated(node)
@@ -157,8 +157,8 @@ class _Builder:
             told = steps_told(some[0].model, len(steps), len(some))
             for part in (*told.split("; "), some[0].name, f"on {some[0].target}"):
                 lines += _wrapped(part)
-            products.append(_Box("input", _wrapped(products_told(steps))))
-        made = _Box("product", lines, node.where, of=tuple(chain))
+            products.append(_DiagramBox("input", _wrapped(products_told(steps))))
+        made = _DiagramBox("product", lines, node.where, of=tuple(chain))
         made.below = [self.box(chain[0].operands[0], depth + 1), *products]
         return made
 
@@ -178,17 +178,17 @@ def _wrapped(text: str) -> list[str]:
     return [line.replace("\u00a0", " ") for line in lines] or [""]
 
 
-def _folded(how: str, nodes: Sequence[Node]) -> _Box:
+def _folded(how: str, nodes: Sequence[Node]) -> _DiagramBox:
     """An expression in one box: its operation, and its first and last input."""
     told = inputs_told(nodes)
     name = f"{nodes[0].name} of " if nodes[0].kind == "operation" else ""
-    return _Box("folded", _wrapped(f"{how or name}{told}"), of=tuple(nodes))
+    return _DiagramBox("folded", _wrapped(f"{how or name}{told}"), of=tuple(nodes))
 
 
 # ── where it is drawn ───────────────────────────────────────────────────────
 
 
-def _drawn(box: _Box, marked: set[int]) -> tuple[Drawing, float]:
+def _drawn(box: _DiagramBox, marked: set[int]) -> tuple[Drawing, float]:
     """A box above those below it, and where the middle of the box is."""
     parts = [_drawn(each, marked) for each in box.below]
     below = sum(each.width for each, _ in parts) + _GAP * max(0, len(parts) - 1)
@@ -214,7 +214,7 @@ def _drawn(box: _Box, marked: set[int]) -> tuple[Drawing, float]:
     return Drawing(width, foot + deepest, "".join(body)), middle
 
 
-def _box(box: _Box, middle: float, marked: set[int]) -> str:
+def _box(box: _DiagramBox, middle: float, marked: set[int]) -> str:
     left, wide, high = middle - box.width / 2, box.width, box.height
     size = f'x="{left:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="5"'
     folded = " ef" if box.kind == "folded" else ""

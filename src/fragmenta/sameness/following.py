@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
 from fragmenta.errors import Error
-from fragmenta.expressions.algebra import Expressions, Name, Note, Remembered
+from fragmenta.expressions.algebra import Assumption, Expressions, Name, Remembered
 from fragmenta.expressions.code.hashing import Hash
 from fragmenta.ptx.module import Instruction
 from fragmenta.sameness.calls import Call, Program
@@ -22,7 +22,7 @@ from fragmenta.sameness.tree import Tree
 _NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "ue8m0", "ue4m3")
 
 
-class Output(NamedTuple):
+class HashedOutput(NamedTuple):
     """An array that a program wrote to."""
 
     name: str
@@ -39,7 +39,7 @@ class Output(NamedTuple):
         return self.array.shape
 
 
-class Place(NamedTuple):
+class CallNote(NamedTuple):
     """A note of one call, with its instruction."""
 
     kind: str
@@ -62,14 +62,14 @@ class Followed:
 
     program: Program
     roots: list[Root]
-    outputs: list[Output]
-    places: list[Place]
+    outputs: list[HashedOutput]
+    places: list[CallNote]
     trees: dict[tuple[str, tuple[int, ...]], Tree] = field(default_factory=dict)
     """The expressions of elements that were asked for."""
 
-    def noted(self, *kinds: str) -> list[Place]:
+    def noted(self, *kinds: str) -> list[CallNote]:
         """The notes of some kinds, each instruction once."""
-        found: dict[tuple[str, int], Place] = {}
+        found: dict[tuple[str, int], CallNote] = {}
         for each in self.places:
             if each.kind in kinds:
                 found.setdefault((each.kind, id(each.instruction)), each)
@@ -120,7 +120,7 @@ def follow(
     memories = [
         Remembered(e.start, n.copy()) for e, n in zip(given, named, strict=True)
     ]
-    places: list[Place] = []
+    places: list[CallNote] = []
     with put_back(given) as before:
         for call in of:
             algebra = Expressions(memories, many)
@@ -141,10 +141,10 @@ def _names(root: Root, planes: int, known: Known) -> NDArray[np.uint8]:
     return known[key]
 
 
-def _place(call: Call, note: Note) -> Place:
+def _place(call: Call, note: Assumption) -> CallNote:
     contract = call.options.get("contract", True)
     function = call.kernel.loaded.changed(contract).functions[note.function]
-    return Place(note.kind, call, function.instructions[note.index])
+    return CallNote(note.kind, call, function.instructions[note.index])
 
 
 def _outputs(
@@ -155,7 +155,7 @@ def _outputs(
     before: list[Array],
     *,
     taken: bool = False,
-) -> Iterator[Output]:
+) -> Iterator[HashedOutput]:
     """The arrays that were written, each once; ``taken``: those of whole numbers."""
     seen: set[tuple[int, int]] = set()
     for call in of:
@@ -176,7 +176,7 @@ def _outputs(
             if kept and not (taken and not given[number].bits):
                 continue
             seen.add(key)
-            yield Output(name, array.copy(), memories[number].of(array), array)
+            yield HashedOutput(name, array.copy(), memories[number].of(array), array)
 
 
 def _bytes(array: Array) -> Array:

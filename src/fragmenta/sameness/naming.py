@@ -18,7 +18,7 @@ from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, nearest
 from fragmenta.expressions.algebra import Name
 from fragmenta.registers.dtype import dtype
-from fragmenta.sameness.calls import Given, Program
+from fragmenta.sameness.calls import ArrayArgument, Program
 
 Labels: TypeAlias = Mapping[str, "str | tuple[str, int]"]
 """For parameters: the label of an array, or the label and its first element."""
@@ -131,7 +131,7 @@ def check_names(of: Program, names: Iterable[str], what: str) -> None:
             )
 
 
-def _given(of: Program) -> Iterable[Given]:
+def _given(of: Program) -> Iterable[ArrayArgument]:
     return (each for call in of for each in call.arrays())
 
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from fragmenta.sameness.cones import Node, Words
+from fragmenta.sameness.cones import ConeNode, Words
 
 _BITS = """
     00000000 80000000 3F800000 BF800000 00000001 80000001 007FFFFF 807FFFFF 00800000
@@ -93,7 +93,7 @@ def specials(bits: int, name: str) -> Words:
 
 
 def numbers_for(
-    inputs: Sequence[Node],
+    inputs: Sequence[ConeNode],
     loaded: Sequence[bool],
     random: np.random.Generator,
     count: int,
@@ -124,7 +124,7 @@ def numbers_for(
 
 
 def _near(
-    inputs: Sequence[Node], random: np.random.Generator, count: int
+    inputs: Sequence[ConeNode], random: np.random.Generator, count: int
 ) -> list[Words]:
     """Numbers of like magnitudes with few bits, and pairs that nearly cancel."""
     found: list[Words] = []

@@ -29,17 +29,17 @@ from fragmenta.arrays.checks import Array
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.sameness.bits import Undecided, parting
 from fragmenta.sameness.calls import Program
-from fragmenta.sameness.cones import Node, Nodes, Words, are_one, counting, runner
-from fragmenta.sameness.following import Followed, Output
+from fragmenta.sameness.cones import ConeNode, Nodes, Words, are_one, counting, runner
+from fragmenta.sameness.following import Followed, HashedOutput
 from fragmenta.sameness.naming import Root
 from fragmenta.sameness.numbers import numbers_for
 from fragmenta.sameness.signs import outside
 from fragmenta.sameness.threads import (
     NOWHERE,
     Following,
+    Input,
     Inputs,
-    Left,
-    Loaded,
+    Stores,
     Unfit,
 )
 from fragmenta.sameness.witness import Witness, given_inputs, separates
@@ -52,7 +52,7 @@ VECTORS = 1 << 18
 PART = 1 << 24
 """Inputs that are counted at a time."""
 Index: TypeAlias = NDArray[np.int64]
-Pairs: TypeAlias = list[tuple[Output, Output]]
+Pairs: TypeAlias = list[tuple[HashedOutput, HashedOutput]]
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class _Side:
 
     following: Following
     inputs: Inputs
-    left: list[Left]
-    nodes: list[Node] = field(default_factory=list)
+    left: list[Stores]
+    nodes: list[ConeNode] = field(default_factory=list)
 
     def elements(self, array: Array) -> _Element:
         """Which node each element of an array is, and whose."""
@@ -111,7 +111,7 @@ class _Side:
                     self.nodes.append(self._piece(stored.value, place, 8 * width))
         return _Element(node, thread)
 
-    def _piece(self, value: Node, place: int, bits: int) -> Node:
+    def _piece(self, value: ConeNode, place: int, bits: int) -> ConeNode:
         return self.inputs.nodes.extracted(value, place * bits, bits)
 
     def check_apart(self, roots: Sequence[Root]) -> None:
@@ -141,9 +141,9 @@ class _Class(NamedTuple):
 
     pair: int
     elements: Index
-    one: Node
-    two: Node
-    inputs: list[Node]
+    one: ConeNode
+    two: ConeNode
+    inputs: list[ConeNode]
     given: list[tuple[str, Words]]
     """For each input its label, and for each element the byte; or its numbers."""
     nodes: Nodes
@@ -232,7 +232,9 @@ def _side(of: Followed) -> _Side:
     return made
 
 
-def _same_memory(one: Followed, two: Followed, x: Output, y: Output) -> bool:
+def _same_memory(
+    one: Followed, two: Followed, x: HashedOutput, y: HashedOutput
+) -> bool:
     """Whether elements that nobody writes are the same input."""
     found = []
     for followed, output in ((one, x), (two, y)):
@@ -244,20 +246,20 @@ def _same_memory(one: Followed, two: Followed, x: Output, y: Output) -> bool:
 
 
 def _class(
-    number: int, elements: Index, made: Sequence[tuple[Node, Index, Inputs]]
+    number: int, elements: Index, made: Sequence[tuple[ConeNode, Index, Inputs]]
 ) -> _Class:
     """Both graphs over the same inputs."""
     nodes = Nodes()
-    known: dict[tuple[str, bytes, int], Node] = {}
-    inputs: list[Node] = []
+    known: dict[tuple[str, bytes, int], ConeNode] = {}
+    inputs: list[ConeNode] = []
     given: list[tuple[str, Words]] = []
     graphs = []
     for root, threads, of in made:
-        leaves: dict[int, Node] = {}
+        leaves: dict[int, ConeNode] = {}
         for leaf in root.inputs():
             what = of.every[int(leaf.about)]
-            label = what.label if isinstance(what, Loaded) else ""
-            numbers = (what.bytes if isinstance(what, Loaded) else what)[threads]
+            label = what.label if isinstance(what, Input) else ""
+            numbers = (what.bytes if isinstance(what, Input) else what)[threads]
             if label and (numbers == NOWHERE).any():
                 raise Unfit("an input of only some threads")
             if not label and (numbers == numbers[0]).all():
@@ -273,7 +275,7 @@ def _class(
     return _Class(number, elements, graphs[0], graphs[1], inputs, given, nodes)
 
 
-def _rebuilt(root: Node, leaves: dict[int, Node], nodes: Nodes) -> Node:
+def _rebuilt(root: ConeNode, leaves: dict[int, ConeNode], nodes: Nodes) -> ConeNode:
     made = dict(leaves)
     for each in root.every():
         if id(each) not in made:

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 
 from fragmenta.ptx.families import PRODUCTS, SUMS
 from fragmenta.ptx.opcodes.table import TABLE
-from fragmenta.sameness.cones import Computed, Node, Nodes
+from fragmenta.sameness.cones import Computed, ConeNode, Nodes
 
 _CLEAN = SUMS | PRODUCTS | {"fma", "div", "min", "max", "neg", "abs", "sqrt", "rcp"}
 _SYMMETRIC = frozenset({"rn", "rz", "ftz", "f32"})
@@ -39,19 +39,19 @@ _ONE, _MINUS_ONE = 0x3F800000, 0xBF800000
 """The bits of 1 and -1."""
 
 
-def outside(root: Node, nodes: Nodes) -> Node:
+def outside(root: ConeNode, nodes: Nodes) -> ConeNode:
     """A graph with the same bits for every input, with signs outside.
 
     Two graphs that become the same node are the same; the factory is theirs.
     """
-    made: dict[int, Node] = {}
+    made: dict[int, ConeNode] = {}
     for each in root.every():
         operands = [made[id(e)] for e in each.operands]
         made[id(each)] = _Rules(nodes).applied(each, operands)
     return made[id(root)]
 
 
-def _words(node: Node) -> tuple[str, frozenset[str]]:
+def _words(node: ConeNode) -> tuple[str, frozenset[str]]:
     """The opcode of an operation of f32, and its qualifiers; nothing of others."""
     if node.kind != "computed":
         return "", frozenset()
@@ -63,12 +63,12 @@ def _words(node: Node) -> tuple[str, frozenset[str]]:
     )
 
 
-def _is(node: Node, opcode: str) -> bool:
+def _is(node: ConeNode, opcode: str) -> bool:
     """Whether a node is ``neg.f32`` or ``abs.f32``, which keep subnormals."""
     return node.kind == "computed" and node.name == f"{opcode}.f32"
 
 
-def _clean(node: Node) -> bool:
+def _clean(node: ConeNode) -> bool:
     """Whether it has only the one NaN."""
     opcode, words = _words(node)
     return opcode in _CLEAN and words <= _SYMMETRIC | _DIRECTED | {"NaN"}
@@ -78,7 +78,7 @@ class _Rules:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
 
-    def applied(self, node: Node, operands: Sequence[Node]) -> Node:
+    def applied(self, node: ConeNode, operands: Sequence[ConeNode]) -> ConeNode:
         """A node of operands that have the form already."""
         opcode, words = _words(node)
         given = list(operands)
@@ -103,7 +103,7 @@ class _Rules:
         of = (*node.about[0].key, node.about[1]) if node.kind == "computed" else None
         return self.nodes.made(node.kind, node.bits, given, node.about, node.name, of)
 
-    def _added(self, given: list[Node]) -> tuple[str, list[Node]]:
+    def _added(self, given: list[ConeNode]) -> tuple[str, list[ConeNode]]:
         """A fused operation as an addition, if a factor is 1 or -1."""
         for factor, other in (given[:2], given[1::-1]):
             if factor.kind == "constant" and factor.about in (_ONE, _MINUS_ONE):
@@ -112,8 +112,8 @@ class _Rules:
         return "fma", given
 
     def _sum_or_product(
-        self, name: str, opcode: str, words: frozenset[str], given: list[Node]
-    ) -> Node:
+        self, name: str, opcode: str, words: frozenset[str], given: list[ConeNode]
+    ) -> ConeNode:
         """An operation in which signs go through; none rounds down."""
         if "rm" in words:
             for place in _TURNED_BY[opcode]:
@@ -133,9 +133,9 @@ class _Rules:
             first[0] = self._signed("neg", first[0])
         return self._as(name, [*first, *given[2:]], 0)
 
-    def _extreme(self, name: str, given: Sequence[Node]) -> Node:
+    def _extreme(self, name: str, given: Sequence[ConeNode]) -> ConeNode:
         """The least or the largest of all operands, in a chain."""
-        every: list[Node] = []
+        every: list[ConeNode] = []
         for each in given:
             rest = each
             while rest.kind == "computed" and rest.name == name:
@@ -148,12 +148,12 @@ class _Rules:
             found = self._as(name, [found, each], 0)
         return found
 
-    def _turned(self, node: Node) -> Node:
+    def _turned(self, node: ConeNode) -> ConeNode:
         """An operand with the other sign; which NaN it is does not matter there."""
         bare, minus = self._bare(node)
         return bare if minus else self._signed("neg", node)
 
-    def _product(self, name: str, given: list[Node], commutes: int) -> Node:
+    def _product(self, name: str, given: list[ConeNode], commutes: int) -> ConeNode:
         """A product, or a quotient, whose operands do not commute."""
         if all(_is(each, "abs") for each in given):
             inner = self._as(name, [each.operands[0] for each in given], commutes)
@@ -162,10 +162,10 @@ class _Rules:
         made = self._as(name, [a, b], commutes)
         return self._signed("neg", made) if minus != other else made
 
-    def _bare(self, node: Node) -> tuple[Node, bool]:
+    def _bare(self, node: ConeNode) -> tuple[ConeNode, bool]:
         return (node.operands[0], True) if _is(node, "neg") else (node, False)
 
-    def _signed(self, opcode: str, node: Node) -> Node:
+    def _signed(self, opcode: str, node: ConeNode) -> ConeNode:
         inner = node.operands[0] if _is(node, "neg") else None
         if opcode == "abs" and inner is not None:
             return self._signed("abs", inner)
@@ -175,10 +175,10 @@ class _Rules:
             return inner
         return self._as(f"{opcode}.f32", [node], 0)
 
-    def _sorted(self, given: Iterable[Node]) -> list[Node]:
+    def _sorted(self, given: Iterable[ConeNode]) -> list[ConeNode]:
         return sorted(given, key=id)
 
-    def _as(self, name: str, given: Sequence[Node], commutes: int) -> Node:
+    def _as(self, name: str, given: Sequence[ConeNode], commutes: int) -> ConeNode:
         """An operation of f32 by its name; some first operands commute."""
         match = TABLE.find(name, len(given) + 1)
         assert match is not None

@@ -41,7 +41,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.table import TABLE, TYPES, Match
 from fragmenta.sameness.calls import Call
-from fragmenta.sameness.cones import WIDTHS, Computed, Node, Nodes, Words, runner
+from fragmenta.sameness.cones import WIDTHS, Computed, ConeNode, Nodes, Words, runner
 from fragmenta.sameness.naming import Root
 from fragmenta.simt.accessing import element_type, space_of
 from fragmenta.simt.arguments import Arguments
@@ -56,7 +56,7 @@ MOST_WAYS = 64
 NOWHERE = np.uint64(2**63)
 """The place of a thread that does not load."""
 Threads = NDArray[np.bool_]
-Number = Node | Words
+Number = ConeNode | Words
 """What a register holds: a node, or a number for each thread."""
 _ENDS = frozenset({"ret", "exit"})
 _WORDS = frozenset({"global", "nc", "weak", "relaxed", "cta", "gpu", "L1", "ca", "cg"})
@@ -66,7 +66,7 @@ class Unfit(Exception):
     """The threads of a launch cannot be followed in this way."""
 
 
-class Loaded(NamedTuple):
+class Input(NamedTuple):
     """An input: the label of its memory, and for each thread which byte it is."""
 
     label: str
@@ -77,7 +77,7 @@ class Stored(NamedTuple):
     """What each thread of a group leaves at an address."""
 
     address: Words
-    value: Node
+    value: ConeNode
 
 
 @dataclass
@@ -91,7 +91,7 @@ class _State:
         return _State(dict(self.registers), list(self.stores))
 
 
-class Left(NamedTuple):
+class Stores(NamedTuple):
     """What the threads of a group leave."""
 
     threads: Threads
@@ -103,19 +103,19 @@ class Inputs:
     """The inputs of the threads of two programs: they share what is the same."""
 
     nodes: Nodes = field(default_factory=Nodes)
-    every: list[Loaded | Words] = field(default_factory=list)
+    every: list[Input | Words] = field(default_factory=list)
     """By number: what is loaded, or a number of each thread that is computed with."""
-    _known: dict[tuple[object, ...], Node] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], ConeNode] = field(default_factory=dict)
 
-    def loaded(self, label: str, bytes_: Words, bits: int, name: str) -> Node:
+    def loaded(self, label: str, bytes_: Words, bits: int, name: str) -> ConeNode:
         """The input at some bytes of a memory."""
-        return self._of((label, bytes_.tobytes(), bits), Loaded(label, bytes_), name)
+        return self._of((label, bytes_.tobytes(), bits), Input(label, bytes_), name)
 
-    def own(self, numbers: Words, bits: int) -> Node:
+    def own(self, numbers: Words, bits: int) -> ConeNode:
         """A number that each thread has."""
         return self._of(("", numbers.tobytes(), bits), numbers, "")
 
-    def _of(self, key: tuple[object, ...], what: Loaded | Words, name: str) -> Node:
+    def _of(self, key: tuple[object, ...], what: Input | Words, name: str) -> ConeNode:
         if key not in self._known:
             bits = int(str(key[2]))
             self._known[key] = self.nodes.input(bits, len(self.every), name)
@@ -137,12 +137,12 @@ class Following:
         self.arguments = Arguments(self.function, call.arguments, kernel.names)
         self.roots, self.inputs, self.nodes = roots, inputs, inputs.nodes
         self._steps = self._ways = 0
-        self.loads: list[Loaded] = []
+        self.loads: list[Input] = []
         """What was loaded of memory as it was before the launch."""
         self._offsets = parameter_offsets(self.function)
         self._runs: dict[tuple[object, ...], object] = {}
 
-    def followed(self) -> list[Left]:
+    def followed(self) -> list[Stores]:
         """What each group of threads leaves."""
         everyone = np.ones(self.count, bool)
         try:
@@ -162,7 +162,7 @@ class Following:
 
     # ── ways ────────────────────────────────────────────────────────────────
 
-    def _run(self, at: int, state: _State, threads: Threads) -> list[Left]:
+    def _run(self, at: int, state: _State, threads: Threads) -> list[Stores]:
         """Follow threads from an instruction to their end."""
         self._ways += 1
         if self._ways > MOST_WAYS:
@@ -194,16 +194,16 @@ class Following:
                 continue
             self._one(each, state, threads, guard)
             at += 1
-        return [Left(threads, state.stores)]
+        return [Stores(threads, state.stores)]
 
     def _run_on(
         self, at: int, each: Instruction, state: _State, threads: Threads
-    ) -> list[Left]:
+    ) -> list[Stores]:
         """Go on with threads for which a guard holds."""
         if each.opcode == "bra":
             return self._run(self._goal(each), state, threads)
         if each.opcode in _ENDS:
-            return [Left(threads, state.stores)]
+            return [Stores(threads, state.stores)]
         self._one(each, state, threads, None)
         return self._run(at + 1, state, threads)
 
@@ -214,8 +214,13 @@ class Following:
         return self.function.labels[goal.name]
 
     def _both(
-        self, at: int, each: Instruction, state: _State, threads: Threads, guard: Node
-    ) -> list[Left]:
+        self,
+        at: int,
+        each: Instruction,
+        state: _State,
+        threads: Threads,
+        guard: ConeNode,
+    ) -> list[Stores]:
         """Data decides: follow both ways, and choose what they leave."""
         first = self._run_on(at, each, state.copy(), threads)
         second = self._run(at + 1, state.copy(), threads)
@@ -227,7 +232,9 @@ class Following:
                     made.append(self._chosen(common, guard, one, two))
         return made
 
-    def _chosen(self, threads: Threads, guard: Node, one: Left, two: Left) -> Left:
+    def _chosen(
+        self, threads: Threads, guard: ConeNode, one: Stores, two: Stores
+    ) -> Stores:
         stores: list[Stored] = []
         for each in (*one.stores, *two.stores):
             place = each.address, each.value.bits
@@ -235,7 +242,7 @@ class Following:
                 continue
             yes, no = (self._held(left.stores, *place, threads) for left in (one, two))
             stores.append(Stored(each.address, self.nodes.chosen(guard, yes, no)))
-        return Left(threads, stores)
+        return Stores(threads, stores)
 
     # ── memory ──────────────────────────────────────────────────────────────
 
@@ -244,7 +251,7 @@ class Following:
 
     def _held(
         self, stores: Sequence[Stored], address: Words, bits: int, threads: Threads
-    ) -> Node:
+    ) -> ConeNode:
         """What memory holds at an address, for each of the threads."""
         for each in reversed(stores):
             if each.value.bits == bits and self._alike(each.address, address, threads):
@@ -255,7 +262,7 @@ class Following:
                 raise Unfit("a part of what was stored is loaded")
         return self._initial(address, bits, threads)
 
-    def _initial(self, address: Words, bits: int, threads: Threads) -> Node:
+    def _initial(self, address: Words, bits: int, threads: Threads) -> ConeNode:
         """What memory held before the launch: the elements of an array."""
         chosen = address[threads]
         slots = chosen >> np.uint64(SLOT_BITS)
@@ -296,11 +303,11 @@ class Following:
 
     def _elements(
         self, root: Root, at: Words, size: int, count: int, threads: Threads
-    ) -> Node:
+    ) -> ConeNode:
         """Some elements of a memory, one after the other, as one number."""
         for n in range(count):
             there = np.where(threads, at + np.uint64(n * size // 8), NOWHERE)
-            self.loads.append(Loaded(root.label, there))
+            self.loads.append(Input(root.label, there))
         parts = [
             self.inputs.loaded(
                 root.label,
@@ -315,7 +322,7 @@ class Following:
     # ── instructions ────────────────────────────────────────────────────────
 
     def _one(
-        self, each: Instruction, state: _State, threads: Threads, guard: Node | None
+        self, each: Instruction, state: _State, threads: Threads, guard: ConeNode | None
     ) -> None:
         """Follow one instruction, which data may guard."""
         before = dict(state.registers) if guard is not None else {}
@@ -389,7 +396,7 @@ class Following:
         raise Unfit("data is an address")
 
     def _store(
-        self, each: Instruction, state: _State, threads: Threads, guard: Node | None
+        self, each: Instruction, state: _State, threads: Threads, guard: ConeNode | None
     ) -> None:
         address, value = each.operands[:2]
         kind, bits = element_type(each), type_bits(element_type(each))
@@ -503,7 +510,9 @@ class Following:
                 made.append(self._numbers(how, here, number, bits))
             else:
                 operands = [
-                    self._node(e, e.bits if isinstance(e, Node) else max(8, b), threads)
+                    self._node(
+                        e, e.bits if isinstance(e, ConeNode) else max(8, b), threads
+                    )
                     for e, b in here
                 ]
                 made.append(self.nodes.computed(how, operands, number, bits))
@@ -519,7 +528,7 @@ class Following:
     ) -> Number:
         """A result that depends on the thread alone."""
         widths = [
-            e.bits if isinstance(e, Node) else max(8, b) if b > 1 else 1
+            e.bits if isinstance(e, ConeNode) else max(8, b) if b > 1 else 1
             for e, b in given
         ]
         key = *how.key, result, tuple(widths)
@@ -558,11 +567,11 @@ class Following:
             return self._condition(operand, state)
         raise Unfit(f"an operand that is a {type(operand).__name__}")
 
-    def _condition(self, guard: Register | Not, state: _State) -> Node | Words:
+    def _condition(self, guard: Register | Not, state: _State) -> ConeNode | Words:
         """The truth value of a predicate; of a constant, that of each thread."""
         of = guard.of if isinstance(guard, Not) else guard
         found = self._read(of, "pred", state)
-        if isinstance(found, Node) and found.kind == "constant":
+        if isinstance(found, ConeNode) and found.kind == "constant":
             found = np.full(self.count, found.about, np.uint64)
         if not isinstance(guard, Not):
             return found
@@ -595,15 +604,15 @@ class Following:
         if not isinstance(goal, Register):
             raise Unfit(f"a result that is a {type(goal).__name__}")
         bits, signed = self._bits_of(goal.number), kind.startswith("s")
-        if isinstance(value, Node):
+        if isinstance(value, ConeNode):
             value = self.nodes.resized(value, bits, signed) if bits > 1 else value
         elif bits > 1:
             value = _resized(value, type_bits(kind) if kind else bits, bits, signed)
         state.registers[goal.number] = value
 
-    def _node(self, value: Number, bits: int, threads: Threads) -> Node:
+    def _node(self, value: Number, bits: int, threads: Threads) -> ConeNode:
         """A value as a node: what all threads have is a constant."""
-        if isinstance(value, Node):
+        if isinstance(value, ConeNode):
             return self.nodes.resized(value, bits, False)
         own = value & np.uint64((1 << bits) - 1)
         chosen = own[threads]

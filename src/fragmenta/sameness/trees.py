@@ -24,7 +24,7 @@ from fragmenta.expressions.code.hashing import Hash
 from fragmenta.expressions.code.names import named
 from fragmenta.expressions.code.notes import HEAD, OPERATION
 from fragmenta.isa.instruction import Instruction as Op
-from fragmenta.planes.products import Product, product_model
+from fragmenta.planes.products import ProductShape, product_model
 from fragmenta.ptx.module import Instruction
 from fragmenta.sameness.calls import Call, Program
 from fragmenta.sameness.following import planes_for, put_back
@@ -78,7 +78,7 @@ def tree(
     part = None
     if len(of) == 1:  # blocks of one launch may be alone; launches need all of theirs
         part = _part(of[0], own, wanted)
-    log = Log(own.planes)
+    log = ExpressionLog(own.planes)
     with own.fresh() as memories:
         for call in of:
             algebra = LoggedExpressions(memories, own.planes)
@@ -158,7 +158,7 @@ def _part(call: Call, element: _Element, wanted: Hash | None) -> tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class _Entry:
+class _LoggedEntry:
     """One entry: its call, its instruction, and where it is in a log."""
 
     call: Call
@@ -172,12 +172,12 @@ class _Entry:
         return int(self.log[self.start])
 
 
-class Log:
+class ExpressionLog:
     """All that was computed, found by hash."""
 
     def __init__(self, planes: int) -> None:
         self.planes, self.full = planes, False
-        self._entries: list[_Entry] = []
+        self._entries: list[_LoggedEntry] = []
         self._keys: list[Words] = []
         self._owners: list[NDArray[np.int64]] = []
         self._known: dict[tuple[int, int], Node] = {}
@@ -207,7 +207,7 @@ class Log:
             op = operation(of) if op is None else op
             keys = self._product_keys(op, call.target, log, start)
         owner = np.arange(keys.size, dtype=np.int64) + (len(self._entries) << 32)
-        self._entries.append(_Entry(call, of, op, log, start))
+        self._entries.append(_LoggedEntry(call, of, op, log, start))
         self._keys.append(keys)
         self._owners.append(owner)
 
@@ -295,7 +295,7 @@ class Log:
         node.index = tuple(int(n) for n in np.unravel_index(place, shape))
         node.name = f"{root.label}[{', '.join(map(str, node.index))}]"
 
-    def _operation(self, node: Node, entry: _Entry, place: int) -> None:
+    def _operation(self, node: Node, entry: _LoggedEntry, place: int) -> None:
         log, start = entry.log, entry.start
         operands = int(log[start + 4])
         element, lane = divmod(place, LANES)
@@ -312,13 +312,13 @@ class Log:
             made.append(found)
         node.operands = tuple(made)
 
-    def _product(self, node: Node, entry: _Entry, place: int) -> None:
+    def _product(self, node: Node, entry: _LoggedEntry, place: int) -> None:
         assert entry.op is not None
         shape = _Shape.of(entry.op, entry.call.target, self.planes)
         model = shape.model
         row, column, m = shape.place(place)
         base = entry.start + HEAD
-        read = _Reader(entry.log, base, shape)
+        read = _EntryReader(entry.log, base, shape)
         node.kind, node.model = "product", model
         node.name = str(entry.op)
         node.operands = (self._node(*read.element("c", place, model.c)),)
@@ -361,7 +361,7 @@ class _Shape:
     @once
     def of(op: Op, target: str, planes: int) -> _Shape:
         """The shape of an instruction."""
-        how = Product(op, product_model(op, target), planes, most=4)
+        how = ProductShape(op, product_model(op, target), planes, most=4)
         first, start = {}, 0
         for name in ("a", "b", "c"):
             first[name] = start
@@ -390,7 +390,7 @@ class _Shape:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _EntryReader:
     """Reads elements of an entry."""
 
     log: Words

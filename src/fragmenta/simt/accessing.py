@@ -21,15 +21,15 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import (
+    InMemory,
     Writer,
-    Written,
     address_of,
     handles,
 )
 from fragmenta.simt.events import event, if_some, located, notify
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine
-from fragmenta.simt.memory import Access, load, store
+from fragmenta.simt.memory import AccessForm, load, store
 from fragmenta.simt.moving import pieces, splat
 from fragmenta.simt.program import parameter_offsets
 
@@ -68,7 +68,7 @@ def _address(instruction: Instruction) -> Address:
 
 def _registers(
     writer: Writer, operand: Operand, kind: str, result: bool
-) -> list[Written]:
+) -> list[InMemory]:
     """Where the elements of a load or store are; b128 has two halves."""
     items = operand.items if isinstance(operand, Vector) else (operand,)
     found = []
@@ -122,8 +122,8 @@ def param_space(writer: Writer, space: str, address: Address) -> str:
 
 
 def access_of(
-    space: str, kind: str, address: int, registers: list[Written], loads: bool
-) -> Access:
+    space: str, kind: str, address: int, registers: list[InMemory], loads: bool
+) -> AccessForm:
     """The kind of a load or a store; ``address`` are the bits of that register."""
     widths = {each.bits for each in registers}
     if len(widths) != 1:
@@ -133,7 +133,7 @@ def access_of(
     if min(widths) < 8:
         raise BadOperands("a predicate is not loaded or stored")
     bits, width = min(type_bits(kind), 64), widths.pop()
-    return Access(
+    return AccessForm(
         "global" if space == "param" else space,
         bits,
         width,
@@ -147,11 +147,11 @@ def access_of(
 def _transfer(
     writer: Writer,
     instruction: Instruction,
-    make: Callable[[Access, bool], Routine],
+    make: Callable[[AccessForm, bool], Routine],
     space: str,
     kind: str,
     address: Address,
-    registers: list[Written],
+    registers: list[InMemory],
 ) -> None:
     at, offset = address_of(writer, address)
     access = access_of(space, kind, at.bits, registers, make is load)
@@ -181,7 +181,7 @@ def _transfer(
 
 
 def past_the_end(
-    writer: Writer, kind: str, operands: list[Any], registers: list[Written]
+    writer: Writer, kind: str, operands: list[Any], registers: list[InMemory]
 ) -> None:
     """Tell of lanes whose access was none, but no fault: ``PAST`` has them.
 
@@ -239,7 +239,7 @@ def _words(writer: Writer) -> dict[str, int]:
 
 
 def _store_parameter(
-    writer: Writer, address: Address, kind: str, values: list[Written]
+    writer: Writer, address: Address, kind: str, values: list[InMemory]
 ) -> None:
     """A parameter by its name: of a function to be called, or a result."""
     name, offset, size = _parameter(writer, address, kind, len(values))
@@ -251,7 +251,7 @@ def _store_parameter(
 
 
 def _load_parameter(
-    writer: Writer, address: Address, kind: str, goals: list[Written]
+    writer: Writer, address: Address, kind: str, goals: list[InMemory]
 ) -> None:
     """A parameter by its name: of the kernel, or of the present function."""
     name, offset, size = _parameter(writer, address, kind, len(goals))
@@ -391,7 +391,7 @@ def alloca(writer: Writer, instruction: Instruction) -> None:
     step = align.value if isinstance(align, Immediate) else 16
     if not isinstance(step, int) or step < 1 or step & (step - 1):
         raise BadOperands(f"an alignment is a power of two; given {step}")
-    stack = Written("%warp", layout.STACK, 32)
+    stack = InMemory("%warp", layout.STACK, 32)
     kind = element_type(instruction)
     bits = type_bits(kind)
     rounded = writer.temporary(32)
@@ -408,7 +408,7 @@ def alloca(writer: Writer, instruction: Instruction) -> None:
 @handles("stacksave")
 def stacksave(writer: Writer, instruction: Instruction) -> None:
     """Where the stack ends now."""
-    stack = Written("%warp", layout.STACK, 32)
+    stack = InMemory("%warp", layout.STACK, 32)
     bits = type_bits(element_type(instruction))
     _resized(writer, instruction.operands[0], stack, bits)
 
@@ -416,12 +416,12 @@ def stacksave(writer: Writer, instruction: Instruction) -> None:
 @handles("stackrestore")
 def stackrestore(writer: Writer, instruction: Instruction) -> None:
     """Free what was allocated since ``stacksave``."""
-    stack = Written("%warp", layout.STACK, 32)
+    stack = InMemory("%warp", layout.STACK, 32)
     kind = element_type(instruction)
     source = writer.source(instruction.operands[0], kind)
     writer.compute("cvt.u32.u64" if source.bits == 64 else "mov.u32", stack, source)
 
 
-def _resized(writer: Writer, d: Operand, stack: Written, bits: int) -> None:
+def _resized(writer: Writer, d: Operand, stack: InMemory, bits: int) -> None:
     assert isinstance(d, Register)
     writer.compute("cvt.u64.u32" if bits == 64 else "mov.u32", d, stack)

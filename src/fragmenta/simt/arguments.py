@@ -153,7 +153,7 @@ FARTHEST = 1 << (layout.SLOT_BITS - 1)
 """How far from its array a pointer may be; farther, it is in another segment."""
 
 
-class Place(NamedTuple):
+class ArrayAddress(NamedTuple):
     """A place in an array, for the parameter with this name."""
 
     array: Array
@@ -170,12 +170,12 @@ class Place(NamedTuple):
         return int(self.array.__array_interface__["data"][0])
 
 
-class _Places(NamedTuple):
+class _StructBytes(NamedTuple):
     """The bytes of a struct, and the places that its pointers point to."""
 
     data: bytes
     at: tuple[int, ...]
-    places: tuple[Place, ...]
+    places: tuple[ArrayAddress, ...]
     """Those of the pointers, then others whose addresses are stored in them."""
 
 
@@ -221,7 +221,7 @@ class Arguments:
         self.arrays: dict[int, Array] = {
             i: part.array
             for i, (part, passed) in enumerate(zip(parts, self.passed, strict=True))
-            if isinstance(part, Place)
+            if isinstance(part, ArrayAddress)
             and part.array.nbytes == self.segments[segments_of(passed)[0]].data.size
             and not part.pointer
         }
@@ -231,13 +231,13 @@ class Arguments:
 
         self.parameters = self._memory(list(parameter_offsets(kernel).values()))
 
-    def _passed(self, part: bytes | Place | _Places) -> Passed:
-        if isinstance(part, _Places):
+    def _passed(self, part: bytes | ArrayAddress | _StructBytes) -> Passed:
+        if isinstance(part, _StructBytes):
             targets = map(self._target, part.places)
             return Filled(part.data, tuple(zip(part.at, targets, strict=False)))
-        return self._target(part) if isinstance(part, Place) else part
+        return self._target(part) if isinstance(part, ArrayAddress) else part
 
-    def _target(self, place: Place) -> tuple[int, int]:
+    def _target(self, place: ArrayAddress) -> tuple[int, int]:
         """The segment of a pointer, and how far from its start it is."""
         for number, group in enumerate(self._groups):
             if any(each is place for each in group.places):
@@ -292,13 +292,13 @@ class Received:
 
 
 @dataclass(eq=False)
-class Group:
+class SegmentArrays:
     """Arrays that share memory, and so are one segment."""
 
     start: int
     stop: int
     writable: bool
-    places: list[Place]
+    places: list[ArrayAddress]
 
     @property
     def in_place(self) -> bool:
@@ -332,7 +332,7 @@ class Group:
         return Segment(names, data, self.writable, slot, elements)
 
 
-def _segments(groups: list[Group]) -> list[Segment]:
+def _segments(groups: list[SegmentArrays]) -> list[Segment]:
     """The memory of groups, each in its slot, or in one that is free."""
     taken = {group.slot for group in groups}
     every = range(layout.FIRST_ARGUMENT, layout.FIRST_VARIABLE)
@@ -343,16 +343,18 @@ def _segments(groups: list[Group]) -> list[Segment]:
     ]
 
 
-def grouped(places: list[Place]) -> list[Group]:
+def grouped(places: list[ArrayAddress]) -> list[SegmentArrays]:
     """Group arrays that overlap, so that they keep their distances."""
-    groups: list[Group] = []
+    groups: list[SegmentArrays] = []
     for place in places:
         array, start = place.array, place.start
-        made = Group(start, start + array.nbytes, array.flags.writeable, [place])
+        made = SegmentArrays(
+            start, start + array.nbytes, array.flags.writeable, [place]
+        )
         touching = [each for each in groups if _overlap(made, each)]
         for each in touching:
             groups.remove(each)
-            made = Group(
+            made = SegmentArrays(
                 min(made.start, each.start),
                 max(made.stop, each.stop),
                 made.writable,
@@ -362,7 +364,7 @@ def grouped(places: list[Place]) -> list[Group]:
     return groups
 
 
-def _overlap(one: Group, other: Group) -> bool:
+def _overlap(one: SegmentArrays, other: SegmentArrays) -> bool:
     if one.writable != other.writable:
         return False
     if one.slot is not None and other.slot is not None:
@@ -374,23 +376,23 @@ def _overlap(one: Group, other: Group) -> bool:
     return same or (one.start < other.stop and other.start < one.stop)
 
 
-def _places(part: bytes | Place | _Places) -> tuple[Place, ...]:
+def _places(part: bytes | ArrayAddress | _StructBytes) -> tuple[ArrayAddress, ...]:
     """All places in arrays that a parameter names."""
-    if isinstance(part, _Places):
+    if isinstance(part, _StructBytes):
         return part.places
-    return (part,) if isinstance(part, Place) else ()
+    return (part,) if isinstance(part, ArrayAddress) else ()
 
 
 def _converted(
     what: str, parameter: Variable, value: object
-) -> bytes | Place | _Places:
+) -> bytes | ArrayAddress | _StructBytes:
     size = parameter.size
     if isinstance(value, Struct):
         at = tuple(at for at, _ in value.pointers)
         places = tuple(_place(each, what) for _, each in value.pointers)
         stored = f"memory that {what} points to"
         places += tuple(_place(each, stored) for each in value.reaches)
-        return _Places(_raw(value.data, size, what), at, places)
+        return _StructBytes(_raw(value.data, size, what), at, places)
     if isinstance(value, RAW):
         return _raw(value, size, what)
     if _is_struct_array(value, parameter):
@@ -405,7 +407,7 @@ def _converted(
         )
     if pointer is not None:
         return _place(pointer, what)
-    return Place(memory_of(value, what), 0, what, pointer=False)
+    return ArrayAddress(memory_of(value, what), 0, what, pointer=False)
 
 
 def _is_struct_array(value: object, parameter: Variable) -> TypeGuard[NDArray[np.void]]:
@@ -415,13 +417,13 @@ def _is_struct_array(value: object, parameter: Variable) -> TypeGuard[NDArray[np
     return value.size == 1 and parameter.size != type_bytes(parameter.type)
 
 
-def _place(value: Pointer, what: str) -> Place:
+def _place(value: Pointer, what: str) -> ArrayAddress:
     if abs(value.offset) >= FARTHEST:
         raise ValueRangeError(
             f"{what} points {value.offset} bytes from the start of its array; the most "
             f"is {FARTHEST - 1}"
         )
-    return Place(value.array, value.offset, what, pointer=True, slot=value.slot)
+    return ArrayAddress(value.array, value.offset, what, pointer=True, slot=value.slot)
 
 
 def _kind(parameter: Variable) -> str:

@@ -33,8 +33,8 @@ from fragmenta.simt.events import event
 from fragmenta.simt.layout import LANES, MIXED, Fault
 from fragmenta.simt.library import Routine
 from fragmenta.simt.memory import (
-    Access,
-    Where,
+    AccessForm,
+    AddressRange,
     addresses,
     fault,
     generic,
@@ -94,7 +94,7 @@ def atom(writer: Writer, instruction: Instruction) -> None:
     if len(sources) != needed or any(len(each) != parts for each in (goals, *sources)):
         raise BadOperands(f"{instruction.mnemonic} with operands of different sizes")
     atomic = Atomic(operation, kind, space_of(instruction), at.bits, parts)
-    what = Access(
+    what = AccessForm(
         "global" if atomic.space == "param" else atomic.space,
         min(type_bits(kind), 64),
         min(type_bits(kind), 64),
@@ -210,7 +210,7 @@ def make(atomic: Atomic) -> Routine:
 def _lane(
     code: Code,
     atomic: Atomic,
-    where: Where,
+    where: AddressRange,
     address: Value,
     lane: Value,
     registers: tuple[Raw, ...],

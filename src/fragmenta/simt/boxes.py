@@ -44,11 +44,11 @@ from fragmenta.shared.tensor_map import FIELD, ElementType, element_type, elemen
 from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE
 from fragmenta.simt.atomics import Atomic, noted, update
 from fragmenta.simt.layout import PLAIN
-from fragmenta.simt.memory import Where, inside, note
+from fragmenta.simt.memory import AddressRange, inside, note
 from fragmenta.simt.memory import pointer as host_pointer
 
 
-class Problem(IntEnum):
+class CopyRefusal(IntEnum):
     """Why a copy was refused; an H200 stops the kernel for each of them."""
 
     NONE = 0
@@ -84,11 +84,11 @@ class Copy(NamedTuple):
         return self.operation == "load"
 
 
-class Copied(NamedTuple):
+class CopyOutcome(NamedTuple):
     """The outcome of a copy, in traced values."""
 
     problem: Value
-    """0, or the number of a :class:`Problem`."""
+    """0, or the number of a :class:`CopyRefusal`."""
     address: Value
     """The address that is out of bounds."""
 
@@ -99,10 +99,10 @@ def copy_box(
     map: Raw,
     coordinates: Sequence[Value],
     offsets: Sequence[Value],
-    shared: Where,
+    shared: AddressRange,
     at: Value,
-    resolve: Callable[[Value], Where],
-) -> Copied:
+    resolve: Callable[[Value], AddressRange],
+) -> CopyOutcome:
     """Trace a copy.
 
     ``map`` points to the 128 bytes.  ``coordinates`` and ``offsets`` are 64-bit
@@ -110,7 +110,9 @@ def copy_box(
     address of the box in it.  ``resolve`` gives the global memory that the tensor's
     address is in.  Nothing outside of it is read or written.
     """
-    box = _Box(code, copy, map, list(coordinates), list(offsets), shared, at, resolve)
+    box = _BoxCopy(
+        code, copy, map, list(coordinates), list(offsets), shared, at, resolve
+    )
     box.check()
     for interleaved in (False, True):
         this = (
@@ -121,10 +123,10 @@ def copy_box(
                 box.column(interleaved)
             else:
                 box.tile(interleaved)
-    return Copied(box.problem.value, box.place.value)
+    return CopyOutcome(box.problem.value, box.place.value)
 
 
-class _Box:
+class _BoxCopy:
     """A copy that is being traced."""
 
     def __init__(
@@ -134,9 +136,9 @@ class _Box:
         map: Raw,
         coordinates: list[Value],
         offsets: list[Value],
-        shared: Where,
+        shared: AddressRange,
         at: Value,
-        resolve: Callable[[Value], Where],
+        resolve: Callable[[Value], AddressRange],
     ) -> None:
         self.code, self.copy = code, copy
         self.coordinates, self.offsets = coordinates, offsets
@@ -176,7 +178,9 @@ class _Box:
 
     # ── checks ──────────────────────────────────────────────────────────────
 
-    def refuse(self, wrong: Value, problem: Problem, at: Value | None = None) -> None:
+    def refuse(
+        self, wrong: Value, problem: CopyRefusal, at: Value | None = None
+    ) -> None:
         """Note a problem, if it is the first."""
         with self.code.when(wrong & (self.problem.value == 0)):
             self.problem.value = self.code.constant(problem, I32)
@@ -189,7 +193,7 @@ class _Box:
         wrong = (self.get("rank") != copy.rank) | (self.get("im2col") != copy.im2col)
         for dimension in range(copy.rank):
             wrong = wrong | (self.get("sizes", dimension) > MOST_SIZE)
-        self.refuse(wrong, Problem.MAP)
+        self.refuse(wrong, CopyRefusal.MAP)
         operation = not copy.loads and copy.operation != "store"
         names = (
             TYPES_OF[copy.operation]
@@ -199,25 +203,25 @@ class _Box:
         known = self.is_type(element_type(names[0]))
         for name in names[1:]:
             known = known | self.is_type(element_type(name))
-        self.refuse(~known, Problem.OPERATION if operation else Problem.MAP)
-        self.refuse((self.at & (ALIGNMENT - 1)) != 0, Problem.SHARED_ALIGNMENT)
+        self.refuse(~known, CopyRefusal.OPERATION if operation else CopyRefusal.MAP)
+        self.refuse((self.at & (ALIGNMENT - 1)) != 0, CopyRefusal.SHARED_ALIGNMENT)
         uneven = ((c[0] * self.size) & (UNIT - 1)) != 0
         plain = self.get("interleave") == 0
-        self.refuse(uneven & plain, Problem.COORDINATE_ALIGNMENT)
+        self.refuse(uneven & plain, CopyRefusal.COORDINATE_ALIGNMENT)
         if not copy.loads:
             for each in c:
-                self.refuse(each < 0, Problem.NEGATIVE)
+                self.refuse(each < 0, CopyRefusal.NEGATIVE)
         if copy.im2col:
             self._check_pixels()
 
     def _check_pixels(self) -> None:
         for offset in self.offsets:
             large = shift_unsigned(offset, CORNER_BITS[self.copy.rank]) != 0
-            self.refuse(large, Problem.OFFSET)
+            self.refuse(large, CopyRefusal.OFFSET)
         for place in range(self.copy.rank - 2):
             low, high = (self.corner(name, place) for name in ("lower", "upper"))
             if not self.copy.loads:
-                self.refuse((low < 0) | (high > 0), Problem.NEGATIVE)
+                self.refuse((low < 0) | (high > 0), CopyRefusal.NEGATIVE)
             for interleaved in (False, True):
                 dimension = place + (not interleaved)
                 start = self.coordinates[dimension]
@@ -225,7 +229,7 @@ class _Box:
                 this = (self.get("interleave") != 0) == self.code.constant(
                     interleaved, ir.IntType(1)
                 )
-                self.refuse(out & this, Problem.FIRST_PIXEL)
+                self.refuse(out & this, CopyRefusal.FIRST_PIXEL)
 
     def is_type(self, of: ElementType) -> Value:
         """Whether the map has elements of this type."""
@@ -291,7 +295,7 @@ class _Box:
 class _Row:
     """The rows of a box: adjacent elements, or slices of channels, in dimension 0."""
 
-    def __init__(self, box: _Box, interleaved: bool, count: Value) -> None:
+    def __init__(self, box: _BoxCopy, interleaved: bool, count: Value) -> None:
         self.box, self.interleaved = box, interleaved
         step = box.get("element_strides", 0)
         all_changed = [pattern(each).changed for each in WGMMA_SWIZZLES]
@@ -342,7 +346,7 @@ class _Row:
 class _Unit(NamedTuple):
     """16 bytes of a box, of which the first ``moved`` are inside the tensor."""
 
-    box: _Box
+    box: _BoxCopy
     address: Value
     goal: Value
     moved: Value
@@ -352,14 +356,14 @@ class _Unit(NamedTuple):
         box, code = self.box, self.box.code
         here, there = self.goal, self.address
         kept = inside(box.shared, here, UNIT)
-        box.refuse(~kept, Problem.SHARED_BOUNDS, here)
+        box.refuse(~kept, CopyRefusal.SHARED_BOUNDS, here)
         # A load reads what is inside the tensor; a store writes the whole unit.
         needed = self.moved if box.copy.loads else self.moved.lift(UNIT)
         fits = (self.moved == 0) | inside(box.where, there, needed)
-        box.refuse(~fits, Problem.GLOBAL_BOUNDS, there)
+        box.refuse(~fits, CopyRefusal.GLOBAL_BOUNDS, there)
         if not box.copy.loads:
             locked = (self.moved != 0) & ((box.where.flags & 1) != 0)
-            box.refuse(locked, Problem.READ_ONLY, there)
+            box.refuse(locked, CopyRefusal.READ_ONLY, there)
         with code.when(box.problem.value == 0):
             if box.copy.loads:
                 self._load()
@@ -488,8 +492,8 @@ def compiled(copy: Copy) -> Traced:
     ) -> None:
         b, nothing = code.builder, size.lift(0)
         hosts = [Value(b, b.ptrtoint(each.raw, I64)) for each in (memory, image)]
-        there = Where(hosts[0], size, origin, nothing, nothing)
-        here = Where(hosts[1], image_size, nothing, nothing, nothing)
+        there = AddressRange(hosts[0], size, origin, nothing, nothing)
+        here = AddressRange(hosts[1], image_size, nothing, nothing, nothing)
         used = copy.rank - 2 if copy.im2col and copy.loads else 0
         done = copy_box(
             code,
@@ -531,7 +535,7 @@ def run_box(
     *,
     at: int = 0,
     origin: int = 0,
-) -> tuple[Problem, int]:
+) -> tuple[CopyRefusal, int]:
     """Copy a box between two arrays of bytes, of which it changes one.
 
     ``memory`` is global memory from the address ``origin`` on, ``image`` shared memory.
@@ -567,4 +571,4 @@ def run_box(
         at,
         report,
     )
-    return Problem(int(report[0])), int(report[1])
+    return CopyRefusal(int(report[0])), int(report[1])

@@ -39,7 +39,7 @@ from fragmenta.simt.emitter import (
 )
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import field, pointer_at
-from fragmenta.simt.memory import Access, fault, has, lane_of, store
+from fragmenta.simt.memory import AccessForm, fault, has, lane_of, store
 from fragmenta.simt.program import PlacedFunction
 from fragmenta.simt.warps import P, routine
 
@@ -272,7 +272,7 @@ def _to_local(
         ]
         for memory, value in data:
             failed = writer.call(
-                store(Access("local", bits, bits)),
+                store(AccessForm("local", bits, bits)),
                 *memory,
                 f"ptr {place}",
                 f"i64 {offset}",

@@ -34,7 +34,7 @@ from fragmenta.simt.probes import Probes
 if TYPE_CHECKING:  # LLVM takes a while to import
     from fragmenta.jit.engines import Engine
     from fragmenta.simt import library
-    from fragmenta.simt.compiling import Made
+    from fragmenta.simt.compiling import CompiledKernel
 
 address_of = checks.address_of
 NumberT = TypeVar("NumberT", bound=np.generic)
@@ -130,13 +130,13 @@ class Compiled:
         return names, np.array([numbers[name] for name in every], np.int64), lengths
 
     @once_property
-    def code(self) -> Code:
+    def code(self) -> MachineCode:
         """The machine code, loaded."""
         from fragmenta.simt import library
 
         kernel, *rest = self.objects
         routines = map(library.Object, self.routines, rest)
-        return Code(kernel, routines, self.partial)
+        return MachineCode(kernel, routines, self.partial)
 
 
 def aligned(size: int) -> NDArray[np.uint8]:
@@ -278,7 +278,7 @@ class PartialCode:
             self._make = list  # the text is not needed any more
 
 
-class Code:
+class MachineCode:
     """Machine code in memory."""
 
     def __init__(
@@ -340,7 +340,7 @@ def compiled(
     disk = Cache.present()
     name, target, _ = chosen
 
-    def make() -> Made:
+    def make() -> CompiledKernel:
         # The compiler takes a while to import.
         from fragmenta.simt.compiling import make
 
@@ -353,7 +353,7 @@ def compiled(
         new = make()
     held = [new]  # what it was made from may be large: it is used at most once
 
-    def again() -> Made:
+    def again() -> CompiledKernel:
         return held.pop() if held else make()
 
     made = Compiled(
@@ -366,7 +366,9 @@ def compiled(
     return made
 
 
-def _partial(key: str, name: str, make: Callable[[], Made]) -> list[library.Object]:
+def _partial(
+    key: str, name: str, make: Callable[[], CompiledKernel]
+) -> list[library.Object]:
     """The code for a part of the lanes, from the cache if it is there."""
     from fragmenta.jit.cache import Cache
     from fragmenta.simt import library

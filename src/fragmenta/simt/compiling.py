@@ -42,7 +42,7 @@ _HEAD = (
 """The pointers that all code uses."""
 
 
-class Made(NamedTuple):
+class CompiledKernel(NamedTuple):
     """A kernel as it was compiled."""
 
     about: dict[str, Any]
@@ -61,7 +61,7 @@ def make(
     mode: tuple[int, ...] = (),
     probes: Probes = NOTHING,
     measure: Callable[[int], None] = lambda _: None,
-) -> Made:
+) -> CompiledKernel:
     """Compile a kernel."""
     of = Mode.of(mode)
     parts = program(module, name, of.stepped)
@@ -100,7 +100,7 @@ def make(
         code = compiler.object_code(rest, optimise=0)
         return [library.Object(["partial"], code), *library.objects(some)]
 
-    return Made(about, objects, bytes(writer.constants), partial)
+    return CompiledKernel(about, objects, bytes(writer.constants), partial)
 
 
 def _prints(instruction: Instruction) -> bool:

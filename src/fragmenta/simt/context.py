@@ -50,7 +50,7 @@ class LaunchMemory(Protocol):
     functions: NDArray[np.int64]
     parameters: Bytes
     host_address: int
-    shape: Shape
+    shape: Grid
     goes_on: bool
     """Whether it goes on after mistakes that hardware survives."""
 
@@ -59,7 +59,7 @@ class LaunchMemory(Protocol):
         """The limits of the launch."""
 
 
-class Shape(NamedTuple):
+class Grid(NamedTuple):
     """A grid of blocks of threads."""
 
     grid: tuple[int, int, int]
@@ -108,7 +108,7 @@ class Shape(NamedTuple):
     def members(self, index: int) -> list[int]:
         """The numbers of the blocks of a cluster, by rank.
 
-        >>> Shape((4, 2, 1), (32, 1, 1), (2, 1, 1)).members(3)
+        >>> Grid((4, 2, 1), (32, 1, 1), (2, 1, 1)).members(3)
         [6, 7]
         """
         at, found = self.cluster_at(index), []
@@ -123,7 +123,7 @@ class Shape(NamedTuple):
     def cluster_of(self, block: int) -> int:
         """The number of the cluster of a block.
 
-        >>> Shape((4, 2, 1), (32, 1, 1), (2, 1, 1)).cluster_of(6)
+        >>> Grid((4, 2, 1), (32, 1, 1), (2, 1, 1)).cluster_of(6)
         3
         """
         at = zip(self.block_at(block), self.cluster, strict=True)
@@ -143,7 +143,7 @@ class Shape(NamedTuple):
 
 @lru_cache(16)
 def template(
-    local: int, static: int, dynamic: int, shape: Shape, workspace: int = 0
+    local: int, static: int, dynamic: int, shape: Grid, workspace: int = 0
 ) -> Bytes:
     """The first bytes of every warp of a block, before it starts.
 
@@ -202,7 +202,7 @@ def template(
     return made
 
 
-class Queue:
+class BlockQueue:
     """The blocks that nobody runs yet.
 
     Contexts take the next one in machine code.  So only one thread may write
@@ -237,7 +237,7 @@ class Context:
     """The memory of one block."""
 
     def __init__(
-        self, compiled: Compiled, shape: Shape, launch: LaunchMemory, dynamic: int
+        self, compiled: Compiled, shape: Grid, launch: LaunchMemory, dynamic: int
     ) -> None:
         warps = shape.warps
         local = compiled.local + launch.stack
@@ -267,7 +267,7 @@ class Context:
         """
         self.halt = zeros(1, np.int32)
         """Not 0 if no further block should begin."""
-        self._queue = Queue()
+        self._queue = BlockQueue()
         self.counts = self.parts["counts"].view(np.int64)
         self._shape, self._launch, self._code = shape, launch, compiled.code
         self._set_pointers(launch)
@@ -390,7 +390,7 @@ class Context:
         """Run no other block after the present one."""
         self._queue.last = self._queue.following
 
-    def share(self, queue: Queue) -> None:
+    def share(self, queue: BlockQueue) -> None:
         """Run blocks of a queue that several contexts share."""
         self._wide[layout.BLOCK_QUEUE // 8] = address_of(queue.memory)
         self._queue = queue

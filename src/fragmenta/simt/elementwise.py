@@ -35,7 +35,7 @@ class Elementwise(NamedTuple):
     masked: Routine
 
 
-class Held(NamedTuple):
+class ElementOperand(NamedTuple):
     """An operand: the bits of its type, and of the register that holds it."""
 
     bits: int
@@ -46,8 +46,8 @@ class Held(NamedTuple):
 def elementwise(
     mnemonic: str,
     match: Match,
-    results: tuple[Held, ...],
-    operands: tuple[Held | None, ...],
+    results: tuple[ElementOperand, ...],
+    operands: tuple[ElementOperand | None, ...],
     extra: tuple[tuple[str, str], ...] = (),
 ) -> Elementwise:
     """The routines for an instruction whose meaning is in the table.
@@ -78,8 +78,8 @@ def _define(
     name: str,
     match: Match,
     qualifiers: dict[str, str],
-    results: tuple[Held, ...],
-    operands: tuple[Held | None, ...],
+    results: tuple[ElementOperand, ...],
+    operands: tuple[ElementOperand | None, ...],
     masked: bool,
 ) -> None:
     emit, large = match.syntax.emit, match.syntax.large
@@ -148,12 +148,14 @@ def _bits(code: Code, pointer: Raw, index: Value, count: int) -> Value:
     return chosen
 
 
-def _load(code: Code, pointer: Raw, held: Held, index: Value, count: int) -> Loaded:
+def _load(
+    code: Code, pointer: Raw, held: ElementOperand, index: Value, count: int
+) -> Loaded:
     if held.bits == 1:
         return _bits(code, pointer, index, count)
     if held.bits == 128:
         step = code.builder.gep(pointer, [ir.Constant(I32, 8 * LANES)])
-        half = Held(64, 64)
+        half = ElementOperand(64, 64)
         return tuple(_load(code, p, half, index, count) for p in (pointer, step))
     of = _WIDTHS[held.register]
     loaded = code.builder.load(_place(code, pointer, of, count, index))
@@ -170,7 +172,7 @@ def _container(bits: int) -> Type:
 def _store(
     code: Code,
     pointer: Raw,
-    held: Held,
+    held: ElementOperand,
     index: Value,
     count: int,
     value: Loaded,
@@ -190,7 +192,7 @@ def _store(
         step = b.gep(pointer, [ir.Constant(I32, 8 * LANES)])
         assert isinstance(value, tuple)
         for part, place in zip(value, (pointer, step), strict=True):
-            _store(code, place, Held(64, 64), index, count, part, mask)
+            _store(code, place, ElementOperand(64, 64), index, count, part, mask)
         return
     assert isinstance(value, Value)
     value = convert(value, _WIDTHS[held.register], signed=held.signed)

@@ -36,7 +36,7 @@ from fragmenta.ptx.opcodes.newer import not_covered
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 from fragmenta.simt import layout, warps
 from fragmenta.simt.admitting import refused, unknown
-from fragmenta.simt.elementwise import Elementwise, Held, elementwise
+from fragmenta.simt.elementwise import ElementOperand, Elementwise, elementwise
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import Routine, as_signed
 from fragmenta.simt.mode import PLAIN, Mode
@@ -96,7 +96,7 @@ def handles(*opcodes: str) -> Callable[[Handler], Handler]:
     return add
 
 
-class Written(NamedTuple):
+class InMemory(NamedTuple):
     """An operand in memory: where, and the bits of the register that holds it."""
 
     base: str
@@ -104,12 +104,12 @@ class Written(NamedTuple):
     offset: int
     bits: int
 
-    def moved(self, step: int, bits: int) -> Written:
+    def moved(self, step: int, bits: int) -> InMemory:
         """What is so many bytes further on."""
-        return Written(self.base, self.offset + step, bits)
+        return InMemory(self.base, self.offset + step, bits)
 
 
-class Site(NamedTuple):
+class FaultSite(NamedTuple):
     """An instruction that can fail."""
 
     unit: str
@@ -137,20 +137,20 @@ class _Call(NamedTuple):
     """A routine for an instruction, and the places of its operands."""
 
     name: str
-    places: list[Written]
+    places: list[InMemory]
 
 
 class _Gathered(NamedTuple):
     """The operands that a routine is compiled for and called with."""
 
-    results: list[tuple[Held, Written]]
-    sources: list[tuple[Held, Written] | None]
+    results: list[tuple[ElementOperand, InMemory]]
+    sources: list[tuple[ElementOperand, InMemory] | None]
     """None for an operand that was not written."""
     extra: list[tuple[str, str]]
     """Further qualifiers."""
 
 
-def _both(operand: Written | Operand) -> tuple[Written | Operand, ...]:
+def _both(operand: InMemory | Operand) -> tuple[InMemory | Operand, ...]:
     """One result, or the two of a pair."""
     if isinstance(operand, Pair):
         return operand.first, operand.second
@@ -180,7 +180,7 @@ class Writer:
         """Those of the present version."""
         self.constants = bytearray()
         self._constant_places: dict[bytes, int] = {}
-        self.sites: list[Site] = []
+        self.sites: list[FaultSite] = []
         self.functions: list[tuple[str, ...]] = []
         """Functions that are called by address: instruction, target, perhaps more."""
         self.fidelity: dict[str, str] = {}
@@ -194,7 +194,7 @@ class Writer:
         self._elementwise: dict[str, Elementwise] = {}
         self._ways: dict[str, tuple[str, Handler]] = {}
         """How each mnemonic is written."""
-        self._constants: dict[tuple[int, int], Written] = {}
+        self._constants: dict[tuple[int, int], InMemory] = {}
         self._active = ""
         """The lanes of the code block, if the present piece has loaded them."""
         self._fresh = 0
@@ -311,28 +311,28 @@ class Writer:
         word = self.load("i32", "%warp", self.unit.registers[register.number])
         return self.value(f"xor i32 {word}, -1") if isinstance(operand, Not) else word
 
-    def scratch(self, number: int) -> Written:
+    def scratch(self, number: int) -> InMemory:
         """A place for a predicate that is used at once."""
-        return Written("%warp", layout.SCRATCH + 4 * number, 1)
+        return InMemory("%warp", layout.SCRATCH + 4 * number, 1)
 
-    def temporary(self, bits: int) -> Written:
+    def temporary(self, bits: int) -> InMemory:
         """A place for a register that is used at once; none is kept for long."""
         place = layout.TEMPORARY + 256 * self._scratch
         self._scratch = (self._scratch + 1) % layout.TEMPORARIES
-        return Written("%warp", place, bits)
+        return InMemory("%warp", place, bits)
 
     # ── operands ────────────────────────────────────────────────────────────
 
-    def register(self, register: Register) -> Written:
+    def register(self, register: Register) -> InMemory:
         """Where a register is."""
         bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
-        return Written("%warp", self.unit.registers[register.number], bits)
+        return InMemory("%warp", self.unit.registers[register.number], bits)
 
-    def address(self, at: Written) -> str:
+    def address(self, at: InMemory) -> str:
         """A pointer to an operand."""
         return self.at(at.base, at.offset)
 
-    def from_warp(self, at: Written) -> str:
+    def from_warp(self, at: InMemory) -> str:
         """How far an operand is behind the start of the warp: a number of 64 bits."""
         if at.base == "%warp":
             return str(at.offset)
@@ -342,14 +342,14 @@ class Writer:
             base = self.value(f"sub i64 {there}, %warp_at")
         return self.value(f"add i64 {base}, {at.offset}") if at.offset else base
 
-    def constant(self, bits: int, number: int) -> Written:
+    def constant(self, bits: int, number: int) -> InMemory:
         """A register that holds a number in every lane."""
         key = bits, number
         if key not in self._constants:
             self._constants[key] = self._constant(bits, number)
         return self._constants[key]
 
-    def _constant(self, bits: int, number: int) -> Written:
+    def _constant(self, bits: int, number: int) -> InMemory:
         number &= (1 << max(bits, 1)) - 1
         if bits == 1:
             word = -1 if number else 0
@@ -361,7 +361,7 @@ class Writer:
             )
         else:
             place = self.data(number.to_bytes(bits // 8, "little") * LANES)
-        return Written("%constants", place, bits)
+        return InMemory("%constants", place, bits)
 
     def data(self, data: bytes) -> int:
         """Where bytes are among the constants."""
@@ -371,7 +371,7 @@ class Writer:
             self.constants += data
         return self._constant_places[data]
 
-    def source(self, operand: Operand, kind: str) -> Written:
+    def source(self, operand: Operand, kind: str) -> InMemory:
         """Where the bits of an operand are."""
         bits = type_bits(kind)
         match operand:
@@ -396,7 +396,7 @@ class Writer:
         """A pointer to an operand, for a routine that takes the bits of a type."""
         return self.address(self.exact(operand, kind, result=result))
 
-    def exact(self, operand: Operand, kind: str, *, result: bool = False) -> Written:
+    def exact(self, operand: Operand, kind: str, *, result: bool = False) -> InMemory:
         """Where an operand is that has exactly the bits of a type."""
         at = self.result(operand, kind) if result else self.source(operand, kind)
         bits = type_bits(kind)
@@ -411,7 +411,7 @@ class Writer:
         self._scratch = (self._scratch + 1) % layout.TEMPORARIES
         return self._scratch
 
-    def special(self, operand: Special) -> Written:
+    def special(self, operand: Special) -> InMemory:
         """Where a special register is."""
         place = layout.special_place(operand.name)
         if place is None:
@@ -419,9 +419,9 @@ class Writer:
         if operand.name in layout.TICKING:
             self.call(warps.TICK, "ptr %warp")
         bits = 64 if operand.name in layout.SPECIALS_64 else 32
-        return Written("%warp", place, bits)
+        return InMemory("%warp", place, bits)
 
-    def symbol(self, operand: Symbol, bits: int) -> Written:
+    def symbol(self, operand: Symbol, bits: int) -> InMemory:
         """The address of a variable or function."""
         unit, name = self.unit, operand.name
         if name in unit.local:
@@ -443,7 +443,7 @@ class Writer:
             return self.constant(bits, known[goal] + operand.offset)
         raise Error(f"{name} is not declared")
 
-    def _shared(self, bits: int, offset: int) -> Written:
+    def _shared(self, bits: int, offset: int) -> InMemory:
         """An address in the shared memory of the block."""
         plain = self.constant(bits, offset)
         if not self.mode.clustered:
@@ -465,7 +465,7 @@ class Writer:
         """The register with the start of the frame of a recursive function."""
         return self.at("%warp", self.unit.frame_register)
 
-    def result(self, operand: Operand, kind: str) -> Written:
+    def result(self, operand: Operand, kind: str) -> InMemory:
         """Where a result goes."""
         if isinstance(operand, Sink):
             bits = type_bits(kind)
@@ -480,7 +480,7 @@ class Writer:
 
     # ── instructions ────────────────────────────────────────────────────────
 
-    def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
+    def compute(self, mnemonic: str, *operands: InMemory | Operand) -> None:
         """Execute an instruction of the table on operands, for the present lanes."""
         self._call(self._call_of(mnemonic, operands))
 
@@ -499,7 +499,9 @@ class Writer:
                 self._calls[id(instruction)] = known
         self._call(known[1])
 
-    def _call_of(self, mnemonic: str, operands: tuple[Written | Operand, ...]) -> _Call:
+    def _call_of(
+        self, mnemonic: str, operands: tuple[InMemory | Operand, ...]
+    ) -> _Call:
         """The routine of an instruction of the table, and where its operands are."""
         key = mnemonic, len(operands)
         if key not in self._forms:
@@ -509,7 +511,7 @@ class Writer:
             return self._gathered(mnemonic, form.match, list(operands))
         places = [
             each
-            if isinstance(each, Written)
+            if isinstance(each, InMemory)
             else (self.result if result else self.source)(each, kind)
             for (kind, result), each in zip(form.plain, operands, strict=True)
         ]
@@ -519,7 +521,7 @@ class Writer:
         return _Call(self._names[held], places)
 
     def _gathered(
-        self, mnemonic: str, match: Match, given: list[Written | Operand]
+        self, mnemonic: str, match: Match, given: list[InMemory | Operand]
     ) -> _Call:
         gathered = _Gathered([], [], [])
         rest = list(given)
@@ -557,10 +559,10 @@ class Writer:
 
     def _carry(self, slot: Slot, match: Match, gathered: _Gathered) -> None:
         """The carry is an operand that is not written."""
-        place = Written("%warp", self.unit.carry, 1)
+        place = InMemory("%warp", self.unit.carry, 1)
         if slot.result and not match.qualifiers.get("cc", "cc"):
             place = self.scratch(0)
-        pair = (Held(1, 1), place)
+        pair = (ElementOperand(1, 1), place)
         if slot.result:
             gathered.results.append(pair)
         else:
@@ -571,7 +573,7 @@ class Writer:
         mnemonic: str,
         slot: Slot,
         match: Match,
-        operand: Written | Operand,
+        operand: InMemory | Operand,
         gathered: _Gathered,
     ) -> None:
         """What one operand adds to the arguments of a routine."""
@@ -588,21 +590,21 @@ class Writer:
         if slot.selector:
             part = operand.which if isinstance(operand, RegisterPart) else ""
             gathered.extra.append((slot.selector, part))
-        held = Held(type_bits(kind), 0, signed=kind.startswith("s"))
+        held = ElementOperand(type_bits(kind), 0, signed=kind.startswith("s"))
         if slot.result:
             for each in _both(operand):
-                at = each if isinstance(each, Written) else self.result(each, kind)
+                at = each if isinstance(each, InMemory) else self.result(each, kind)
                 gathered.results.append((_holding(held, at), at))
                 if slot.name == "d|p":  # the second is a predicate
-                    kind, held = "pred", Held(1, 1)
+                    kind, held = "pred", ElementOperand(1, 1)
             return
         for each in operand.items if isinstance(operand, Vector) else (operand,):
-            at = each if isinstance(each, Written) else self.source(each, kind)
+            at = each if isinstance(each, InMemory) else self.source(each, kind)
             gathered.sources.append((_holding(held, at), at))
 
     def site(self) -> int:
         """A number for the present instruction, by which a fault names it."""
-        self.sites.append(Site(self.unit.function.name, self.index))
+        self.sites.append(FaultSite(self.unit.function.name, self.index))
         return len(self.sites) - 1
 
     def stop_if(self, failed: str) -> None:
@@ -794,7 +796,7 @@ class Writer:
         self.version = version
 
 
-def _holding(held: Held, at: Written) -> Held:
+def _holding(held: ElementOperand, at: InMemory) -> ElementOperand:
     """An operand in the register that it was given.
 
     Routines convert between widths of 8 to 64 bits; a predicate and 128 bits are kept
@@ -808,7 +810,7 @@ def _holding(held: Held, at: Written) -> Held:
     return held._replace(register=at.bits)
 
 
-_PLAIN = frozenset({Immediate, Not, Register, Sink, Special, Symbol, Written})
+_PLAIN = frozenset({Immediate, Not, Register, Sink, Special, Symbol, InMemory})
 """Operands that are in one place."""
 
 
@@ -872,7 +874,7 @@ def immediate_bits(operand: Immediate, kind: str) -> int:
     return operand.bits & (1 << bits) - 1
 
 
-def address_of(writer: Writer, address: Address) -> tuple[Written, int]:
+def address_of(writer: Writer, address: Address) -> tuple[InMemory, int]:
     """The register with an address, and the bytes to add to it, of 64 bits."""
     base, offset = address.base, as_signed(address.offset, 64)
     if isinstance(base, Register):

@@ -44,7 +44,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.simt import layout, warps
-from fragmenta.simt.emitter import HANDLERS, Writer, Written, handles
+from fragmenta.simt.emitter import HANDLERS, InMemory, Writer, handles
 from fragmenta.simt.layout import Status
 from fragmenta.simt.program import waits
 from fragmenta.simt.wgmma_operands import describe as form
@@ -149,7 +149,7 @@ def _of_tensor_memory(instruction: Instruction) -> str:
     return "published" if alone else "modelled"
 
 
-def located(writer: Writer, at: Written, offset: int) -> list[Any]:
+def located(writer: Writer, at: InMemory, offset: int) -> list[Any]:
     """Where an event finds the addresses of all lanes."""
     if at.base != "%warp":
         copied = writer.temporary(at.bits)

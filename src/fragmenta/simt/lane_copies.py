@@ -35,12 +35,12 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.simt import layout
 from fragmenta.simt.accessing import past_the_end
-from fragmenta.simt.emitter import Writer, Written, address_of, handles
+from fragmenta.simt.emitter import InMemory, Writer, address_of, handles
 from fragmenta.simt.events import event, located
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import Routine, field
 from fragmenta.simt.memory import (
-    Where,
+    AddressRange,
     addresses,
     fault,
     generic,
@@ -62,11 +62,11 @@ class LaneCopy(NamedTuple):
     """The operands of a ``cp.async``."""
 
     size: int
-    to: Written
+    to: InMemory
     to_offset: int
-    of: Written
+    of: InMemory
     of_offset: int
-    used: Written
+    used: InMemory
     """The bytes that each lane reads."""
     ignored: str
     """The lanes that read none."""
@@ -149,7 +149,7 @@ def call_copy(writer: Writer, given: LaneCopy, made: Routine) -> None:
 
 def _rest(
     writer: Writer, rest: list[Operand], size: int, hint: bool
-) -> tuple[Written, str]:
+) -> tuple[InMemory, str]:
     """The bytes to be read, and the lanes that read none."""
     if hint and rest:
         rest = rest[:-1]
@@ -164,11 +164,13 @@ def _rest(
     return used, ignored
 
 
-Steps = Callable[[Code, Raw, Where], Iterable[tuple[Number, Number]]]
+Steps = Callable[[Code, Raw, AddressRange], Iterable[tuple[Number, Number]]]
 """How far behind goal and source copies are made, too: code, block, the source."""
 
 
-def _once(code: Code, block: Raw, source: Where) -> Iterable[tuple[Number, Number]]:
+def _once(
+    code: Code, block: Raw, source: AddressRange
+) -> Iterable[tuple[Number, Number]]:
     return [(0, 0)]
 
 
@@ -250,7 +252,7 @@ def _clipped(
     code: Code,
     warp: Raw,
     block: Raw,
-    where: Where,
+    where: AddressRange,
     source: Value,
     count: Value,
     lane: Value,

@@ -10,7 +10,7 @@ from fragmenta.simt import library
 from fragmenta.simt.library import Routine
 
 
-class Loaded:
+class LoadedRoutines:
     """Some routines, with all that they call; they stay in memory."""
 
     def __init__(self, routines: Iterable[Routine]) -> None:

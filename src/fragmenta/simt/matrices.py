@@ -38,11 +38,11 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt import layout, warps
-from fragmenta.simt.emitter import Writer, Written, address_of, handles
+from fragmenta.simt.emitter import InMemory, Writer, address_of, handles
 from fragmenta.simt.layout import LANES, PLAIN, Fault
 from fragmenta.simt.library import POINTER, Routine, as_signed, field
 from fragmenta.simt.memory import (
-    Access,
+    AccessForm,
     addresses,
     fault,
     generic,
@@ -76,7 +76,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 def _registers(
     writer: Writer, operand: Operand, part: Fragment, *, result: bool = False
-) -> list[Written]:
+) -> list[InMemory]:
     """Where the registers of a fragment are: as many as it has, and as wide."""
     items = _items(operand)
     if len(items) != part.registers:
@@ -134,7 +134,7 @@ class _Row(NamedTuple):
     """A word of each lane that is copied: its place in the stage, and the other one."""
 
     stage: int
-    at: Written
+    at: InMemory
 
     def to_bytes(self) -> bytes:
         """As :data:`MULTIPLY` reads it: a constant has a negative number."""
@@ -195,7 +195,7 @@ def _check_metadata(writer: Writer, illegal: str) -> None:
 # ── moving ──────────────────────────────────────────────────────────────────
 
 
-class Plan(NamedTuple):
+class PieceAddresses(NamedTuple):
     """Where the pieces of each register are in memory.
 
     A piece is some bits of a register.  It is in line ``line``, ``bit`` bits after
@@ -212,7 +212,9 @@ class Plan(NamedTuple):
     """Whether the sign of a piece fills its place in the register."""
 
 
-def _plan(part: Fragment, line: ArrayLike, place: ArrayLike, bits: int) -> Plan:
+def _plan(
+    part: Fragment, line: ArrayLike, place: ArrayLike, bits: int
+) -> PieceAddresses:
     """Elements that are side by side in memory are moved together."""
     slot = part.container.bits
     shape = (part.lanes, part.registers, -1)
@@ -224,11 +226,13 @@ def _plan(part: Fragment, line: ArrayLike, place: ArrayLike, bits: int) -> Plan:
         lines == lines[..., :1]
     ).all()
     if together and bits == slot and bits * lines.shape[-1] == whole:
-        return Plan(lines[..., :1], first[..., :1].astype(np.int32), whole, whole)
-    return Plan(lines, first.astype(np.int32), bits, slot)
+        return PieceAddresses(
+            lines[..., :1], first[..., :1].astype(np.int32), whole, whole
+        )
+    return PieceAddresses(lines, first.astype(np.int32), bits, slot)
 
 
-def _tables(writer: Writer, plan: Plan) -> tuple[str, str]:
+def _tables(writer: Writer, plan: PieceAddresses) -> tuple[str, str]:
     return tuple(  # type: ignore[return-value]
         writer.at("%constants", writer.data(np.ascontiguousarray(each).tobytes()))
         for each in (plan.line, plan.bit)
@@ -335,7 +339,9 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         f"ptr {places}",
     )
     if writer.mode.probed:
-        what = Access(space or "global", plan.bits, part.register_bits, 1, address=64)
+        what = AccessForm(
+            space or "global", plan.bits, part.register_bits, 1, address=64
+        )
         made = line_addresses(plan, bits, at.bits)
         _watch_lines(writer, instruction, what, made, plan, given, items)
     failed = writer.call(
@@ -352,9 +358,9 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
 def _watch_lines(
     writer: Writer,
     instruction: Instruction,
-    what: Access,
+    what: AccessForm,
     made: Routine,
-    plan: Plan,
+    plan: PieceAddresses,
     given: tuple[str, ...],
     items: list[str],
 ) -> None:
@@ -421,7 +427,7 @@ class _Mover(NamedTuple):
     """Moves the pieces of registers between memory and registers."""
 
     code: Code
-    plan: Plan
+    plan: PieceAddresses
     stores: bool
     registers: tuple[Raw, ...]
     width: int = 32
@@ -475,7 +481,7 @@ def _check(
 
 
 def move_rows(
-    plan: Plan, used: int, stores: bool, bits: int, window: int, width: int
+    plan: PieceAddresses, used: int, stores: bool, bits: int, window: int, width: int
 ) -> Routine:
     """Move rows of ``width`` bytes; each lane has the address of one."""
     registers, pieces = plan.line.shape[1:]
@@ -529,7 +535,7 @@ def move_rows(
     return routine(f"{name}.{bits}.{window}.{width}{sign}", trace, kinds, I32)
 
 
-def gather_rows(plan: Plan) -> Routine:
+def gather_rows(plan: PieceAddresses) -> Routine:
     """The rows that a stmatrix stores, side by side."""
     registers, pieces = plan.line.shape[1:]
 
@@ -554,7 +560,7 @@ def gather_rows(plan: Plan) -> Routine:
 
 
 def move_lines(
-    plan: Plan, element: int, stores: bool, bits: int, space: str, width: int
+    plan: PieceAddresses, element: int, stores: bool, bits: int, space: str, width: int
 ) -> Routine:
     """Lines of a matrix, as far apart as a register says."""
     registers, pieces = plan.line.shape[1:]
@@ -609,7 +615,7 @@ def move_lines(
     return routine(f"{name}.{bits}.{space}.{width}", trace, kinds, I32)
 
 
-def line_addresses(plan: Plan, element: int, bits: int) -> Routine:
+def line_addresses(plan: PieceAddresses, element: int, bits: int) -> Routine:
     """Where each lane has one piece of a matrix."""
     registers, pieces = plan.line.shape[1:]
 

@@ -48,7 +48,7 @@ PASS_BYTES = 128
 """What a warp stores at a time."""
 
 
-class Access(NamedTuple):
+class AccessForm(NamedTuple):
     """A kind of load or store."""
 
     space: str
@@ -69,7 +69,7 @@ class Access(NamedTuple):
         return self.bits // 8 * self.elements
 
     @property
-    def bare(self) -> Access:
+    def bare(self) -> AccessForm:
         """An access of the same bytes; which registers have them is left out."""
         bits = 8 * self.bytes
         return self._replace(bits=bits, register=bits, elements=1, signed=False)
@@ -85,7 +85,7 @@ class Access(NamedTuple):
 # ── places ──────────────────────────────────────────────────────────────────
 
 
-class Where(NamedTuple):
+class AddressRange(NamedTuple):
     """Memory that an address may be in."""
 
     base: Value
@@ -99,7 +99,7 @@ class Where(NamedTuple):
     """The host address of a note for each byte: how it was written."""
 
 
-def segment(code: Code, block: Raw, address: Value) -> Where:
+def segment(code: Code, block: Raw, address: Value) -> AddressRange:
     """The segment of an address; it has no bytes if there is none."""
     b = code.builder
     slot = Value(b, b.lshr(address.raw, ir.Constant(I64, layout.SLOT_BITS)))
@@ -111,10 +111,10 @@ def segment(code: Code, block: Raw, address: Value) -> Where:
     # The first bytes of shared memory belong to the system.
     own = field(code, block, layout.BLOCK_RANK, I64)[0] + layout.SHARED_START
     first = select(safe == layout.SHARED_SLOT, own, 0)
-    return Where(base, size, (safe << layout.SLOT_BITS) + first, flags, notes)
+    return AddressRange(base, size, (safe << layout.SLOT_BITS) + first, flags, notes)
 
 
-def shared(code: Code, block: Raw) -> Where:
+def shared(code: Code, block: Raw) -> AddressRange:
     """The shared memory of a block, without what belongs to the system."""
     b = code.builder
     pointer = pointer_at(code, block, layout.BLOCK_SHARED)
@@ -122,10 +122,10 @@ def shared(code: Code, block: Raw) -> Where:
     nothing, start = size.lift(0), size.lift(layout.SHARED_START)
     base = Value(b, b.ptrtoint(pointer, I64))
     first = field(code, block, layout.BLOCK_RANK, I64)[0] + start
-    return Where(base + start, size - start, first, nothing, nothing)
+    return AddressRange(base + start, size - start, first, nothing, nothing)
 
 
-def peer(code: Code, block: Raw, address: Value, window: int = 0) -> Where:
+def peer(code: Code, block: Raw, address: Value, window: int = 0) -> AddressRange:
     """The shared memory of the block of the cluster that an address names.
 
     It has no bytes if the cluster has no such block, or if the block has ended.  In the
@@ -141,18 +141,18 @@ def peer(code: Code, block: Raw, address: Value, window: int = 0) -> Where:
     nothing = size.lift(0)
     first = (rank << layout.RANK_BITS) + (window + layout.SHARED_START)
     base, size = select(known, base, 0), select(known, size, 0)
-    return Where(base, size, first, nothing, nothing)
+    return AddressRange(base, size, first, nothing, nothing)
 
 
-def local(code: Code, warp: Raw, block: Raw, lane: Value) -> Where:
+def local(code: Code, warp: Raw, block: Raw, lane: Value) -> AddressRange:
     """The local memory of a lane."""
     base = field(code, warp, layout.LOCAL_BASE, I64)[0]
     size = field(code, block, layout.BLOCK_LOCAL_SIZE, I64)[0]
     nothing = size.lift(0)
-    return Where(base + lane * size, size, nothing, nothing, nothing)
+    return AddressRange(base + lane * size, size, nothing, nothing, nothing)
 
 
-def inside(where: Where, address: Value, size: Number) -> Value:
+def inside(where: AddressRange, address: Value, size: Number) -> Value:
     """Whether an access of so many bytes is in bounds; for vectors, too.
 
     This is the only bound of addresses in segments, shared and local memory.
@@ -165,7 +165,7 @@ def inside(where: Where, address: Value, size: Number) -> Value:
     )
 
 
-def pointer(code: Code, where: Where, address: Value, of: Type) -> Raw:
+def pointer(code: Code, where: AddressRange, address: Value, of: Type) -> Raw:
     """The host pointer of an address."""
     place = where.base + (address - where.start)
     return code.builder.inttoptr(place.raw, of.as_pointer())
@@ -221,32 +221,32 @@ def has(lanes: Value, lane: Value) -> Value:
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def load(access: Access, lenient: bool = False) -> Routine:
+def load(access: AccessForm, lenient: bool = False) -> Routine:
     """The routine of a load; it returns 1 after a fault.
 
     If it is lenient, lanes that read past the end of an argument, but in its granule,
     get nothing, and are noted in ``PAST`` of the warp.
     """
     name = f"ld.{access.name}{'.lenient' * lenient}"
-    return accessing(name, access, False, partial(Move, lenient=lenient))
+    return accessing(name, access, False, partial(ElementMove, lenient=lenient))
 
 
-def store(access: Access, lenient: bool = False) -> Routine:
+def store(access: AccessForm, lenient: bool = False) -> Routine:
     """The routine of a store; it returns 1 after a fault.
 
     If it is lenient, lanes that store past the end of an argument, but in its granule,
     or to the shared memory of a block that has ended, store nothing, and are noted.
     """
     name = f"st.{access.name}{'.lenient' * lenient}"
-    return accessing(name, access, True, partial(Move, lenient=lenient))
+    return accessing(name, access, True, partial(ElementMove, lenient=lenient))
 
 
-Mover = Callable[[Code, Access, bool, tuple[Raw, ...], Raw], "Move"]
+Mover = Callable[[Code, AccessForm, bool, tuple[Raw, ...], Raw], "ElementMove"]
 """Makes what moves elements: code, access, whether it stores, registers, block."""
 
 
 def accessing(
-    name: str, access: Access, stores: bool, mover: Mover, pointers: int = 0
+    name: str, access: AccessForm, stores: bool, mover: Mover, pointers: int = 0
 ) -> Routine:
     """The routine of an access; so many pointers to registers are given to the mover.
 
@@ -276,7 +276,7 @@ def accessing(
 
 def _each(
     code: Code,
-    move: Move,
+    move: ElementMove,
     warp: Raw,
     block: Raw,
     register: Raw,
@@ -333,8 +333,8 @@ def _if_else(
 
 def _all(
     code: Code,
-    move: Move,
-    where: Where,
+    move: ElementMove,
+    where: AddressRange,
     at: Value,
     one: Value,
     spilled: Raw,
@@ -357,7 +357,7 @@ def _all(
 
 
 def _one_by_one(
-    code: Code, move: Move, where: Where, spilled: Raw, lanes: Value
+    code: Code, move: ElementMove, where: AddressRange, spilled: Raw, lanes: Value
 ) -> None:
     """One lane after the other."""
     with _in_order(code, move, lanes) as lane:
@@ -365,7 +365,7 @@ def _one_by_one(
 
 
 @contextmanager
-def _in_order(code: Code, move: Move, lanes: Value) -> Iterator[Value]:
+def _in_order(code: Code, move: ElementMove, lanes: Value) -> Iterator[Value]:
     """Each lane that takes part; of stores the one that stays is the last.
 
     If lanes store different values to one place, the manual leaves open which stays.
@@ -381,10 +381,10 @@ def _in_order(code: Code, move: Move, lanes: Value) -> Iterator[Value]:
 
 def _alone(
     code: Code,
-    move: Move,
+    move: ElementMove,
     warp: Raw,
     block: Raw,
-    access: Access,
+    access: AccessForm,
     spilled: Raw,
     lanes: Value,
     number: Value,
@@ -392,7 +392,7 @@ def _alone(
 ) -> None:
     """Each lane may be in another segment, or in none: then nothing is stored."""
     # The segment that was found in the check is used by the store.
-    kept = [code.scratch(I64, LANES) for _ in Where._fields if move.stores]
+    kept = [code.scratch(I64, LANES) for _ in AddressRange._fields if move.stores]
     with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
         address = lane_of(code, spilled, lane)
         if access.space == "shared":
@@ -416,7 +416,7 @@ def _alone(
     if move.stores:
         with code.when(failed.value == 0), _in_order(code, move, lanes) as lane:
             address = lane_of(code, spilled, lane)
-            where = Where(*(memory[lane] for memory in kept))
+            where = AddressRange(*(memory[lane] for memory in kept))
             there = code.constant(1, I1)
             if move.lenient:
                 there = inside(where, address, access.bytes)
@@ -426,7 +426,7 @@ def _alone(
 
 
 def past_end(
-    code: Code, block: Raw, where: Where, address: Value, size: Number
+    code: Code, block: Raw, where: AddressRange, address: Value, size: Number
 ) -> Value:
     """Whether bytes are past the end of an argument, or partly, but in its granule.
 
@@ -441,7 +441,9 @@ def past_end(
     return past
 
 
-def _survived(move: Move, where: Where, block: Raw, address: Value) -> Value:
+def _survived(
+    move: ElementMove, where: AddressRange, block: Raw, address: Value
+) -> Value:
     """Whether a lane may not access an address, but hardware survives it."""
     code, size = move.code, move.access.bytes
     if not move.lenient:
@@ -453,7 +455,7 @@ def _survived(move: Move, where: Where, block: Raw, address: Value) -> Value:
     return past & aligned
 
 
-def _ended(move: Move, block: Raw, address: Value) -> Value:
+def _ended(move: ElementMove, block: Raw, address: Value) -> Value:
     """Whether an address is in the shared memory of a block that has ended.
 
     An H200 ignores stores to it (``tests/golden/h200/ended_blocks.json``).
@@ -468,7 +470,9 @@ def _ended(move: Move, block: Raw, address: Value) -> Value:
     return gone
 
 
-def generic(code: Code, warp: Raw, block: Raw, address: Value, lane: Value) -> Where:
+def generic(
+    code: Code, warp: Raw, block: Raw, address: Value, lane: Value
+) -> AddressRange:
     """The memory of a generic address: also local memory, or that of another block."""
     found = segment(code, block, address)
     own = local(code, warp, block, lane)
@@ -476,7 +480,7 @@ def generic(code: Code, warp: Raw, block: Raw, address: Value, lane: Value) -> W
     here = found.start == layout.LOCAL_WINDOW
     slot = shift_unsigned(address, layout.SLOT_BITS)
     there = slot == layout.SHARED_SLOT
-    return Where(
+    return AddressRange(
         select(here, own.base, select(there, other.base, found.base)),
         select(here, own.size, select(there, other.size, found.size)),
         select(there, other.start, found.start),
@@ -485,7 +489,7 @@ def generic(code: Code, warp: Raw, block: Raw, address: Value, lane: Value) -> W
     )
 
 
-def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None:
+def note(code: Code, where: AddressRange, address: Value, size: int, kind: int) -> None:
     """Note how bytes were written, if the launch keeps notes."""
     b = code.builder
     with code.when((where.flags & 2) != 0):
@@ -503,8 +507,8 @@ def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None
 
 def _verdict(
     code: Code,
-    move: Move,
-    where: Where,
+    move: ElementMove,
+    where: AddressRange,
     address: Value,
     lane: Value,
     warp: Raw,
@@ -532,13 +536,13 @@ def _verdict(
     return good
 
 
-class Move:
+class ElementMove:
     """Moves the elements of one lane, or of all, between memory and registers."""
 
     def __init__(
         self,
         code: Code,
-        access: Access,
+        access: AccessForm,
         stores: bool,
         registers: tuple[Raw, ...],
         block: Raw,
@@ -554,7 +558,7 @@ class Move:
         """Whether :meth:`whole` can move the elements of all lanes at once."""
         return self.access.elements == 1 and self.access.bits == self.access.register
 
-    def lane(self, where: Where, address: Value, lane: Value) -> None:
+    def lane(self, where: AddressRange, address: Value, lane: Value) -> None:
         """The elements of one lane."""
         b, access = self.code.builder, self.access
         of, held = INTEGERS[access.bits], INTEGERS[access.register]
@@ -571,7 +575,7 @@ class Move:
                 value = convert(Value(b, loaded), held, signed=access.signed)
                 b.store(value.raw, place)
 
-    def whole(self, where: Where, address: Value) -> None:
+    def whole(self, where: AddressRange, address: Value) -> None:
         """The elements of all lanes, which are side by side."""
         b = self.code.builder
         of = ir.VectorType(INTEGERS[self.access.bits], LANES)

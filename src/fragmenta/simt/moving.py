@@ -15,7 +15,7 @@ from fragmenta.ptx.families import MOVES
 from fragmenta.ptx.module import Instruction, Operand, Sink, Vector, type_bits
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt import warps
-from fragmenta.simt.emitter import Writer, Written, handles
+from fragmenta.simt.emitter import InMemory, Writer, handles
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, as_signed, define, field
 
@@ -40,7 +40,7 @@ def mov(writer: Writer, instruction: Instruction) -> None:
         _one(writer, kind, d, writer.source(a, kind))
 
 
-def _one(writer: Writer, kind: str, d: Operand, source: Written) -> None:
+def _one(writer: Writer, kind: str, d: Operand, source: InMemory) -> None:
     """Move one value."""
     if source.bits != type_bits(kind) and type_bits(kind) > 1:
         # A special register or an address may be wider or narrower.
@@ -74,7 +74,7 @@ def _all(writer: Writer, instruction: Instruction, kind: str) -> None:
             _one(writer, kind, to, held)
 
 
-def _parts(writer: Writer, vector: Vector, kind: str, result: bool) -> list[Written]:
+def _parts(writer: Writer, vector: Vector, kind: str, result: bool) -> list[InMemory]:
     width = type_bits(kind) // len(vector.items)
     part = f"b{width}"
     found = []
@@ -93,7 +93,7 @@ def _pack(writer: Writer, d: Operand, a: Vector, kind: str) -> None:
 
 
 def _insert(
-    writer: Writer, goal: Written, source: Written, bit: int, width: int
+    writer: Writer, goal: InMemory, source: InMemory, bit: int, width: int
 ) -> None:
     """Put a value into some bits of a register; b128 has two halves."""
     if goal.bits == 128:
@@ -117,7 +117,7 @@ def _unpack(writer: Writer, d: Vector, a: Operand, kind: str) -> None:
 
 
 def _extract(
-    writer: Writer, goal: Written, source: Written, bit: int, width: int, signed: bool
+    writer: Writer, goal: InMemory, source: InMemory, bit: int, width: int, signed: bool
 ) -> None:
     if source.bits == 128:
         source, bit = source.moved(8 * LANES * (bit // 64), 64), bit % 64
@@ -134,7 +134,7 @@ def pieces(
     first: int,
     offset: int,
     size: int,
-    value: Written,
+    value: InMemory,
     put: bool,
     signed: bool = False,
 ) -> None:
@@ -143,7 +143,7 @@ def pieces(
         width = 8 * min(size, 4)
         word = first + 4 * LANES * ((offset + done) // 4)
         bit = 8 * ((offset + done) % 4)
-        here = Written("%warp", word, 32)
+        here = InMemory("%warp", word, 32)
         if size > 4:  # each word is a part of a wide register
             if put:
                 _extract(writer, here, value, 8 * done, 32, signed=False)
@@ -155,7 +155,7 @@ def pieces(
             _extract(writer, value, here, bit, width, signed)
 
 
-def splat(writer: Writer, goal: Written, place: int, bits: int, signed: bool) -> None:
+def splat(writer: Writer, goal: InMemory, place: int, bits: int, signed: bool) -> None:
     """Put a parameter of the kernel into every lane of a register."""
     source = writer.at("%parameters", place)
     writer.call(

@@ -50,7 +50,7 @@ class _Variable(NamedTuple):
     name: str
 
 
-class Names:
+class KernelNames:
     """The names in a kernel."""
 
     def __init__(self, module: Module, compiled: Compiled) -> None:

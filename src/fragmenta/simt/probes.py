@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fragmenta.ptx.module import Instruction
-    from fragmenta.simt.emitter import Writer, Written
-    from fragmenta.simt.memory import Access
+    from fragmenta.simt.emitter import InMemory, Writer
+    from fragmenta.simt.memory import AccessForm
     from fragmenta.simt.program import Program
 
 
@@ -44,8 +44,8 @@ class Probes:
         self,
         writer: Writer,
         instruction: Instruction,
-        what: Access,
-        at: Written,
+        what: AccessForm,
+        at: InMemory,
         offset: int,
         registers: list[str],
         kind: str,
@@ -60,9 +60,9 @@ class Probes:
         self,
         writer: Writer,
         size: int,
-        to: Written,
+        to: InMemory,
         to_offset: int,
-        of: Written,
+        of: InMemory,
         of_offset: int,
         reads: str,
     ) -> None:
@@ -71,7 +71,7 @@ class Probes:
     def matrix_rows(
         self,
         writer: Writer,
-        at: Written,
+        at: InMemory,
         offset: int,
         used: int,
         stores: bool,

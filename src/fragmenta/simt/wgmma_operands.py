@@ -31,7 +31,7 @@ from fragmenta.ptx.module import (
 )
 
 
-class Source(NamedTuple):
+class LaneOperand(NamedTuple):
     """A value of each lane: a register, or a constant."""
 
     offset: int
@@ -51,17 +51,17 @@ class Located:
     mnemonic: str
     d: tuple[int, ...]
     """Where each register of D is."""
-    a: tuple[Source, ...]
+    a: tuple[LaneOperand, ...]
     """The registers of A; none if A is in shared memory."""
-    descriptors: tuple[Source, ...]
+    descriptors: tuple[LaneOperand, ...]
     """That of A, if A is in shared memory, and that of B."""
-    metadata: Source | None
-    scale_d: Source
+    metadata: LaneOperand | None
+    scale_d: LaneOperand
     selector: int
     ways: Ways
 
     @property
-    def read(self) -> tuple[Source, ...]:
+    def read(self) -> tuple[LaneOperand, ...]:
         """What it reads from registers: A, then the metadata."""
         return (*self.a, *([self.metadata] if self.metadata else ()))
 
@@ -90,10 +90,10 @@ def _located(text: str) -> Located:
     return Located(
         mnemonic,
         tuple(d),
-        tuple(Source(*each) for each in a),
-        tuple(Source(*each) for each in descriptors),
-        None if metadata is None else Source(*metadata),
-        Source(*scale_d),
+        tuple(LaneOperand(*each) for each in a),
+        tuple(LaneOperand(*each) for each in descriptors),
+        None if metadata is None else LaneOperand(*metadata),
+        LaneOperand(*scale_d),
         selector,
         Ways(*ways),
     )
@@ -115,7 +115,7 @@ class WgmmaForm(NamedTuple):
     def located(self, place: Callable[[Register], int]) -> Located:
         """The same with places; ``place`` says where a register is in a warp."""
 
-        def source(operand: Operand) -> Source:
+        def source(operand: Operand) -> LaneOperand:
             return _source(operand, place)
 
         return Located(
@@ -206,12 +206,12 @@ def _constant(given: dict[str, Operand], name: str, otherwise: int) -> int:
     return int(operand.value)
 
 
-def _source(operand: Operand, place: Callable[[Register], int]) -> Source:
+def _source(operand: Operand, place: Callable[[Register], int]) -> LaneOperand:
     match operand:
         case Register():
-            return Source(place(operand))
+            return LaneOperand(place(operand))
         case Not():
-            return Source(place(operand.of), negated=True)
+            return LaneOperand(place(operand.of), negated=True)
         case Immediate():
-            return Source(-1, operand.bits)
+            return LaneOperand(-1, operand.bits)
     raise Error(f"{type(operand).__name__} cannot be an operand of wgmma")

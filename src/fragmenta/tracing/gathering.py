@@ -12,7 +12,16 @@ from collections import deque
 from fragmenta.tracing.holding import put_where_held
 from fragmenta.tracing.log import Words
 from fragmenta.tracing.noted import Reader
-from fragmenta.tracing.told import Copied, Heard, Late, Mark, Moved, Told, Unit, Wait
+from fragmenta.tracing.told import (
+    CopiedBytes,
+    Heard,
+    Late,
+    Mark,
+    Moved,
+    Trace,
+    Unit,
+    Wait,
+)
 
 WARPS = 4
 """Warps of a warpgroup."""
@@ -22,7 +31,7 @@ _COMMITTED = ("tcgen05.mma", "tcgen05.cp", "tcgen05.shift")
 class Gathering:
     """What is known so far, while a record is gathered."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Trace) -> None:
         self.told = told
         self._units: dict[int, Unit] = {}
         """The units of the present cluster: those of machine code by their ordinals."""
@@ -75,7 +84,7 @@ class Gathering:
         number = self._number(key)
         self.told.moved += [(number, each) for each in moved]
 
-    def copied(self, key: int, copied: list[Copied]) -> None:
+    def copied(self, key: int, copied: list[CopiedBytes]) -> None:
         """A unit has copied bytes."""
         number = self._number(key)
         self.told.copied += [(number, each) for each in copied if number >= 0]
@@ -147,7 +156,7 @@ class Gathering:
         return place, own // WARPS
 
 
-def gather(told: Told) -> None:
+def gather(told: Trace) -> None:
     """Read what was noted and heard, if that was not done before."""
     raw, told.raw = told.raw, None
     if raw is None:

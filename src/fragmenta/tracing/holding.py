@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.tracing.log import Piece, Words
-from fragmenta.tracing.told import Told
+from fragmenta.tracing.log import StepChunk, Words
+from fragmenta.tracing.told import Trace
 
 Numbers = NDArray[np.int64]
 
@@ -39,7 +39,7 @@ class Moved(NamedTuple):
         return int(self.new[step - self.base]) + self.base if there else step
 
 
-def put_where_held(told: Told) -> None:
+def put_where_held(told: Trace) -> None:
     """Move the steps of warps that were held, and all that has the number of a step."""
     rows = _rows(told)
     goals, held = _goals(told, rows[:, 1])
@@ -67,7 +67,7 @@ def put_where_held(told: Told) -> None:
 
 
 def _goals(
-    told: Told, warps: NDArray[np.uint32]
+    told: Trace, warps: NDArray[np.uint32]
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Steps that move, with where to; and the step of each warp that was held.
 
@@ -105,10 +105,10 @@ def _moved(base: int, count: int, goals: dict[int, int]) -> Moved:
     return Moved(base, order, own, new)
 
 
-class _Steps:
+class _StoredSteps:
     """The steps of all pieces, as they were."""
 
-    def __init__(self, told: Told, goals: Mapping[int, int], held: Mapping[int, int]):
+    def __init__(self, told: Trace, goals: Mapping[int, int], held: Mapping[int, int]):
         self.pieces = told.pieces
         self.rows = _rows(told)
         sizes = [len(each.steps) for each in self.pieces]
@@ -126,7 +126,7 @@ class _Steps:
             if step in goals and words.size == end[step] - begin[step]:
                 self.hidden[step] = words
 
-    def piece(self, number: int, steps: Numbers, moved: Moved, base: int) -> Piece:
+    def piece(self, number: int, steps: Numbers, moved: Moved, base: int) -> StepChunk:
         """A piece with these steps, by their old numbers."""
         each, rows = self.pieces[number], self.rows[steps]
         ends = np.cumsum(self.end[steps] - self.begin[steps])
@@ -149,10 +149,10 @@ class _Steps:
 
 
 def _pieces(
-    told: Told, goals: Mapping[int, int], held: Mapping[int, int], moved: Moved
-) -> list[Piece]:
+    told: Trace, goals: Mapping[int, int], held: Mapping[int, int], moved: Moved
+) -> list[StepChunk]:
     """The pieces in the new order."""
-    steps = _Steps(told, goals, held)
+    steps = _StoredSteps(told, goals, held)
     # A step that moves belongs to the piece of the next one that does not.
     homes = steps.of[moved.order]
     homes = np.minimum.accumulate(homes[::-1])[::-1]
@@ -164,7 +164,7 @@ def _pieces(
     return made
 
 
-def _rows(told: Told) -> Words:
+def _rows(told: Trace) -> Words:
     """The rows of all steps."""
     return np.concatenate(
         [np.empty((0, 4), np.uint32), *(e.steps for e in told.pieces)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from fragmenta.tracing.log import Piece
+from fragmenta.tracing.log import StepChunk
 from fragmenta.tracing.told import State, Window
 
 
-class Held(NamedTuple):
+class KeptChunk(NamedTuple):
     """A piece, and what memories held when it began, if that was kept."""
 
-    piece: Piece
+    piece: StepChunk
     state: State | None
 
     @property
@@ -26,8 +26,8 @@ class Keeping:
 
     def __init__(self, window: Window) -> None:
         self.window = window
-        self._head: list[Held] = []
-        self._ring: deque[Held] = deque()
+        self._head: list[KeptChunk] = []
+        self._ring: deque[KeptChunk] = deque()
         self._dropped = False
         """Whether pieces between the two were dropped."""
 
@@ -42,7 +42,7 @@ class Keeping:
         """Whether the next piece may be the first that is kept."""
         return self.full or not self._head
 
-    def add(self, held: Held) -> None:
+    def add(self, held: KeptChunk) -> None:
         """Keep a piece, and drop those that are too old."""
         if held.end <= self.window.first or not len(held.piece.steps):
             return
@@ -54,7 +54,7 @@ class Keeping:
             self._ring.popleft()
             self._dropped = True
 
-    def chosen(self, wrong: bool) -> list[Held]:
+    def chosen(self, wrong: bool) -> list[KeptChunk]:
         """The pieces to be shown: with a problem, those that end with it."""
         if not wrong or not self._ring:
             return self._head

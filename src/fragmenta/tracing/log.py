@@ -1,7 +1,7 @@
 """The memory in which a launch writes down its steps.
 
 Compiled code fills it.  When it is full, compiled code calls Python, which takes a
-:class:`Piece` out of it.
+:class:`StepChunk` out of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAYLOAD_ROOM = 1 << 23
 _FULL = ctypes.CFUNCTYPE(None)
 
 
-class Piece(NamedTuple):
+class StepChunk(NamedTuple):
     """Some steps, one after the other."""
 
     base: int
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
     """Addresses, and the bytes that were written."""
 
 
-class Notes(NamedTuple):
+class EffectRows(NamedTuple):
     """What units did, as machine code has written it down."""
 
     base: int
@@ -65,7 +65,7 @@ LITTLE = 1 << 14
 """Words that are copied, so that their array can be used again."""
 
 
-class Log:
+class StepLog:
     """The log of a launch; ``full`` is called when there is no room in it."""
 
     def __init__(self, full: Callable[[], None]) -> None:
@@ -99,7 +99,7 @@ class Log:
         """The number of the next note."""
         return self._noted + int(self._head[at.NOTES >> 3])
 
-    def take(self) -> tuple[Piece, Notes]:
+    def take(self) -> tuple[StepChunk, EffectRows]:
         """Take everything out of it.
 
         To copy a large array takes longer than to fill it: so it is given away.
@@ -118,9 +118,9 @@ class Log:
             taken.append(found if words == 1 else found.reshape(-1, words))
             self._head[used_at >> 3] = 0
         self._head[at.BASE >> 3] = base + len(taken[0])
-        notes = Notes(self._noted, *taken[4:])
+        notes = EffectRows(self._noted, *taken[4:])
         self._noted += len(notes.rows)
-        return Piece(base, *taken[:4]), notes
+        return StepChunk(base, *taken[:4]), notes
 
 
 _FREE: dict[int, list[mmap.mmap]] = {}
@@ -144,7 +144,7 @@ def _give_back(memory: mmap.mmap) -> None:
         kept.append(memory)
 
 
-def own_record(log: Log, place: int, warp: int) -> NDArray[np.uint8]:
+def own_record(log: StepLog, place: int, warp: int) -> NDArray[np.uint8]:
     """The record of a block: its place, and the number of its first warp."""
     made = aligned(at.OWN_BYTES)
     made.view(np.int64)[at.OWN_LOG >> 3] = log.address

@@ -9,14 +9,14 @@ import numpy as np
 
 from fragmenta.ptx.effects import Effect, find
 from fragmenta.simt import layout as engine
-from fragmenta.tracing.log import Notes, Words
+from fragmenta.tracing.log import EffectRows, Words
 from fragmenta.tracing.told import (
     Bytes,
-    Copied,
-    Known,
+    CopiedBytes,
     Mark,
     Moved,
     Starts,
+    TraceContext,
     Unit,
     Wait,
     Where,
@@ -26,7 +26,7 @@ from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.task_copies import TaskRecord
 from fragmenta.units.tcgen05_sources import read_ranges
-from fragmenta.units.warpgroups import Product, read_units
+from fragmenta.units.warpgroups import ProductRecord, read_units
 from fragmenta.units.work import Pair, Range, ranks
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Gatherer(Protocol):
     def moved(self, key: int, moved: list[Moved]) -> None:
         """A unit has read or written bytes."""
 
-    def copied(self, key: int, copied: list[Copied]) -> None:
+    def copied(self, key: int, copied: list[CopiedBytes]) -> None:
         """A unit has copied bytes."""
 
     def done(self, key: int, step: int) -> None:
@@ -70,7 +70,7 @@ class Gatherer(Protocol):
         """Lanes have waited for something."""
 
 
-class Note(NamedTuple):
+class EffectRecord(NamedTuple):
     """A note: who did something and when, and what is written down with it."""
 
     kind: int
@@ -95,16 +95,16 @@ class Note(NamedTuple):
         return self.payload.view(np.uint8)[first:]
 
 
-def _note(notes: Notes, number: int) -> Note:
+def _note(notes: EffectRows, number: int) -> EffectRecord:
     row = notes.rows[number]
     kind, step, site, block, rank, warp, lanes, _ = row[:8].view(np.int32).tolist()
     time, about, begin, words = row[8:].view(np.int64).tolist()
     payload = notes.payload[begin : begin + words]
     who = kind, step, site, block, rank, warp, lanes & 0xFFFFFFFF
-    return Note(*who, time, about, payload)
+    return EffectRecord(*who, time, about, payload)
 
 
-class Cells(NamedTuple):
+class WrittenCells(NamedTuple):
     """Cells of tensor memory that a task writes: some lanes, and adjacent columns."""
 
     block: int
@@ -116,12 +116,12 @@ class Cells(NamedTuple):
         """How many bytes they have."""
         return 4 * self.columns * self.starts.size
 
-    def moved(self, note: Note, data: Bytes | None = None) -> Moved:
+    def moved(self, note: EffectRecord, data: Bytes | None = None) -> Moved:
         """That they are written; without bytes, that they will be."""
         where = "tensor", self.block
         return Moved(note.step, where, self.starts, 4 * self.columns, data)
 
-    def hidden(self, note: Note) -> Moved:
+    def hidden(self, note: EffectRecord) -> Moved:
         """That a reader sees poison there."""
         return self.moved(note, np.resize(POISON, self.bytes))
 
@@ -130,19 +130,19 @@ class Issued(NamedTuple):
     """A task as it was issued."""
 
     record: TaskRecord
-    cells: list[Cells]
+    cells: list[WrittenCells]
     """The cells of tensor memory that it writes."""
 
 
 class Reader:
     """Tells a gatherer what notes say."""
 
-    def __init__(self, known: Known, to: Gatherer) -> None:
+    def __init__(self, known: TraceContext, to: Gatherer) -> None:
         self._known, self._to = known, to
         self._tasks: dict[int, Issued] = {}
         """Tasks as they were issued, by their ordinals."""
         self._events = {each.site: each for each in known.events}
-        self._kinds: dict[int, Callable[[Note], None]] = {
+        self._kinds: dict[int, Callable[[EffectRecord], None]] = {
             units.NOTE_MBARRIER: self._mbarrier,
             units.NOTE_WAITED: self._waited,
             units.NOTE_ISSUED: self._issued,
@@ -161,7 +161,7 @@ class Reader:
             units.NOTE_MOVED: self._moved,
         }
 
-    def read(self, notes: Notes, number: int) -> None:
+    def read(self, notes: EffectRows, number: int) -> None:
         """Read one note."""
         note = _note(notes, number)
         self._to.at(note.time, note.step)
@@ -170,7 +170,7 @@ class Reader:
 
     # ── mbarriers and waits ─────────────────────────────────────────────────
 
-    def _mbarrier(self, note: Note) -> None:
+    def _mbarrier(self, note: EffectRecord) -> None:
         """The bits of an mbarrier have changed."""
         words = note.payload.view(np.int32)
         pending, bytes_, expected = (
@@ -191,36 +191,36 @@ class Reader:
         state = phase, pending, bytes_, -1, expected
         self._to.mark(Mark(note.step, "mbarrier", block, offset, *state))
 
-    def _place(self, note: Note) -> tuple[int, int]:
+    def _place(self, note: EffectRecord) -> tuple[int, int]:
         """The place of the block of an mbarrier, and where it is there."""
         address = int(note.payload[units.MBARRIER_PLACE >> 2])
         rank, offset = divmod(address, 1 << engine.RANK_BITS)
         return note.place(rank), offset
 
-    def _waited(self, note: Note) -> None:
+    def _waited(self, note: EffectRecord) -> None:
         block, offset = self._place(note)
         wait = Wait(note.step, note.warp, "mbarrier", note.number)
         self._to.waited(wait._replace(block=block, offset=offset))
 
-    def _multiplied(self, note: Note) -> None:
+    def _multiplied(self, note: EffectRecord) -> None:
         self._to.waited(Wait(note.step, note.warp, "wgmma_group", note.number))
 
-    def _group(self, note: Note) -> None:
+    def _group(self, note: EffectRecord) -> None:
         read = "read" in self._events[note.site].words
         self._to.waited(Wait(note.step, note.warp, "bulk_group", note.number, read))
 
-    def _lanes(self, note: Note) -> None:
+    def _lanes(self, note: EffectRecord) -> None:
         self._to.waited(Wait(note.step, note.warp, "async_group", note.number))
 
-    def _moved(self, note: Note) -> None:
+    def _moved(self, note: EffectRecord) -> None:
         words = self._events[note.site].words
         kind = next(each for each in words if each.startswith("wait::"))
         self._to.waited(Wait(note.step, note.warp, kind, 0))
 
-    def _arrived(self, note: Note) -> None:
+    def _arrived(self, note: EffectRecord) -> None:
         self._to.mark(Mark(note.step, "cluster arrive", -1, 0, 0, 0, 0, note.warp))
 
-    def _passed(self, note: Note) -> None:
+    def _passed(self, note: EffectRecord) -> None:
         self._to.waited(Wait(note.step, note.warp, "cluster", note.number))
 
     # ── copies ──────────────────────────────────────────────────────────────
@@ -230,7 +230,7 @@ class Reader:
         assert found is not None
         return found
 
-    def _issued(self, note: Note) -> None:
+    def _issued(self, note: EffectRecord) -> None:
         """A task is in flight."""
         record = TaskRecord(note.bytes()[: tasks.TASK_RECORD].copy())
         (ordinal,) = record.long(tasks.TASK_ORDINAL)
@@ -246,18 +246,18 @@ class Reader:
         made.goals += [each.moved(note) for each in cells]
         self._to.issued(ordinal, made)
 
-    def _unit(self, note: Note) -> Unit:
+    def _unit(self, note: EffectRecord) -> Unit:
         effect = self._effect(note.site)
         kind, done_by = effect.instruction, effect.done_by
         return Unit(-1, kind, done_by, note.site, note.warp, note.lanes, note.step)
 
-    def _hidden(self, note: Note) -> None:
+    def _hidden(self, note: EffectRecord) -> None:
         """A task in flight has hidden what it will write."""
         ordinal, (record, cells) = self._task(note)
         hidden = [each.hidden(note) for each in cells]
         self._to.moved(ordinal, hidden or self._written(note, record))
 
-    def _done(self, note: Note) -> None:
+    def _done(self, note: EffectRecord) -> None:
         """A task has written its results."""
         ordinal, (record, cells) = self._task(note)
         self._tasks.pop(ordinal)
@@ -292,7 +292,7 @@ class Reader:
                 ]
         return found
 
-    def _loaded(self, note: Note) -> None:
+    def _loaded(self, note: EffectRecord) -> None:
         """A warp has loaded cells of tensor memory; that is done at once."""
         made = self._unit(note)
         made.done = note.step
@@ -303,11 +303,11 @@ class Reader:
         who = note.site, LOADED, note.warp
         self._registers(note, *who, tuple(places), words)
 
-    def _task(self, note: Note) -> tuple[int, Issued]:
+    def _task(self, note: EffectRecord) -> tuple[int, Issued]:
         ordinal = int(note.bytes(tasks.TASK_ORDINAL)[:8].view(np.int64)[0])
         return ordinal, self._tasks[ordinal]
 
-    def _ranges(self, note: Note, of: Range) -> list[Moved]:
+    def _ranges(self, note: EffectRecord, of: Range) -> list[Moved]:
         """Bytes that a task touches."""
         if of.space == "shared":
             where = "shared", note.place(of.rank)
@@ -327,7 +327,7 @@ class Reader:
                 found.append((("global", slot), offsets, which))
         return found
 
-    def _written(self, note: Note, record: TaskRecord) -> list[Moved]:
+    def _written(self, note: EffectRecord, record: TaskRecord) -> list[Moved]:
         """The bytes that a task has written, or hidden."""
         data = note.bytes(tasks.TASK_EVENT)
         if not data.size:
@@ -356,15 +356,15 @@ class Reader:
 
     # ── products ────────────────────────────────────────────────────────────
 
-    def _product(self, note: Note) -> None:
+    def _product(self, note: EffectRecord) -> None:
         """A product of a warpgroup is in flight."""
-        product, made = Product(note.bytes().copy()), self._unit(note)
+        product, made = ProductRecord(note.bytes().copy()), self._unit(note)
         made.group = product.group
         self._to.issued(product.ordinal, made)
 
-    def _ran(self, note: Note) -> None:
+    def _ran(self, note: EffectRecord) -> None:
         """A product has run: D of four warps is as it left it."""
-        product = Product(note.bytes()[: units.PRODUCT_BYTES].copy())
+        product = ProductRecord(note.bytes()[: units.PRODUCT_BYTES].copy())
         form, key = self._known.products[product.form], product.ordinal
         *descriptors, _ = product.given(len(form.located.descriptors))
         self._to.done(key, note.step)
@@ -376,12 +376,12 @@ class Reader:
         self._to.moved(key, read)
         self._left(note, key, product)
 
-    def _failed(self, note: Note) -> None:
+    def _failed(self, note: EffectRecord) -> None:
         """A product could not be computed: D is what it left there."""
-        product = Product(note.bytes()[: units.PRODUCT_BYTES].copy())
+        product = ProductRecord(note.bytes()[: units.PRODUCT_BYTES].copy())
         self._left(note, -1, product)
 
-    def _left(self, note: Note, key: int, product: Product) -> None:
+    def _left(self, note: EffectRecord, key: int, product: ProductRecord) -> None:
         """What a product left in D of four warps."""
         form = self._known.products[product.form]
         words = note.payload[units.PRODUCT_BYTES >> 2 :]
@@ -389,14 +389,14 @@ class Reader:
             d = form.located.d
             self._registers(note, product.site, key, note.warp + own, d, part)
 
-    def _held(self, note: Note) -> None:
+    def _held(self, note: EffectRecord) -> None:
         """A warp is held at a product, whose D may be hidden."""
         d = self._known.products[note.number].located.d
         self._registers(note, note.site, -1, note.warp, d, note.payload)
 
     def _registers(
         self,
-        note: Note,
+        note: EffectRecord,
         site: int,
         key: int,
         warp: int,
@@ -412,7 +412,7 @@ class Reader:
 
 def copied(
     every: list[Pair], place: Callable[[int], int], slots: Collection[int]
-) -> list[Copied]:
+) -> list[CopiedBytes]:
     """What was copied, with the memories in which it is.
 
     ``place`` is that of a block, by its rank; ``slots`` say where memory is.
@@ -426,7 +426,7 @@ def copied(
         ]
         if all(known):
             where = goals.where, goals.starts, sources.where, sources.starts
-            found.append(Copied(*where, to.size))
+            found.append(CopiedBytes(*where, to.size))
     return found
 
 
@@ -451,7 +451,7 @@ def late_registers(compiled: Compiled, site: int) -> Starts:
     return np.array([about["registers"][name][n] >> 2 for n in numbers], np.int64)
 
 
-def _cells(note: Note, record: TaskRecord) -> list[Cells]:
+def _cells(note: EffectRecord, record: TaskRecord) -> list[WrittenCells]:
     """The cells of tensor memory that a task will write."""
     if record.kind not in (tasks.CELLS, tasks.PRODUCT):
         return []
@@ -468,7 +468,7 @@ def _cells(note: Note, record: TaskRecord) -> list[Cells]:
         first, columns = each[16:].view(np.int32).tolist()
         starts = (lanes * tensors.COLUMNS + begin + first) * 4
         rank = record.rank & ~1 | number if pair else record.rank
-        found.append(Cells(note.place(rank), starts, columns))
+        found.append(WrittenCells(note.place(rank), starts, columns))
     return found
 
 

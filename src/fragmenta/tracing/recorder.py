@@ -13,25 +13,25 @@ from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import Status
 from fragmenta.tracing.code.notes import note
-from fragmenta.tracing.keeping import Held, Keeping
-from fragmenta.tracing.log import Log, Notes, Piece, own_record
+from fragmenta.tracing.keeping import Keeping, KeptChunk
+from fragmenta.tracing.log import EffectRows, StepChunk, StepLog, own_record
 from fragmenta.tracing.noted import LOADED, copied, late_registers
 from fragmenta.tracing.told import (
     Bytes,
     Fault,
     Heard,
-    Known,
     Mark,
     Moved,
     Raw,
     State,
-    Told,
+    Trace,
+    TraceContext,
     Unit,
     Wait,
     Where,
     Window,
 )
-from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.barrier_state import ClusterBarrierRecord
 from fragmenta.units.blocks import Warp
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step, Waited
@@ -54,15 +54,15 @@ _POISON = np.frombuffer(layout.POISON.to_bytes(4, "little"), np.uint8)
 """Columns of tensor memory."""
 
 
-class Recorder:
+class StepRecorder:
     """Records some clusters of a launch, one at a time."""
 
     def __init__(self, machine: Machine, window: Window) -> None:
         self.machine, self.window = machine, window
         self.blocks = {*window.blocks} or {*machine.launch.shape.members(0)}
         """The blocks whose clusters are recorded."""
-        self.log = Log(self._full)
-        self.told = Told(window)
+        self.log = StepLog(self._full)
+        self.told = Trace(window)
         self._attends = window.most == 1
         """Whether Python has to see all events of a cluster: what observes it keeps
         them."""
@@ -75,7 +75,7 @@ class Recorder:
         self._units: dict[Work, int] = {}
         """What Python has put in flight, by a number from ``FIRST`` downwards."""
         self._heard: list[Heard] = []
-        self._notes: list[Notes] = []
+        self._notes: list[EffectRows] = []
         self._places: dict[int, NDArray[np.int64]] = {}
         """Where the registers are that an instruction writes later."""
         self._problems = 0
@@ -178,7 +178,7 @@ class Recorder:
             later = [each for each in told.states if each.step > held[0].state.step]
             told.states = [held[0].state, *later]
 
-    def result(self) -> Told:
+    def result(self) -> Trace:
         """The launch has ended, or was stopped: what was recorded."""
         stopped = self._cluster is not None and self._is_stopped(self._cluster)
         self.told.stopped = stopped
@@ -223,13 +223,13 @@ class Recorder:
         """Take the steps out of the log."""
         piece, notes = self.log.take()
         self._run(piece)
-        held = Held(piece, self._begun)
+        held = KeptChunk(piece, self._begun)
         self._kept.add(held)
         if len(notes.rows):
             self._notes.append(notes)
         self._begun, self.told.total = None, held.end
 
-    def _run(self, piece: Piece) -> None:
+    def _run(self, piece: StepChunk) -> None:
         """Note which lanes have run which instructions."""
         site, warp, lanes = piece.steps[:, :3].T
         keys = warp.astype(np.int64) << 32 | site
@@ -293,11 +293,11 @@ class Recorder:
         """Keep what has happened, to be gathered later, after the notes so far."""
         self._heard.append(Heard(self.log.noted, name, given))
 
-    def _known(self) -> Known:
+    def _known(self) -> TraceContext:
         """What is needed to read the notes."""
         machine = self.machine
         has = any(each.words[0] in WARPGROUP for each in machine.events)
-        return Known(
+        return TraceContext(
             machine.launch.compiled,
             machine.events,
             frozenset(machine.segments),
@@ -455,9 +455,9 @@ class Recorder:
         state = of.phase, of.pending, of.bytes, -1, of.expected
         self._tell("mark", Mark(now, "mbarrier", place, of.offset, *state))
 
-    def arrived(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+    def arrived(self, step: Step, barrier: Mbarrier | ClusterBarrierRecord) -> None:
         """Lanes arrive at a barrier of the cluster."""
-        if isinstance(barrier, Barrier):
+        if isinstance(barrier, ClusterBarrierRecord):
             now, warp = self.log.now, self._number(step.warp)
             self._tell("mark", Mark(now, "cluster arrive", -1, 0, 0, 0, 0, warp))
 
@@ -501,7 +501,7 @@ def _both(first: Callable[..., Any], second: Callable[..., None]) -> Callable[..
 class _Ears:
     """What a recorder hears of one cluster."""
 
-    def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
+    def __init__(self, recorder: StepRecorder, cluster: Cluster) -> None:
         self.recorder, self.cluster = recorder, cluster
 
     def begin(self) -> None:
@@ -518,7 +518,7 @@ class _Ears:
         if self.recorder.hears(self.cluster):
             self.recorder.wrote(what)
 
-    def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+    def release(self, step: Step, barrier: Mbarrier | ClusterBarrierRecord) -> None:
         if self.recorder.hears(self.cluster):
             self.recorder.arrived(step, barrier)
 

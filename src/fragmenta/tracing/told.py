@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.tracing.log import Notes, Piece, Words
+from fragmenta.tracing.log import EffectRows, StepChunk, Words
 from fragmenta.units.findings import Finding, Launched
 
 if TYPE_CHECKING:
     from fragmenta.simt.compiled import Compiled
     from fragmenta.units.events import Event
     from fragmenta.units.tensor_forms import TensorForm
-    from fragmenta.units.wgmma_forms import Form
+    from fragmenta.units.wgmma_forms import FormRecord
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
@@ -71,7 +71,7 @@ class Moved(NamedTuple):
     """The bytes that were written, piece after piece; None if they were read."""
 
 
-class Copied(NamedTuple):
+class CopiedBytes(NamedTuple):
     """Bytes that a unit has copied as they are: pieces of the same size."""
 
     to: Where
@@ -174,14 +174,14 @@ class Heard(NamedTuple):
     given: tuple[Any, ...]
 
 
-class Known(NamedTuple):
+class TraceContext(NamedTuple):
     """What is needed to read the notes of a launch."""
 
     compiled: Compiled
     events: Sequence[Event]
     slots: frozenset[int]
     """Where memory is."""
-    products: Mapping[int, Form]
+    products: Mapping[int, FormRecord]
     """The forms of products of warpgroups, by their addresses."""
     tensor_products: Mapping[int, TensorForm]
     """The forms of products of ``tcgen05``, by their addresses."""
@@ -190,13 +190,13 @@ class Known(NamedTuple):
 class Raw(NamedTuple):
     """What units and barriers did, as it was written down."""
 
-    known: Known
-    notes: list[Notes]
+    known: TraceContext
+    notes: list[EffectRows]
     heard: list[Heard]
 
 
 @dataclass
-class Told:
+class Trace:
     """What was recorded of a launch."""
 
     window: Window
@@ -204,7 +204,7 @@ class Told:
     """The blocks, by their number in the grid."""
     warps: list[tuple[int, int]] = field(default_factory=list)
     """Of each warp that was recorded, the place of its block and its number there."""
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[StepChunk] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
     moved: list[tuple[int, Moved]] = field(default_factory=list)
@@ -212,7 +212,7 @@ class Told:
 
     It is -1 for what was written by no unit, such as the bits of an mbarrier.
     """
-    copied: list[tuple[int, Copied]] = field(default_factory=list)
+    copied: list[tuple[int, CopiedBytes]] = field(default_factory=list)
     """What units copied, each with the number of its unit."""
     late: list[Late] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
@@ -243,7 +243,7 @@ class Stepped(NamedTuple):
 
     schedule: str
     target: str
-    told: Told
+    told: Trace
     of: Launched
     found: list[tuple[Launched, Finding]]
     """The problems of this run."""

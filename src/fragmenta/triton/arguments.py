@@ -108,7 +108,7 @@ class Metadata(Protocol):
 # ── arguments ───────────────────────────────────────────────────────────────
 
 
-class Given(NamedTuple):
+class TypedArgument(NamedTuple):
     """An argument, and Triton's word for its type."""
 
     name: str
@@ -141,7 +141,7 @@ def flat(
     signature: Iterable[tuple[object, Kind]],
     arguments: Sequence[object],
     metadata: Metadata,
-) -> Iterator[Given]:
+) -> Iterator[TypedArgument]:
     """The arguments without constants, and with the items of tuples one by one."""
     maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
     return _flat(signature, arguments, maps)
@@ -151,7 +151,7 @@ def _flat(
     signature: Iterable[tuple[object, Kind]],
     arguments: Sequence[object],
     maps: Iterator[MapFields | None],
-) -> Iterator[Given]:
+) -> Iterator[TypedArgument]:
     for (key, kind), value in zip(signature, arguments, strict=True):
         name = str(key)
         if isinstance(kind, tuple):
@@ -162,15 +162,15 @@ def _flat(
             assert isinstance(value, Descriptor), name
             fields = next(maps, None)
             if fields is not None:
-                yield Given(name, kind, _tensor_map(name, kind, value, fields))
+                yield TypedArgument(name, kind, _tensor_map(name, kind, value, fields))
             else:
                 yield from _parts(name, kind, value)
             for size in value.shape:
-                yield Given(name, "i32", size)
+                yield TypedArgument(name, "i32", size)
             for step in value.strides:
-                yield Given(name, "i64", step)
+                yield TypedArgument(name, "i64", step)
         elif kind != "constexpr":
-            yield Given(name, kind, value)
+            yield TypedArgument(name, kind, value)
 
 
 def _element(kind: str) -> str:
@@ -178,14 +178,14 @@ def _element(kind: str) -> str:
     return kind.partition("<")[2].partition("[")[0]
 
 
-def _parts(name: str, kind: str, value: Descriptor) -> Iterator[Given]:
+def _parts(name: str, kind: str, value: Descriptor) -> Iterator[TypedArgument]:
     """A tensor descriptor where TMA does not exist."""
-    yield Given(name, f"*{_element(kind)}", value.base)
+    yield TypedArgument(name, f"*{_element(kind)}", value.base)
     for size in (*value.shape, *value.strides):
-        yield Given(name, "i64", size)
-    yield Given(name, "i1", value.padding == "nan")
+        yield TypedArgument(name, "i64", size)
+    yield TypedArgument(name, "i1", value.padding == "nan")
     if hasattr(value, "round_f32_to_tf32"):  # since Triton 3.7
-        yield Given(name, "i1", value.round_f32_to_tf32)
+        yield TypedArgument(name, "i1", value.round_f32_to_tf32)
 
 
 _CODES = {each.code: each.name for each in element_types() if not each.tf32}
@@ -216,13 +216,13 @@ def _tensor_map(name: str, kind: str, value: Descriptor, fields: MapFields) -> S
     return Struct(made.encode(), ((0, place),), ALIGNMENT)
 
 
-class _Box(TypedDict, total=False):
+class _MapFields(TypedDict, total=False):
     box: tuple[int, ...]
     im2col: Im2col
     element_strides: tuple[int, ...]
 
 
-def _box(value: Descriptor, fields: MapFields) -> _Box:
+def _box(value: Descriptor, fields: MapFields) -> _MapFields:
     """What a copy moves: a box, or a column of pixels.  Triton names W last."""
     if not fields.get("is_im2col"):
         return {"box": tuple(reversed(fields["block_size"]))}

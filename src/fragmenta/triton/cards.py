@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fragmenta.cards import cards
 
 
-class Card(NamedTuple):
+class TritonDevice(NamedTuple):
     """A GPU, as its driver describes it."""
 
     capability: tuple[int, int]
@@ -24,7 +24,7 @@ class Card(NamedTuple):
     """Bytes of the L2 cache."""
 
 
-def card(architecture: int) -> Card:
+def card(architecture: int) -> TritonDevice:
     """The GPU of an architecture; the nearest below it if none is known.
 
     >>> card(90).name, card(90).processors
@@ -32,7 +32,7 @@ def card(architecture: int) -> Card:
     """
     known = {each.number: each for each in cards().values()}  # the last of a kind
     row = known[max((n for n in known if n <= architecture), default=min(known))]
-    return Card(
+    return TritonDevice(
         divmod(architecture, 10),
         row.name,
         (row.shared << 10) - row.reserved,

@@ -28,7 +28,7 @@ from torch.utils import _triton as triton_support
 
 from fragmenta.frontends.protocol import Patches
 from fragmenta.launch.frames import ORIGINS, Frame, is_library
-from fragmenta.triton.cards import Card
+from fragmenta.triton.cards import TritonDevice
 from fragmenta.triton.driver import CPU, on_cpu
 from fragmenta.triton.tensors import CPU as HERE
 from fragmenta.triton.tensors import GPU
@@ -141,7 +141,7 @@ def _device(self: TensorVariable, tx: object) -> VariableTracker:
 
 
 def _device_properties(
-    card: Card, cls: type[hints.DeviceProperties], device: torch.device
+    card: TritonDevice, cls: type[hints.DeviceProperties], device: torch.device
 ) -> hints.DeviceProperties:
     """What Inductor knows about the device that kernels are made for."""
     major, minor = card.capability
@@ -158,7 +158,7 @@ def _device_properties(
     )
 
 
-def _interface(card: Card) -> type:
+def _interface(card: TritonDevice) -> type:
     """What Inductor asks about the GPU."""
 
     class Interface(device_interface.CpuInterface):  # type: ignore[misc, unused-ignore]

@@ -44,7 +44,7 @@ except ImportError as why:
 from fragmenta.frontends.protocol import Patches
 from fragmenta.triton.arguments import Kind, Metadata, flat
 from fragmenta.triton.arrays import give_back, take_arrays
-from fragmenta.triton.cards import Card, card
+from fragmenta.triton.cards import TritonDevice, card
 from fragmenta.triton.storages import ADDRESSES
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _torch_cuda() -> ModuleType:
     return torch_cuda
 
 
-def _card() -> Card:
+def _card() -> TritonDevice:
     """The GPU that is asked for now."""
     return _current().utils.card
 
@@ -400,7 +400,7 @@ class _Utilities:
 # ── a launch ────────────────────────────────────────────────────────────────
 
 
-class Source(Protocol):
+class KernelSource(Protocol):
     """What Triton compiled a kernel from."""
 
     name: str
@@ -410,7 +410,7 @@ class Source(Protocol):
 class _Launcher:
     """Launches one compiled kernel."""
 
-    def __init__(self, source: Source, metadata: Metadata) -> None:
+    def __init__(self, source: KernelSource, metadata: Metadata) -> None:
         self.signature = dict(source.signature)
         self.metadata = metadata
         self.text, self.code = _texts(metadata.name)

@@ -22,7 +22,7 @@ from triton._C.libtriton import nvidia
 
 from fragmenta.errors import BadCall
 from fragmenta.frontends.protocol import Patches
-from fragmenta.triton.cards import Card
+from fragmenta.triton.cards import TritonDevice
 from fragmenta.triton.tensors import (
     CPU,
     GPU,
@@ -202,7 +202,7 @@ def _nothing(*_: object, **__: object) -> None:
     """All work has ended, and no memory is a GPU's."""
 
 
-def properties(card: Card) -> SimpleNamespace:
+def properties(card: TritonDevice) -> SimpleNamespace:
     """What ``torch.cuda.get_device_properties`` returns."""
     major, minor = card.capability
     return SimpleNamespace(
@@ -229,7 +229,7 @@ def _seed(seed: int) -> None:
     torch.random.default_generator.manual_seed(int(seed))
 
 
-def _answers(card: Callable[[], Card], clock: type[Clock]) -> dict[str, object]:
+def _answers(card: Callable[[], TritonDevice], clock: type[Clock]) -> dict[str, object]:
     """What ``torch.cuda`` says."""
 
     def only(device: object = None) -> None:
@@ -435,7 +435,7 @@ class _Pretence:
         self._patches = Patches()
         self._mode = OnCPU()
 
-    def begin(self, card: Callable[[], Card], clock: type[Clock]) -> None:
+    def begin(self, card: Callable[[], TritonDevice], clock: type[Clock]) -> None:
         self._blocks += 1
         if self._blocks > 1:
             return
@@ -475,7 +475,7 @@ class _Pretence:
 _PRETENCE = _Pretence()
 
 
-def begin(card: Callable[[], Card], clock: type[Clock]) -> None:
+def begin(card: Callable[[], TritonDevice], clock: type[Clock]) -> None:
     """From now on, PyTorch has a GPU; :func:`end` ends it."""
     _PRETENCE.begin(card, clock)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fragmenta.units.clusters import Cluster
 
 
-class Entry(Record):
+class WarpArrivals(Record):
     """What the barrier knows of a warp."""
 
     _arrived = Word(at.ENTRY_ARRIVED)
@@ -40,7 +40,7 @@ class Entry(Record):
         self._lanes = signed(lanes)
 
 
-class Barrier(Record):
+class ClusterBarrierRecord(Record):
     """The barrier of a cluster."""
 
     phase = Long(at.BARRIER_PHASE)
@@ -58,10 +58,10 @@ class Barrier(Record):
         self.raw[:] = 0
         self.older.clear()
 
-    def entry(self, rank: int, warp: int) -> Entry:
+    def entry(self, rank: int, warp: int) -> WarpArrivals:
         """What is known of a warp."""
         first = at.BARRIER_WARPS + (rank * at.ENTRIES + warp) * at.ENTRY_BYTES
-        return Entry(self.raw[first : first + at.ENTRY_BYTES])
+        return WarpArrivals(self.raw[first : first + at.ENTRY_BYTES])
 
     def arrive(self, warp: Warp, lanes: int) -> None:
         """Lanes arrive."""

@@ -27,10 +27,10 @@ from fragmenta.units.renewal import Renewal
 
 if TYPE_CHECKING:
     from fragmenta.units.clusters import Cluster
-    from fragmenta.units.copy_groups import Queue
-    from fragmenta.units.tcgen05 import Queue as TensorQueue
+    from fragmenta.units.copy_groups import CopyGroups
+    from fragmenta.units.tcgen05 import IssueQueue as TensorQueue
     from fragmenta.units.tmem_cells import TensorMemory
-    from fragmenta.units.tmem_moves import Move
+    from fragmenta.units.tmem_moves import TmemMove
     from fragmenta.units.warpgroups import Warpgroup
     from fragmenta.units.wgmma_forms import Registers
     from fragmenta.units.work import Work
@@ -130,14 +130,14 @@ class Block(Record):
         }
         self.warpgroups: dict[int, Warpgroup] = {}
         self._warpgroup_records = aligned(-(-len(self.warps) // 4) * fast.GROUP_BYTES)
-        self.groups: dict[int, Queue] = {}
+        self.groups: dict[int, CopyGroups] = {}
         """Groups of ``cp.async``, by warp."""
         self._bulk: dict[int, BulkQueue] = {}
         self._queues = aligned(len(self.warps) * tasks.QUEUES * tasks.QUEUE_RECORD)
         self._lane_groups = aligned(len(self.warps) * tasks.LANES_RECORD)
         self.registers = zeros(len(self.warps) * fast.REGISTERS_BYTES // 4, np.int32)
         """What each warp has asked for by ``setmaxnreg`` (``REGISTERS_...``)."""
-        self.moves: dict[tuple[str, int], list[Move]] = {}
+        self.moves: dict[tuple[str, int], list[TmemMove]] = {}
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
         """What each thread issued to the Tensor Cores, by warp and lane."""

@@ -20,12 +20,12 @@ from fragmenta.simt.layout import PLAIN
 from fragmenta.units.blocks import Thread
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.work import (
-    Block,
     Bytes,
     Copy,
+    CopyBlock,
     Pair,
-    Place,
     Range,
+    Region,
     Starts,
     aligned,
     destinations,
@@ -61,7 +61,7 @@ class BulkCopy(Copy):
 
     def __init__(
         self,
-        block: Block,
+        block: CopyBlock,
         thread: Thread,
         site: int,
         goal: int,
@@ -97,7 +97,7 @@ class BulkCopy(Copy):
         self._goals = self._to(goal, to, mbarrier)
         self._data: Bytes = np.empty(0, np.uint8)
 
-    def _from(self, address: int, space: str) -> Place:
+    def _from(self, address: int, space: str) -> Region:
         what, (left, right) = f"the source of a {self.name}", self.ignored
         aligned(address, UNIT, what)
         if space == "global":
@@ -107,7 +107,7 @@ class BulkCopy(Copy):
         rank, offset = shared_address(self.block, address, what, space)
         return in_shared(self.block, rank, offset, self.bytes, what)
 
-    def _to(self, address: int, space: str, mbarrier: int | None) -> list[Place]:
+    def _to(self, address: int, space: str, mbarrier: int | None) -> list[Region]:
         what = f"the goal of a {self.name}"
         aligned(address, UNIT, what)
         if space == "global":
@@ -190,25 +190,25 @@ class BulkCopy(Copy):
         return self.reduction or super().sum
 
     def summands(
-        self, block: Block, values: Sequence[int] = ()
+        self, block: CopyBlock, values: Sequence[int] = ()
     ) -> list[tuple[Bytes, Bytes]]:
         """What its goals hold in a block, and the source."""
         data = self._source.on(block).take()
         return [(each.on(block).take(), data) for each in self._goals]
 
-    def put_sums(self, block: Block, sums: Sequence[Bytes]) -> None:
+    def put_sums(self, block: CopyBlock, sums: Sequence[Bytes]) -> None:
         """Put something to its goals in a block."""
         for each, data in zip(self._goals, sums, strict=True):
             each.on(block).put(data)
 
-    def carry(self, shadow: Block, values: Sequence[int] = ()) -> None:
+    def carry(self, shadow: CopyBlock, values: Sequence[int] = ()) -> None:
         """Copy the shadows; what is ignored has none."""
         if self.combines:
             super().carry(shadow, values)
         else:
             self._copy_shadows(shadow, 0)
 
-    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+    def follow(self, shadow: CopyBlock, values: Sequence[int] = ()) -> Starts:
         """Copy the shadows; what is ignored has no defined value."""
         if self.reduction is None:
             self._copy_shadows(shadow, 0xFF)
@@ -218,7 +218,7 @@ class BulkCopy(Copy):
             self.put_sums(shadow, [spread(old | new, size) for old, new in both])
         return self._undefined(shadow)
 
-    def _copy_shadows(self, shadow: Block, ignored: int) -> None:
+    def _copy_shadows(self, shadow: CopyBlock, ignored: int) -> None:
         """Copy from and to shadows; what is ignored becomes a byte."""
         left, right = self.ignored
         data = np.full(self.bytes, ignored, np.uint8)
@@ -280,7 +280,7 @@ class AsyncStore(Copy):
 
     def __init__(
         self,
-        block: Block,
+        block: CopyBlock,
         thread: Thread,
         site: int,
         goal: int,
@@ -328,17 +328,17 @@ class AsyncStore(Copy):
         return self.operation or "", self.kind
 
     def summands(
-        self, block: Block, values: Sequence[int] = ()
+        self, block: CopyBlock, values: Sequence[int] = ()
     ) -> list[tuple[Bytes, Bytes]]:
         """What its goal holds in a block, and what was in registers."""
         data = self._bytes(values) if values else self._data
         return [(self._goal.on(block).take(), data)]
 
-    def put_sums(self, block: Block, sums: Sequence[Bytes]) -> None:
+    def put_sums(self, block: CopyBlock, sums: Sequence[Bytes]) -> None:
         """Put something to its goal in a block."""
         self._goal.on(block).put(sums[0])
 
-    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+    def follow(self, shadow: CopyBlock, values: Sequence[int] = ()) -> Starts:
         """Put the shadows of the registers to those of shared memory."""
         place, data = self._goal.on(shadow), self._bytes(values)
         if self.operation is not None:
@@ -356,7 +356,7 @@ class Prefetch(Copy):
     name, effect = "bulk prefetch", effect("cp.async.bulk.prefetch")
 
     def __init__(
-        self, block: Block, thread: Thread, site: int, source: int, size: int
+        self, block: CopyBlock, thread: Thread, site: int, source: int, size: int
     ) -> None:
         super().__init__(block, thread, site)
         aligned(source, UNIT, f"the source of a {self.name}")

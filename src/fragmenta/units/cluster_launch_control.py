@@ -19,8 +19,8 @@ from fragmenta.units.events import Event, carries_out, numbers
 from fragmenta.units.faults import stopped
 from fragmenta.units.shared_addresses import in_form
 from fragmenta.units.work import (
-    Block,
     Copy,
+    CopyBlock,
     Range,
     aligned,
     in_shared,
@@ -32,7 +32,7 @@ ANSWER = 16
 cluster was cancelled, and the others are the index of its first block."""
 
 
-class Request(Copy):
+class CancelRequest(Copy):
     """``clusterlaunchcontrol.try_cancel``: it writes an answer to shared memory."""
 
     name = "request to cancel a cluster"
@@ -41,7 +41,7 @@ class Request(Copy):
 
     def __init__(
         self,
-        block: Block,
+        block: CopyBlock,
         thread: Thread,
         site: int,
         goal: int,
@@ -86,7 +86,7 @@ def try_cancel(warp: Warp, event: Event, lanes: int) -> int:
             for each in event.operands
         )
         try:
-            request = Request(
+            request = CancelRequest(
                 warp.block,
                 Thread(warp, lane),
                 event.site,

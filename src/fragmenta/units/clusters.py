@@ -13,7 +13,7 @@ from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of as address
 from fragmenta.simt.compiled import aligned, zeros
 from fragmenta.simt.context import Context
-from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.barrier_state import ClusterBarrierRecord
 from fragmenta.units.blocks import Block, Warp
 from fragmenta.units.events import Event
 from fragmenta.units.fast import layout as fast
@@ -22,11 +22,11 @@ from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Flag, Long, Record, Word
 from fragmenta.units.renewal import Renewal
 from fragmenta.units.schedule import EAGER, LAZY
-from fragmenta.units.tasks import Pool
+from fragmenta.units.tasks import TaskPool
 
 if TYPE_CHECKING:
     from fragmenta.units.machine import Machine
-    from fragmenta.units.tmem_allocation import Request
+    from fragmenta.units.tmem_allocation import AllocationRequest
     from fragmenta.units.work import Work
 
 
@@ -70,15 +70,15 @@ class Cluster(Record):
         self.schedule = machine.schedule
         self.in_flight: dict[Work, None] = {}
         """Python's work that was issued and is not done, the oldest first."""
-        self.barrier = Barrier(len(contexts))
-        self.requests: dict[int, Request] = {}
+        self.barrier = ClusterBarrierRecord(len(contexts))
+        self.requests: dict[int, AllocationRequest] = {}
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
         self._trying = False
         """Whether a fast path tries again."""
         self.port = machine.port(self)
-        self.pool = Pool(self)
+        self.pool = TaskPool(self)
         self._write_state()
 
     def _write_state(self) -> None:

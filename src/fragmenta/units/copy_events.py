@@ -8,11 +8,11 @@ from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.bulk_groups import BulkQueue
-from fragmenta.units.copy_groups import Arrival, LaneGroups, Queue
+from fragmenta.units.copy_groups import Arrival, CopyGroups, LaneGroups
 from fragmenta.units.copy_operands import Value, copy_from
 from fragmenta.units.events import (
     Event,
-    Operand,
+    EventOperand,
     carries_out,
     first,
     numbers,
@@ -72,7 +72,7 @@ def _values(warp: Warp, event: Event, lane: int) -> list[Value]:
     return values
 
 
-def _value(operand: Operand, warp: Warp, lane: int) -> Value:
+def _value(operand: EventOperand, warp: Warp, lane: int) -> Value:
     """What a lane gives: a number, a list, or an address with its items."""
     if operand.kind == "v":
         return [each.value(warp, lane) for each in operand.items]
@@ -122,11 +122,11 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
 # ── groups ──────────────────────────────────────────────────────────────────
 
 
-def lane_queue(warp: Warp) -> Queue:
+def lane_queue(warp: Warp) -> CopyGroups:
     """The groups of ``cp.async`` of a warp; machine code keeps them no longer."""
     block = warp.block
     if warp.number not in block.groups:
-        queue = block.groups[warp.number] = Queue()
+        queue = block.groups[warp.number] = CopyGroups()
         record = LaneGroups(block.lane_groups(warp.number))
         queue.take_over(record, block.cluster.pool)
     return block.groups[warp.number]
@@ -141,7 +141,7 @@ def _bulk_queues(warp: Warp, lanes: int) -> list[tuple[int, BulkQueue]]:
     return [(lane, queue) for lane, queue in every if queue.there]
 
 
-def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
+def _done_already(warp: Warp, event: Event, lanes: int, queue: CopyGroups) -> None:
     """Add the copies that compiled code has made at once to the group."""
     if warp.block.cluster.port.copied(warp, queue.epoch + 1):
         queue.add(lanes, done_at_once(event.site))

@@ -12,7 +12,7 @@ from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Flag, Record, Word
-from fragmenta.units.tasks import Pool, Task
+from fragmenta.units.tasks import InFlightCopy, TaskPool
 from fragmenta.units.work import Work, done_at_once
 
 
@@ -94,7 +94,7 @@ class LaneGroups(Record):
             return 0
         return int(self.words[(at.LANES_ENDS >> 2) + (group - 1) % at.GROUPS])
 
-    def copies_of(self, group: int, left: Sequence[Task]) -> list[Work]:
+    def copies_of(self, group: int, left: Sequence[InFlightCopy]) -> list[Work]:
         """The copies of a group; ``left`` are all that are not done."""
         last = group == self.groups
         end = self.issued if last else self.copies_before(group + 1)
@@ -103,7 +103,7 @@ class LaneGroups(Record):
         return here + [done_at_once(self.site) for _ in range(done)]
 
 
-class Queue:
+class CopyGroups:
     """``cp.async`` of the threads of a warp, and their groups.
 
     Epochs number the copies for the observer: a new one begins with every group.
@@ -119,7 +119,7 @@ class Queue:
         """Copies that no lane has waited for."""
         self.last_site = -1
 
-    def take_over(self, record: LaneGroups, pool: Pool) -> None:
+    def take_over(self, record: LaneGroups, pool: TaskPool) -> None:
         """Keep the groups that machine code kept so far."""
         taken, record.taken = record.taken, True
         if taken or not record.there:
@@ -127,7 +127,9 @@ class Queue:
         tasks = pool.grouped(record.address, record.groups + 1)
         lanes = record.open
         for each in record.copies_of(record.groups, tasks):
-            self.open.append((each.lanes if isinstance(each, Task) else lanes, each))
+            self.open.append(
+                (each.lanes if isinstance(each, InFlightCopy) else lanes, each)
+            )
         for group in range(record.first, record.groups):
             some = record.copies_of(group, tasks)
             self.closed.append((record.began_in(group), record.mask, some))

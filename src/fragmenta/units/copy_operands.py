@@ -19,20 +19,20 @@ from fragmenta.units.bulk_copies import (
     Prefetch,
     no_slack,
 )
-from fragmenta.units.fast.copy_forms import Form, form
+from fragmenta.units.fast.copy_forms import CopyForm, form
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.tma_copies import (
     TensorLoad,
     TensorPrefetch,
     TensorStore,
 )
-from fragmenta.units.work import Block, Copy
+from fragmenta.units.work import Copy, CopyBlock
 
 Value: TypeAlias = "int | list[Value]"
 """An operand of one lane: a number, or several in braces or brackets."""
 
 
-class Given(dict[str, Value]):
+class CopyOperands(dict[str, Value]):
     """The operands of a copy, by name."""
 
     def number(self, name: str) -> int:
@@ -62,13 +62,13 @@ def _numbers(value: Value) -> list[int]:
 class Issuer(NamedTuple):
     """Who issues a copy."""
 
-    block: Block
+    block: CopyBlock
     thread: Thread
     site: int
 
 
 def copy_from(
-    block: Block, thread: Thread, site: int, mnemonic: str, values: list[Value]
+    block: CopyBlock, thread: Thread, site: int, mnemonic: str, values: list[Value]
 ) -> Copy:
     """The copy that one lane issues.
 
@@ -83,7 +83,7 @@ def copy_from(
             f"{mnemonic} has the operands {one_of(of.operands, 'and')}; given "
             f"{len(values)}",
         )
-    given = Given(zip(of.operands, values, strict=True))
+    given = CopyOperands(zip(of.operands, values, strict=True))
     return _MAKERS[of.kind](of, Issuer(block, thread, site), given)
 
 
@@ -95,7 +95,7 @@ def _word(value: int, bits: int = 32) -> int:
     return int(value) & (1 << bits) - 1
 
 
-def _bulk(of: Form, who: Issuer, given: Given) -> Copy:
+def _bulk(of: CopyForm, who: Issuer, given: CopyOperands) -> Copy:
     mask, kept = given.maybe("mask"), given.maybe("kept")
     left, right = (given.maybe(name) or 0 for name in ("left", "right"))
     slack = who.block.slack if isinstance(who.block, blocks.Block) else no_slack
@@ -115,7 +115,7 @@ def _bulk(of: Form, who: Issuer, given: Given) -> Copy:
     )
 
 
-def _prefetch(of: Form, who: Issuer, given: Given) -> Copy:
+def _prefetch(of: CopyForm, who: Issuer, given: CopyOperands) -> Copy:
     return Prefetch(*who, given.number("source"), _word(given.number("size")))
 
 
@@ -127,7 +127,7 @@ class _Tensor(NamedTuple):
     offsets: tuple[int, ...]
 
 
-def _tensor(of: Form, given: Given) -> _Tensor:
+def _tensor(of: CopyForm, given: CopyOperands) -> _Tensor:
     match given["tensor"]:
         case [int(address), coordinates, *more]:
             pass
@@ -149,7 +149,7 @@ def _tensor(of: Form, given: Given) -> _Tensor:
     return _Tensor(address, found, tuple(_word(each, 16) for each in _numbers(offsets)))
 
 
-def _tensor_load(of: Form, who: Issuer, given: Given) -> Copy:
+def _tensor_load(of: CopyForm, who: Issuer, given: CopyOperands) -> Copy:
     tensor, mask = _tensor(of, given), given.maybe("mask")
     return TensorLoad(
         *who,
@@ -166,7 +166,7 @@ def _tensor_load(of: Form, who: Issuer, given: Given) -> Copy:
     )
 
 
-def _tensor_store(of: Form, who: Issuer, given: Given) -> Copy:
+def _tensor_store(of: CopyForm, who: Issuer, given: CopyOperands) -> Copy:
     tensor = _tensor(of, given)
     return TensorStore(
         *who,
@@ -179,12 +179,12 @@ def _tensor_store(of: Form, who: Issuer, given: Given) -> Copy:
     )
 
 
-def _tensor_prefetch(of: Form, who: Issuer, given: Given) -> Copy:
+def _tensor_prefetch(of: CopyForm, who: Issuer, given: CopyOperands) -> Copy:
     tensor = _tensor(of, given)
     return TensorPrefetch(*who, *tensor, im2col=of.has("im2col"), rows=of.rows)
 
 
-def _registers(of: Form, who: Issuer, given: Given) -> Copy:
+def _registers(of: CopyForm, who: Issuer, given: CopyOperands) -> Copy:
     return AsyncStore(
         *who,
         given.number("goal"),
@@ -196,7 +196,7 @@ def _registers(of: Form, who: Issuer, given: Given) -> Copy:
     )
 
 
-_MAKERS: dict[str, Callable[[Form, Issuer, Given], Copy]] = {
+_MAKERS: dict[str, Callable[[CopyForm, Issuer, CopyOperands], Copy]] = {
     "load": _bulk,
     "exchange": _bulk,
     "store": _bulk,

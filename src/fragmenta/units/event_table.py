@@ -10,8 +10,8 @@ import numpy as np
 
 from fragmenta.arrays.once import once
 from fragmenta.simt.compiled import address_of, aligned
-from fragmenta.simt.loaded import Loaded
-from fragmenta.units.events import Event, Operand
+from fragmenta.simt.loaded import LoadedRoutines
+from fragmenta.units.events import Event, EventOperand
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Record
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 @once
-def code() -> Loaded:
+def code() -> LoadedRoutines:
     """The machine code of the fast paths, loaded once."""
     # Tracing takes a while to import.
     from fragmenta.units.fast.dispatch import DISPATCH
     from fragmenta.units.fast.handlers import ROUTINES
 
-    return Loaded([DISPATCH, *ROUTINES])
+    return LoadedRoutines([DISPATCH, *ROUTINES])
 
 
 _HANDLER = ctypes.CFUNCTYPE(ctypes.c_uint32, *3 * (ctypes.c_void_p,), ctypes.c_uint32)
@@ -106,7 +106,7 @@ def _write(event: Event, record: Record, found: Handler) -> None:
     record.longs[layout.EVENT_HANDLER >> 3] = code().address(found.routine)
 
 
-def _chosen(event: Event, place: int | tuple[int, ...]) -> Operand | None:
+def _chosen(event: Event, place: int | tuple[int, ...]) -> EventOperand | None:
     """The operand that a fast path reads, or an item of one; None if it reads none."""
     first, *rest = (place,) if isinstance(place, int) else place
     if first < 0:
@@ -116,11 +116,11 @@ def _chosen(event: Event, place: int | tuple[int, ...]) -> Operand | None:
         if each < len(found.items):
             found = found.items[each]
         elif each or found.kind == "v":  # one number needs no braces
-            return Operand("?")
+            return EventOperand("?")
     return found
 
 
-def _operand(operand: Operand, record: Record) -> bool:
+def _operand(operand: EventOperand, record: Record) -> bool:
     """Describe an operand; whether a fast path can read it."""
     base, added = operand, 0
     if operand.kind == "a":

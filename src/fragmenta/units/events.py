@@ -34,23 +34,23 @@ _WORDS: dict[int, type[np.unsignedinteger]] = {
 }
 
 
-class Operand(NamedTuple):
+class EventOperand(NamedTuple):
     """Where an operand is: see ``simt.events`` for the kinds."""
 
     kind: str
     place: int = 0
     """The offset of a register, or the number itself."""
     bits: int = 0
-    items: tuple[Operand, ...] = ()
-    base: tuple[Operand, ...] = ()
+    items: tuple[EventOperand, ...] = ()
+    base: tuple[EventOperand, ...] = ()
     """The base of an address, alone."""
 
     def value(self, warp: Warp, lane: int) -> int:
         """The number that a lane has."""
         match self.kind:
             case "r" if self.bits == 128:  # the low halves of all lanes, then the high
-                low = Operand("r", self.place, 64)
-                high = Operand("r", self.place + 8 * LANES, 64)
+                low = EventOperand("r", self.place, 64)
+                high = EventOperand("r", self.place + 8 * LANES, 64)
                 return low.value(warp, lane) | high.value(warp, lane) << 64
             case "r":
                 size = self.bits // 8
@@ -79,7 +79,7 @@ class Operand(NamedTuple):
         """The numbers of all lanes; of registers of 128 bits a copy, of Python's."""
         if self.kind == "r" and self.bits == 128:
             low, high = (
-                Operand("r", self.place + half, 64).lanes(warp).astype(object)
+                EventOperand("r", self.place + half, 64).lanes(warp).astype(object)
                 for half in (0, 8 * LANES)
             )
             return np.asarray(low | high << 64)
@@ -111,23 +111,23 @@ class Operand(NamedTuple):
             register[lane] = value
 
 
-def operand(given: list[Plain]) -> Operand:
+def operand(given: list[Plain]) -> EventOperand:
     """An operand as the engine wrote it down; see ``simt.events``."""
     match given:
         case ["r" | "p" as kind, int(place), int(bits)]:  # a bool is an int
-            return Operand(kind, place, int(bits))
+            return EventOperand(kind, place, int(bits))
         case ["a", list(base), int(offset), list(items)]:
-            return Operand("a", offset, 0, _operands(items), (operand(base),))
+            return EventOperand("a", offset, 0, _operands(items), (operand(base),))
         case ["v", list(items)]:
-            return Operand("v", items=_operands(items))
+            return EventOperand("v", items=_operands(items))
         case ["_"]:
-            return Operand("_")
+            return EventOperand("_")
         case ["i" | "s" as kind, int(number)]:
-            return Operand(kind, number, 64 if kind == "i" else 32)
+            return EventOperand(kind, number, 64 if kind == "i" else 32)
     raise BadOperands(f"an operand is not described as {given}")
 
 
-def _operands(given: list[Plain]) -> tuple[Operand, ...]:
+def _operands(given: list[Plain]) -> tuple[EventOperand, ...]:
     return tuple(operand(each) for each in given if isinstance(each, list))
 
 
@@ -142,7 +142,7 @@ class Event(NamedTuple):
     site: int
     words: tuple[str, ...]
     """The opcode and the qualifiers."""
-    operands: tuple[Operand, ...]
+    operands: tuple[EventOperand, ...]
     run: Run
     """Carries it out, and returns the lanes that may go on."""
 
@@ -255,7 +255,7 @@ def first(lanes: int) -> int:
 
 
 def together(
-    warp: Warp, lanes: int, *given: Operand
+    warp: Warp, lanes: int, *given: EventOperand
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Lanes with the same operands together, and these operands.
 

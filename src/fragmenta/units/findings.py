@@ -16,10 +16,10 @@ from fragmenta.ptx.module import Module
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.compiled import Compiled
-from fragmenta.simt.context import Shape
+from fragmenta.simt.context import Grid
 
 
-class Place(NamedTuple):
+class ArrayName(NamedTuple):
     """Global memory of a launch, without its bytes."""
 
     slot: int
@@ -35,8 +35,8 @@ class Launched(NamedTuple):
 
     module: Callable[[], Module]
     compiled: Compiled
-    shape: Shape
-    places: tuple[Place, ...]
+    shape: Grid
+    places: tuple[ArrayName, ...]
     language: Words = PTX
     """What the kernel was written in; PTX if that is not known."""
 

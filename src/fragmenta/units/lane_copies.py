@@ -13,14 +13,14 @@ from fragmenta.simt import layout
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.copy_groups import copy_epoch
-from fragmenta.units.events import Event, Operand, first, numbers
+from fragmenta.units.events import Event, EventOperand, first, numbers
 from fragmenta.units.faults import WrongAddress
 from fragmenta.units.work import (
-    Block,
     Bytes,
+    CopyBlock,
     Pair,
+    QueueSlot,
     Range,
-    Slot,
     Starts,
     Transfer,
     pairs,
@@ -58,7 +58,7 @@ class WarpCopy(Transfer):
         self._check(goal)
         self.data: Bytes = np.empty(0, np.uint8)
 
-    def _counts(self, event: Event, rest: list[Operand]) -> Starts:
+    def _counts(self, event: Event, rest: list[EventOperand]) -> Starts:
         """The bytes that each lane reads; the others are zero."""
         count = np.full(self.lanes.size, self.size)
         if "L2::cache_hint" in event.words and rest:
@@ -114,7 +114,7 @@ class WarpCopy(Transfer):
             for slot in np.unique(slots[used])
         ]
 
-    def _segments(self, block: Block) -> dict[int, tuple[Bytes, int]]:
+    def _segments(self, block: CopyBlock) -> dict[int, tuple[Bytes, int]]:
         """The memories that are read: by slot, each with the address of its start."""
         found = {}
         for address in self._firsts():
@@ -126,11 +126,11 @@ class WarpCopy(Transfer):
         return found
 
     @property
-    def slot(self) -> Slot:
+    def slot(self) -> QueueSlot:
         """Its place among the copies of its warp."""
         epoch = copy_epoch(self.warp)
         rank, number = self.warp.block.rank, self.warp.number
-        return Slot(self.effect.instruction, rank, number, epoch=epoch)
+        return QueueSlot(self.effect.instruction, rank, number, epoch=epoch)
 
     @property
     def goals(self) -> list[Range]:
@@ -164,7 +164,7 @@ class WarpCopy(Transfer):
         places = self.goal[:, None] + steps
         self.data = np.where(past, poisoned(places), self.data)
 
-    def _taken(self, block: Block) -> Bytes:
+    def _taken(self, block: CopyBlock) -> Bytes:
         """What the lanes read, with zeros after it."""
         data = np.zeros((self.lanes.size, self.size), np.uint8)
         steps = np.arange(self.size)
@@ -180,7 +180,7 @@ class WarpCopy(Transfer):
         places = self.goal[:, None] + np.arange(self.size)
         self.warp.block.shared[places] = self.data
 
-    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+    def follow(self, shadow: CopyBlock, values: Sequence[int] = ()) -> Starts:
         """Copy the shadows; no byte of global memory is written."""
         places = self.goal[:, None] + np.arange(self.size)
         shadow.shared[places] = self._taken(shadow)

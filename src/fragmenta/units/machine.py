@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fragmenta.units.findings import Problems
     from fragmenta.units.tensor_forms import TensorForms
     from fragmenta.units.tensor_ways import KnownMoves
-    from fragmenta.units.wgmma_forms import Forms, Plan
+    from fragmenta.units.wgmma_forms import BundlePlan, Forms
     from fragmenta.units.work import Range
 
 
@@ -42,12 +42,12 @@ EVENT = ctypes.CFUNCTYPE(
 )
 
 
-class Prepared(NamedTuple):
+class LaunchWarpgroups(NamedTuple):
     """What a launch knows of products when it begins."""
 
     warpgroups: tuple[tuple[int, int], ...]
     """The warpgroups that issue some: rank, and number."""
-    plan: Plan
+    plan: BundlePlan
     """Where they have the forms."""
 
 
@@ -89,7 +89,7 @@ class Machine:
         self.events = self.kernel.events
         self.maps = self.kernel.maps
         self._table: EventTable | None = None
-        self._prepared: Prepared | None = None
+        self._prepared: LaunchWarpgroups | None = None
         self.local = Local()
         """What runs in this thread."""
         self.blocks: dict[int, Block] = {}
@@ -184,12 +184,12 @@ class Machine:
         """The warpgroups that issue products in any launch: rank, and number."""
         return self._sized.warpgroups
 
-    def prepare(self) -> Prepared:
+    def prepare(self) -> LaunchWarpgroups:
         """What is known of products; it stays as it is for the whole launch."""
         with self._sized.lock:
             if self._prepared is None:
                 known = tuple(sorted(self.warpgroups))
-                self._prepared = Prepared(known, self.forms.plan)
+                self._prepared = LaunchWarpgroups(known, self.forms.plan)
             return self._prepared
 
     @property
@@ -202,7 +202,7 @@ class Machine:
         self._sized.settled.add(not self.observers)
 
     @property
-    def prepared(self) -> Prepared | None:
+    def prepared(self) -> LaunchWarpgroups | None:
         """The same, if it was asked for before."""
         return self._prepared
 

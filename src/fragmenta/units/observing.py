@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.module import Module
     from fragmenta.simt.arguments import Segment
     from fragmenta.simt.compiled import Compiled
-    from fragmenta.simt.context import Shape
+    from fragmenta.simt.context import Grid
     from fragmenta.units.clusters import Cluster
     from fragmenta.units.findings import Problems
 
@@ -29,7 +29,7 @@ class Launch(Protocol):
     parameters: NDArray[np.uint8]
     places: list[Segment]
     compiled: Compiled
-    shape: Shape
+    shape: Grid
     dynamic: int
     """Bytes of dynamic shared memory."""
     segments: NDArray[np.int64]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fragmenta.ptx.ordering import Role
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.barrier_state import Barrier
+    from fragmenta.units.barrier_state import ClusterBarrierRecord
     from fragmenta.units.blocks import Block, Warp
     from fragmenta.units.events import Event
     from fragmenta.units.mbarrier_state import Mbarrier
@@ -85,7 +85,7 @@ class Unattended:
         return True
 
 
-class Found(Protocol):
+class MachineFindings(Protocol):
     """What machine code found, as far as a recorder needs it."""
 
     @property
@@ -114,7 +114,7 @@ class Port:
     has to see every event.
     """
 
-    problems: Found | None = None
+    problems: MachineFindings | None = None
     """What machine code has found for it, if it finds anything."""
 
     # ── from the beginning of a cluster to its end ──────────────────────────
@@ -157,7 +157,7 @@ class Port:
 
     # ── order ───────────────────────────────────────────────────────────────
 
-    def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+    def release(self, step: Step, barrier: Mbarrier | ClusterBarrierRecord) -> None:
         """Lanes arrive at a barrier, whose phase is not over yet."""
 
     def counts(

@@ -33,10 +33,10 @@ class Routines(NamedTuple):
 def routines() -> Routines:
     """The machine code, loaded once."""
     # LLVM and tracing take a while to import.
-    from fragmenta.simt.loaded import Loaded
+    from fragmenta.simt.loaded import LoadedRoutines
     from fragmenta.units.fast.clusters import CLUSTERS, LINKED, TAKE
 
-    loaded = Loaded([*LINKED, CLUSTERS, TAKE])
+    loaded = LoadedRoutines([*LINKED, CLUSTERS, TAKE])
     pointer = ctypes.c_void_p
     return Routines(
         loaded.function(CLUSTERS, pointer, pointer, ctypes.c_int32),

@@ -120,7 +120,7 @@ class Chooser(Protocol):
         """The next turn: a warp, or work; None: ``in-steps`` from now on."""
 
 
-class Plan(NamedTuple):
+class ParsedSchedule(NamedTuple):
     """A schedule as it was read."""
 
     work: str | int = EAGER
@@ -164,7 +164,7 @@ class Plan(NamedTuple):
         return f"{self.work}+{self.warps}"
 
 
-def read(given: object) -> Plan:
+def read(given: object) -> ParsedSchedule:
     """Read a schedule.
 
     >>> read("lazy+oldest-waits").work, read("random-7").policy.name, read(3).stepped
@@ -176,25 +176,27 @@ order, a whole number, and with a plus an order of warps, such as \
 'lazy+oldest-waits'; given 'lasy' (did you mean lazy?)
     """
     if is_whole(given) and not isinstance(given, bool):
-        return Plan(given)  # type: ignore[arg-type]
+        return ParsedSchedule(given)  # type: ignore[arg-type]
     if isinstance(given, str):
         return _spelled(given)
     if isinstance(given, Mapping):
         return _recorded(given)
     if isinstance(given, Chooser):
-        return Plan(_work(given.work), "in-steps", {}, given)
+        return ParsedSchedule(_work(given.work), "in-steps", {}, given)
     raise _unknown(given)
 
 
-def _spelled(given: str) -> Plan:
+def _spelled(given: str) -> ParsedSchedule:
     work, plus, warps = given.partition("+")
     if plus:
         seed = work.isdecimal() and len(work) < 20
-        return Plan(_work(int(work) if seed else work, given), _warps(warps, given))
+        return ParsedSchedule(
+            _work(int(work) if seed else work, given), _warps(warps, given)
+        )
     if is_among(given, (EAGER, LAZY)):
-        return Plan(given)
+        return ParsedSchedule(given)
     if given in (*POLICIES, ROUND_ROBIN) or given.startswith(_RANDOM):
-        return Plan(EAGER, _warps(given, given))
+        return ParsedSchedule(EAGER, _warps(given, given))
     raise _unknown(given)
 
 
@@ -232,7 +234,7 @@ def _unknown(given: object) -> BadCall:
 # ── recorded turns ──────────────────────────────────────────────────────────
 
 
-def _recorded(given: Mapping[object, Any]) -> Plan:
+def _recorded(given: Mapping[object, Any]) -> ParsedSchedule:
     """Read a schedule that was recorded."""
     known = ("work", "warps", "turns", "hasty")
     for each in given:
@@ -251,7 +253,7 @@ def _recorded(given: Mapping[object, Any]) -> Plan:
     hasty = given.get("hasty")
     if not (hasty is None or isinstance(hasty, bool)):
         raise BadCall(f"hasty is True or False; given {hasty!r:.60}")
-    return Plan(_work(given.get("work", EAGER)), warps, made, None, hasty)
+    return ParsedSchedule(_work(given.get("work", EAGER)), warps, made, None, hasty)
 
 
 def _number(key: object) -> int:

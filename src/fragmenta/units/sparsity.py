@@ -13,20 +13,20 @@ from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.sparse.in_registers import compress_registers, decompress_registers
 from fragmenta.units.blocks import Warp
-from fragmenta.units.events import Event, Operand, carries_out, numbers, together
+from fragmenta.units.events import Event, EventOperand, carries_out, numbers, together
 from fragmenta.units.faults import Stop
 from fragmenta.units.tmem_operands import named_op
 
 Words = NDArray[np.uint32]
 
 
-def taken(warp: Warp, operand: Operand, lanes: list[int]) -> Words:
+def taken(warp: Warp, operand: EventOperand, lanes: list[int]) -> Words:
     """The registers of a vector in some lanes: (lanes, registers)."""
     rows = [each.lanes(warp)[lanes] for each in operand.items]
     return np.stack(rows, axis=-1).astype(np.uint32)
 
 
-def put(warp: Warp, operand: Operand, lanes: list[int], words: Words) -> None:
+def put(warp: Warp, operand: EventOperand, lanes: list[int], words: Words) -> None:
     """Set the registers of a vector in some lanes."""
     for each, row in zip(operand.items, words.T, strict=True):
         each.lanes(warp)[lanes] = row

@@ -21,7 +21,6 @@ from fragmenta.units.events import first, numbers
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.lane_copies import WarpCopy, lane_pairs
 from fragmenta.units.records import Bytes, Record, Word
-from fragmenta.units.work import Block as At
 from fragmenta.units.work import (
     CopiedBox,
     Copy,
@@ -33,6 +32,7 @@ from fragmenta.units.work import (
     pieces,
     ranks,
 )
+from fragmenta.units.work import CopyBlock as At
 
 UNIT = 16
 

@@ -1,7 +1,8 @@
 """Copies in flight that machine code issued, as Python sees them.
 
-A :class:`Task` is work like any other: it can be finished, and its source can be read.
-Its state is a record of the :class:`Pool` of its cluster, where machine code finds it.
+An :class:`InFlightCopy` is work like any other: it can be finished, and its source can
+be read.  Its state is a record of the :class:`TaskPool` of its cluster, where machine
+code finds it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _routines() -> _Routines:
     )
 
 
-class Entry(Record):
+class TaskFields(Record):
     """The record of a task."""
 
     state = Word(at.TASK_STATE)
@@ -67,11 +68,11 @@ class Entry(Record):
     pitch = Word(at.TASK_PITCH)
 
 
-UNBLOCK: dict[int, Callable[[Cluster, Entry], None]] = {}
+UNBLOCK: dict[int, Callable[[Cluster, TaskFields], None]] = {}
 """What Python does with a task that machine code cannot finish, by its kind."""
 
 
-class Pool(Record):
+class TaskPool(Record):
     """The records of the tasks of a cluster, and which of them are in flight."""
 
     count = Word(at.POOL_COUNT)
@@ -113,73 +114,73 @@ class Pool(Record):
         if self.count:  # the last one failed
             self._empty()
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[TaskFields]:
         now = self._first
         while now >= 0:
-            entry = Entry(self._records[now])
+            entry = TaskFields(self._records[now])
             now = entry.next
             yield entry
 
-    def in_flight(self) -> list[Task]:
+    def in_flight(self) -> list[InFlightCopy]:
         """All tasks in flight, the oldest first."""
         if not self.count:
             return []
-        return [Task(self, each) for each in self._entries()]
+        return [InFlightCopy(self, each) for each in self._entries()]
 
-    def counted(self, rank: int, offset: int) -> list[Task]:
+    def counted(self, rank: int, offset: int) -> list[InFlightCopy]:
         """The tasks that the mbarrier at a place of a block counts."""
         found = self._entries() if self.count else ()
         return [
-            Task(self, each)
+            InFlightCopy(self, each)
             for each in found
             if each.signals >> rank & 1 and each.mbarrier == offset
         ]
 
-    def grouped(self, queue: int, bound: int) -> list[Task]:
+    def grouped(self, queue: int, bound: int) -> list[InFlightCopy]:
         """The tasks of the groups at an address that are in a group before a bound."""
         found = self._entries() if self.count else ()
         return [
-            Task(self, each)
+            InFlightCopy(self, each)
             for each in found
             if each.queue == queue and each.group < bound
         ]
 
-    def issued(self, thread: int) -> list[Task]:
+    def issued(self, thread: int) -> list[InFlightCopy]:
         """Products and commits of a thread, whose record is at this address."""
         found = self._entries() if self.count else ()
         return [
-            Task(self, each)
+            InFlightCopy(self, each)
             for each in found
             if each.queue == thread or (each.kind == at.COMMIT and each.form == thread)
         ]
 
-    def stores(self, rank: int, warp: int) -> list[Task]:
+    def stores(self, rank: int, warp: int) -> list[InFlightCopy]:
         """Stores of a warp to tensor memory."""
         found = self._entries() if self.count else ()
         return [
-            Task(self, each)
+            InFlightCopy(self, each)
             for each in found
             if each.kind == at.CELLS and (each.rank, each.number) == (rank, warp)
         ]
 
-    def finish(self, entry: Entry) -> None:
+    def finish(self, entry: TaskFields) -> None:
         """Do what is left of a task."""
         while _routines().finish(self._cluster, entry.address):
-            blocked = Entry(self._records[self._blocked])
+            blocked = TaskFields(self._records[self._blocked])
             UNBLOCK[blocked.kind](self._owner, blocked)
         self.images.pop(entry.ordinal, None)
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: TaskFields) -> None:
         """Read the source of a task, if that was not done before."""
         size = entry.shared % at.PATTERN + entry.lines * entry.pitch
         made = self.images.setdefault(entry.ordinal, aligned(size))
         _routines().take(self._cluster, entry.address, address_of(made))
 
 
-class Task(Work):
+class InFlightCopy(Work):
     """A copy in flight that machine code issued."""
 
-    def __init__(self, pool: Pool, entry: Entry) -> None:
+    def __init__(self, pool: TaskPool, entry: TaskFields) -> None:
         super().__init__(-1)
         self._pool, self._entry = pool, entry
         self.ordinal, self.group = entry.ordinal, entry.group

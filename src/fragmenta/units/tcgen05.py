@@ -29,7 +29,7 @@ from fragmenta.simt.naming import counted
 from fragmenta.units.blocks import Thread, Warp
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.copy_groups import Arrival
-from fragmenta.units.events import Event, Operand, carries_out, first, numbers
+from fragmenta.units.events import Event, EventOperand, carries_out, first, numbers
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as tensors
@@ -38,7 +38,7 @@ from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.mbarriers import find, possible, shared_address
 from fragmenta.units.port import Step
 from fragmenta.units.records import Flag, Record, Word
-from fragmenta.units.tasks import UNBLOCK, Entry
+from fragmenta.units.tasks import UNBLOCK, TaskFields
 from fragmenta.units.tcgen05_sources import sources
 from fragmenta.units.tensor_forms import Key, TensorForm, TensorProduct, multiply
 from fragmenta.units.tmem_cells import Cells, TensorMemory
@@ -56,7 +56,7 @@ IN_TENSOR_MEMORY = ("d", "metadata", "scale_a", "scale_b")
 """Operands that are always addresses in tensor memory."""
 
 
-class Queue(Record):
+class IssueQueue(Record):
     """What one thread has issued.
 
     ``waiting`` and ``commits`` are Python's.  What machine code issued is in the pool
@@ -109,11 +109,11 @@ class Queue(Record):
         self._python = len(self._waiting) + len(self._commits)
 
 
-def queue(warp: Warp, lane: int) -> Queue:
+def queue(warp: Warp, lane: int) -> IssueQueue:
     """The queue of a thread."""
     found = warp.block.queues.get((warp.number, lane))
     if found is None:
-        found = warp.block.queues[warp.number, lane] = Queue(warp, lane)
+        found = warp.block.queues[warp.number, lane] = IssueQueue(warp, lane)
     return found
 
 
@@ -215,7 +215,7 @@ class Queued(Work):
             there.image[each.index] = of[each.rank][each.index]
 
 
-class Product(Queued):
+class QueuedMma(Queued):
     """``tcgen05.mma`` in all its forms."""
 
     effect = effect("tcgen05.mma")
@@ -237,7 +237,7 @@ class Product(Queued):
     @classmethod
     def issued(
         cls, warp: Warp, event: Event, lane: int, op: Op, given: dict[str, Any]
-    ) -> Product:
+    ) -> QueuedMma:
         """A product that machine code issued."""
         made = cls.__new__(cls)
         Queued.__init__(made, warp, event, lane)
@@ -372,7 +372,7 @@ def operands(event: Event, warp: Warp, lane: int) -> dict[str, Any]:
     return found
 
 
-def _value(name: str, operand: Operand, warp: Warp, lane: int) -> Any:
+def _value(name: str, operand: EventOperand, warp: Warp, lane: int) -> Any:
     if operand.kind == "v":
         return operand.values(warp, lane)
     value = operand.value(warp, lane)
@@ -389,7 +389,7 @@ def _value(name: str, operand: Operand, warp: Warp, lane: int) -> Any:
 def mma(warp: Warp, event: Event, lanes: int) -> int:
     """Issue a product for each lane; usually there is one."""
     for lane in numbers(lanes):
-        product = Product(warp, event, lane)
+        product = QueuedMma(warp, event, lane)
         if product.make_known() and not lanes & (lanes - 1):
             passed = warp.block.cluster.again(warp, event, lanes)
             if passed is not None:
@@ -500,14 +500,14 @@ def _mbarriers(warp: Warp, event: Event, lane: int) -> list[Mbarrier]:
 # ── tasks of machine code ───────────────────────────────────────────────────
 
 
-def _issuer(cluster: Cluster, entry: Entry) -> tuple[Warp, int, Event]:
+def _issuer(cluster: Cluster, entry: TaskFields) -> tuple[Warp, int, Event]:
     """The warp, the lane and the instruction that issued a task."""
     warp = cluster.blocks[entry.rank].warps[entry.number]
     number = ctypes.c_int32.from_address(entry.event + layout.EVENT_NUMBER).value
     return warp, first(entry.lanes & 0xFFFFFFFF), cluster.machine.events[number]
 
 
-def _compute(cluster: Cluster, entry: Entry) -> None:
+def _compute(cluster: Cluster, entry: TaskFields) -> None:
     """Compute a product that machine code cannot compute."""
     warp, lane, event = _issuer(cluster, entry)
     record = Record(entry.raw[tasks.TASK_TENSOR :])
@@ -522,12 +522,12 @@ def _compute(cluster: Cluster, entry: Entry) -> None:
         elif name in ("a", "b"):
             given[name] = form.sources[place][1]
     given["enable_input_d"] = int(record.longs[tensors.PRODUCT_ENABLE >> 3])
-    product = Product.issued(warp, event, lane, form.key.op, given)
+    product = QueuedMma.issued(warp, event, lane, form.key.op, given)
     product.write()
     entry.flags |= tasks.COMPUTED
 
 
-def _signal(cluster: Cluster, entry: Entry) -> None:
+def _signal(cluster: Cluster, entry: TaskFields) -> None:
     """Report a commit that makes an arrival too many."""
     warp, lane, event = _issuer(cluster, entry)
     for rank in ranks(entry.signals):

@@ -18,10 +18,10 @@ from fragmenta.shared.elements import MajorAxis, stored
 from fragmenta.shared.operands import extent, major_of
 from fragmenta.simt.layout import SHARED_START
 from fragmenta.tensor_memory.copying import copies
-from fragmenta.units.work import Block, Range, pieces
+from fragmenta.units.work import CopyBlock, Range, pieces
 
 
-def sources(op: Op, name: str, word: int, blocks: tuple[Block, ...]) -> list[Range]:
+def sources(op: Op, name: str, word: int, blocks: tuple[CopyBlock, ...]) -> list[Range]:
     """What an operand of a product, or the source S of a copy, reads.
 
     A descriptor that reads outside shared memory is refused.

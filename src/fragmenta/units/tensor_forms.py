@@ -44,7 +44,7 @@ _CELL = 4
 _LINE = 64
 
 
-class Table(NamedTuple):
+class UnitOffsets(NamedTuple):
     """Where the units of an operand are, in bytes.
 
     Elements with less than 8 bits are units themselves.  Then the places are in bits,
@@ -61,11 +61,11 @@ class Table(NamedTuple):
         return self.places.size // self.copies
 
 
-def _table(places: Places, size: int, copies: int = 1, most: int = 16) -> Table:
+def _table(places: Places, size: int, copies: int = 1, most: int = 16) -> UnitOffsets:
     """A table of elements of so many bytes; neighbours are one unit, up to ``most``.
 
     >>> _table(np.arange(0, 32, 2), 2)
-    Table(places=array([ 0, 16], dtype=int32), unit=16, copies=1)
+    UnitOffsets(places=array([ 0, 16], dtype=int32), unit=16, copies=1)
     """
     flat = places.reshape(-1)
     for unit in (16, 4, 2, 1):
@@ -74,7 +74,7 @@ def _table(places: Places, size: int, copies: int = 1, most: int = 16) -> Table:
             continue
         groups = flat.reshape(-1, per)
         if (groups == groups[:, :1] + np.arange(per) * size).all():
-            return Table(groups[:, 0].astype(np.int32), unit, copies)
+            return UnitOffsets(groups[:, 0].astype(np.int32), unit, copies)
     raise AssertionError("elements of 1, 2, 4 or 16 bytes are units themselves")
 
 
@@ -91,7 +91,7 @@ def _panels(places: Places) -> Places:
 @lru_cache(maxsize=1024)
 def _in_shared(
     op: Op, name: str, of: Descriptor, order: tuple[int, ...], panels: bool
-) -> Table:
+) -> UnitOffsets:
     """Where A or B is in shared memory, in the order that the steps want."""
     (rows, k), kind = extent(op, name), op.types[name.lower()]
     row, along = np.ogrid[:rows, :k]
@@ -104,14 +104,14 @@ def _in_shared(
     if name == "B":
         found = _panels(found.T) if panels else found.T
     if narrow:
-        return Table(found.reshape(-1).astype(np.int32), -kind.bits)
+        return UnitOffsets(found.reshape(-1).astype(np.int32), -kind.bits)
     return _table(found, kind.bits // 8)
 
 
 @lru_cache(maxsize=1024)
 def _in_cells(
     op: Op, name: str, lane: int, order: tuple[int, ...], panels: bool
-) -> Table:
+) -> UnitOffsets:
     """Where an operand is in tensor memory, if its address has column 0."""
     part = _tensor_part(op, name)
     size = part.container.bits // 8
@@ -171,11 +171,11 @@ def _apart(word: int) -> tuple[Descriptor, int]:
     return replace(of, start=of.start - first), first
 
 
-class Source(Record):
+class OperandDescriptor(Record):
     """What a descriptor says about A or B."""
 
     def __init__(
-        self, word: int, table: Table, start: int, reads: Sequence[Range]
+        self, word: int, table: UnitOffsets, start: int, reads: Sequence[Range]
     ) -> None:
         super().__init__(aligned(at.SOURCE_BYTES))
         self._table = table
@@ -245,7 +245,7 @@ class TensorForm(Record):
         chosen = self.model.order if self.model.reordered else range(self.model.stored)
         self._order = tuple(chosen)
         self._known = np.zeros((2, fast.KNOWN), np.int64)
-        self._made: dict[tuple[int, int], Source] = {}
+        self._made: dict[tuple[int, int], OperandDescriptor] = {}
         self.sources: dict[int, tuple[str, int]] = {}
         """The operand and the descriptor of each source, by its address."""
         self._kept: list[object] = []
@@ -316,7 +316,7 @@ class TensorForm(Record):
             region = self.raw[place : place + at.REGION_BYTES]
             write_region(region, lanes, first, columns)
 
-    def source(self, number: int, word: int) -> Source:
+    def source(self, number: int, word: int) -> OperandDescriptor:
         """What a descriptor of A or B says; it must be right for this instruction."""
         found = self._made.get((number, word))
         if found is None:
@@ -326,12 +326,12 @@ class TensorForm(Record):
                     found = self._made[number, word] = self._make(number, word)
         return found
 
-    def _make(self, number: int, word: int) -> Source:
+    def _make(self, number: int, word: int) -> OperandDescriptor:
         base, first = _apart(word)
         op, name = self.key.op, _NAMES[number]
         panels = tensor_steps.in_panels(self.model)
         table = _in_shared(op, name, base, self._order, panels)
-        made = Source(word, table, first, read_ranges(op, name, word)[0])
+        made = OperandDescriptor(word, table, first, read_ranges(op, name, word)[0])
         known = self._known[number]
         self.sources[made.address] = name, word
         places = known_places(word)

@@ -26,8 +26,8 @@ from fragmenta.units.fast.map_fields import (
 )
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.work import (
-    Block,
-    Place,
+    CopyBlock,
+    Region,
     aligned,
     in_global,
     in_shared,
@@ -87,7 +87,9 @@ def _set(word: int, name: str, index: int, raw: int) -> int:
 # ── in memory ───────────────────────────────────────────────────────────────
 
 
-def map_place(block: Block, address: int, space: str, *, writes: bool = False) -> Place:
+def map_place(
+    block: CopyBlock, address: int, space: str, *, writes: bool = False
+) -> Region:
     """The 128 bytes at an address in a state space; without one, it is generic."""
     what = "a tensor map"
     aligned(address, ALIGNMENT, what)
@@ -99,13 +101,13 @@ def map_place(block: Block, address: int, space: str, *, writes: bool = False) -
 
 
 def replace(
-    block: Block,
+    block: CopyBlock,
     address: int,
     field: str,
     value: int,
     ordinal: int = 0,
     space: str = "",
-) -> Place:
+) -> Region:
     """Change one field of a map in memory, and return where the map is."""
     place = map_place(block, address, space, writes=True)
     after = replaced(place.take().tobytes(), field, value, ordinal)
@@ -113,7 +115,7 @@ def replace(
     return place
 
 
-def copy_map(block: Block, goal: int, source: int) -> tuple[Place, Place]:
+def copy_map(block: CopyBlock, goal: int, source: int) -> tuple[Region, Region]:
     """``tensormap.cp_fenceproxy``: copy a map from shared to global memory.
 
     The result is where it was written, and where it was read.
@@ -124,7 +126,7 @@ def copy_map(block: Block, goal: int, source: int) -> tuple[Place, Place]:
     return written, read_
 
 
-def map_used(block: Block, address: int) -> Place:
+def map_used(block: CopyBlock, address: int) -> Region:
     """The map that a copy uses: in global memory, a constant or a parameter."""
     slot = address >> layout.SLOT_BITS
     if slot in (0, layout.SHARED_SLOT, layout.LOCAL_SLOT):

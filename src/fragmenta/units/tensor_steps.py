@@ -24,7 +24,7 @@ _LINE = 64
 _KINDS = {"fused": at.FUSED, "grouped": at.GROUPED, "integer": at.INTEGERS}
 
 
-class Steps(NamedTuple):
+class ProductCode(NamedTuple):
     """What machine code needs to compute the result of one instruction."""
 
     kind: int
@@ -49,12 +49,12 @@ def in_panels(model: Model) -> bool:
     return model.form != "fused"
 
 
-def steps(model: Model, rows: int, columns: int) -> Steps:
+def steps(model: Model, rows: int, columns: int) -> ProductCode:
     """The steps for so many rows and columns of D."""
     if model.form == "fused":
         found = floored.instruction(model, rows, columns)
         numbers = list(found.numbers)
-        return Steps(
+        return ProductCode(
             at.FUSED, numbers, found.steps.address, found.blocks, found.work, found
         )
     make = _grouped if model.form == "grouped" else _integers
@@ -66,16 +66,16 @@ def _sizes(model: Model, rows: int, columns: int) -> BlockSizes[int]:
     return BlockSizes(1, rows, panels, 1, model.k, model.stored, 0, 0, 0, 0)
 
 
-def _integers(model: Model, rows: int, columns: int) -> Steps:
+def _integers(model: Model, rows: int, columns: int) -> ProductCode:
     run, offsets = (
         integer_kernels.integers(integer_variant(model)),
         dense_offsets(model, 1),
     )
     numbers = [run.address, address_of(offsets), *_sizes(model, rows, columns)]
-    return Steps(at.INTEGERS, numbers, run.address, 1, 0, (run, offsets))
+    return ProductCode(at.INTEGERS, numbers, run.address, 1, 0, (run, offsets))
 
 
-def _grouped(model: Model, rows: int, columns: int) -> Steps:
+def _grouped(model: Model, rows: int, columns: int) -> ProductCode:
     run = grouped.grouped_kernel(grouped_variant(model))
     offsets = dense_offsets(model, 1)
     tables = SCALE_PARTS[model.scale or ""]
@@ -104,4 +104,4 @@ def _grouped(model: Model, rows: int, columns: int) -> Steps:
         *(model.scale_vec, 0, 0, *rounding(model)),
     ]
     kept = (functions, offsets, tables)
-    return Steps(at.GROUPED, numbers, run.address, 1, ends[-1], kept)
+    return ProductCode(at.GROUPED, numbers, run.address, 1, ends[-1], kept)

@@ -17,7 +17,7 @@ from fragmenta.units.records import Record
 from fragmenta.units.tensor_forms import write_region
 
 
-class Way(NamedTuple):
+class CellPath(NamedTuple):
     """Where a load or store goes in tensor memory."""
 
     numbers: Index
@@ -27,7 +27,7 @@ class Way(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
+def way(op: Op, address: int, warp: int, imm: int | None) -> CellPath:
     """The cells of an instruction; ``warp`` is the number in the warpgroup."""
     found = reached(op, address, warp=warp, imm=imm)
     halves = (found.lane, found.column)
@@ -40,7 +40,7 @@ def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
         first, last = int(column.min()), int(column.max())
         cells.append((lanes, first, last + 1 - first))
     every = np.ascontiguousarray(found.flat.swapaxes(0, 1))
-    return Way(every, tuple(cells))
+    return CellPath(every, tuple(cells))
 
 
 class KnownMove(Record):
@@ -54,7 +54,7 @@ class KnownMove(Record):
         self._kept: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.int32]]] = {}
         self._lock = Lock()
 
-    def know(self, warp: int, lane: int, to: Way) -> None:
+    def know(self, warp: int, lane: int, to: CellPath) -> None:
         """Write down the cells of a quarter, which are those of column 0."""
         with self._lock:
             if warp in self._kept:

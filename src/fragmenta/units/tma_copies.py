@@ -44,16 +44,16 @@ from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.shared.tiles import PATTERN
 from fragmenta.simt.atomics import noted
 from fragmenta.simt.boxes import Copy as Kind
-from fragmenta.simt.boxes import Problem, atomic_of, run_box
+from fragmenta.simt.boxes import CopyRefusal, atomic_of, run_box
 from fragmenta.simt.layout import PLAIN
 from fragmenta.units.blocks import Thread
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.tensor_maps import decoded, map_used, shown
 from fragmenta.units.work import (
-    Block,
     Bytes,
     CopiedBox,
     Copy,
+    CopyBlock,
     Pair,
     Range,
     Starts,
@@ -65,25 +65,25 @@ from fragmenta.units.work import (
 )
 
 WORDS = {
-    Problem.MAP: "the instruction needs a map of another rank or mode",
-    Problem.OPERATION: "the type of the map does not have the operation",
-    Problem.SHARED_ALIGNMENT: "the box is misaligned in shared memory",
-    Problem.COORDINATE_ALIGNMENT: "the box begins within 16 bytes",
-    Problem.NEGATIVE: "a store begins before the tensor",
-    Problem.FIRST_PIXEL: "the first pixel is not between the corners",
-    Problem.SHARED_BOUNDS: "the box is not in shared memory",
-    Problem.GLOBAL_BOUNDS: "the tensor is not in the memory that its address is in",
-    Problem.READ_ONLY: "the tensor is in memory that must not be written",
-    Problem.OFFSET: "an offset has too many bits",
+    CopyRefusal.MAP: "the instruction needs a map of another rank or mode",
+    CopyRefusal.OPERATION: "the type of the map does not have the operation",
+    CopyRefusal.SHARED_ALIGNMENT: "the box is misaligned in shared memory",
+    CopyRefusal.COORDINATE_ALIGNMENT: "the box begins within 16 bytes",
+    CopyRefusal.NEGATIVE: "a store begins before the tensor",
+    CopyRefusal.FIRST_PIXEL: "the first pixel is not between the corners",
+    CopyRefusal.SHARED_BOUNDS: "the box is not in shared memory",
+    CopyRefusal.GLOBAL_BOUNDS: "the tensor is not in the memory that its address is in",
+    CopyRefusal.READ_ONLY: "the tensor is in memory that must not be written",
+    CopyRefusal.OFFSET: "an offset has too many bits",
 }
 """What was wrong with a copy that the machine code refused."""
 _KINDS = {
-    Problem.MAP: rules.BAD_TENSOR_MAP,
-    Problem.OPERATION: rules.BAD_TENSOR_MAP,
-    Problem.SHARED_ALIGNMENT: rules.MISALIGNED,
-    Problem.SHARED_BOUNDS: rules.OUT_OF_BOUNDS,
-    Problem.GLOBAL_BOUNDS: rules.OUT_OF_BOUNDS,
-    Problem.READ_ONLY: rules.READ_ONLY,
+    CopyRefusal.MAP: rules.BAD_TENSOR_MAP,
+    CopyRefusal.OPERATION: rules.BAD_TENSOR_MAP,
+    CopyRefusal.SHARED_ALIGNMENT: rules.MISALIGNED,
+    CopyRefusal.SHARED_BOUNDS: rules.OUT_OF_BOUNDS,
+    CopyRefusal.GLOBAL_BOUNDS: rules.OUT_OF_BOUNDS,
+    CopyRefusal.READ_ONLY: rules.READ_ONLY,
 }
 """The rule of each problem; the same as if Python had refused the copy."""
 
@@ -93,7 +93,7 @@ class TensorCopy(Copy):
 
     def __init__(
         self,
-        block: Block,
+        block: CopyBlock,
         thread: Thread,
         site: int,
         map: int | bytes,
@@ -283,7 +283,7 @@ class TensorCopy(Copy):
             origin=origin,
         )
         if problem:
-            place = f", at {address:#x}" if problem == Problem.GLOBAL_BOUNDS else ""
+            place = f", at {address:#x}" if problem == CopyRefusal.GLOBAL_BOUNDS else ""
             raise self._fault(
                 _KINDS.get(problem, rules.BAD_COPY), f"{WORDS[problem]}{place}"
             )
@@ -299,7 +299,7 @@ class TensorCopy(Copy):
         operation = None if self.kind.operation == "store" else self.kind.operation
         put_box(of, memory, image, box, at=at, origin=origin, operation=operation)
 
-    def _on(self, shadow: Block) -> Self:
+    def _on(self, shadow: CopyBlock) -> Self:
         """A copy of the same bytes of shadows: bits are moved, and 0 fills."""
         twin = copy(self)
         twin.block, twin.kind = shadow, self.kind._replace(operation=self.moves)
@@ -332,7 +332,7 @@ class TensorCopy(Copy):
                 f"tensor is in, which has {memory.size} bytes",
             )
         if writes and not memory.flags.writeable:
-            raise self._fault(rules.READ_ONLY, WORDS[Problem.READ_ONLY])
+            raise self._fault(rules.READ_ONLY, WORDS[CopyRefusal.READ_ONLY])
 
 
 def _mode(rank: int, im2col: bool) -> str:
@@ -353,7 +353,7 @@ class TensorLoad(TensorCopy):
 
     def __init__(
         self,
-        block: Block,
+        block: CopyBlock,
         thread: Thread,
         site: int,
         map: int | bytes,
@@ -421,13 +421,13 @@ class TensorLoad(TensorCopy):
         starts = units.starts[:, None] + np.arange(0, units.size, UNIT)
         return [Range("shared", 0, starts.reshape(-1), self.element.data)]
 
-    def carry(self, shadow: Block, values: Sequence[int] = ()) -> None:
+    def carry(self, shadow: CopyBlock, values: Sequence[int] = ()) -> None:
         """Load the shadows of the box."""
         twin = self._on(shadow)
         twin.read()
         twin.write()
 
-    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+    def follow(self, shadow: CopyBlock, values: Sequence[int] = ()) -> Starts:
         """Load the shadows of the box."""
         self.carry(shadow)
         return self._undefined(shadow)
@@ -443,7 +443,7 @@ class TensorStore(TensorCopy):
 
     def __init__(
         self,
-        block: Block,
+        block: CopyBlock,
         thread: Thread,
         site: int,
         map: int | bytes,
@@ -525,7 +525,7 @@ class TensorStore(TensorCopy):
         return self.kind.operation, self.map.dtype
 
     def summands(
-        self, block: Block, values: Sequence[int] = ()
+        self, block: CopyBlock, values: Sequence[int] = ()
     ) -> list[tuple[Bytes, Bytes]]:
         """The box in the tensor, and that in shared memory, in its layout."""
         twin = self._on(block)
@@ -535,11 +535,11 @@ class TensorStore(TensorCopy):
         twin._move(old)
         return [(old, twin._image)]
 
-    def put_sums(self, block: Block, sums: Sequence[Bytes]) -> None:
+    def put_sums(self, block: CopyBlock, sums: Sequence[Bytes]) -> None:
         """Put a box of this layout into the tensor."""
         self._on(block)._move(np.array(sums[0]))
 
-    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+    def follow(self, shadow: CopyBlock, values: Sequence[int] = ()) -> Starts:
         """Store the shadows of the box; what is outside the tensor does not count."""
         twin, before = self._on(shadow), np.empty(0, np.int64)
         if self.combines:  # the result is undefined where memory was
@@ -557,7 +557,7 @@ class TensorPrefetch(TensorCopy):
 
     def __init__(
         self,
-        block: Block,
+        block: CopyBlock,
         thread: Thread,
         site: int,
         map: int | bytes,

@@ -30,7 +30,7 @@ _WORD = 4
 """Bytes of an address of tensor memory."""
 
 
-class Request(NamedTuple):
+class AllocationRequest(NamedTuple):
     """A block of a pair asks for columns."""
 
     columns: int
@@ -131,7 +131,7 @@ def _meet(
     if mine is not None and mine.address is not None:
         del requests[own]
         return mine.address
-    requests[own] = Request(columns)
+    requests[own] = AllocationRequest(columns)
     there = requests.get(other)
     if there is None or there.address is not None:
         return None
@@ -146,7 +146,7 @@ def _meet(
         )
     found = _take(warp, event, lanes, blocks, columns)
     if found is not None:
-        requests[other] = Request(columns, found)
+        requests[other] = AllocationRequest(columns, found)
         del requests[own]
     return found
 

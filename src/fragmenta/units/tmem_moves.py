@@ -31,22 +31,22 @@ from fragmenta.tensor_memory.moves import (
 )
 from fragmenta.tensor_memory.reaching import WARPS
 from fragmenta.units.blocks import Warp
-from fragmenta.units.events import Event, Operand, carries_out, numbers
+from fragmenta.units.events import Event, EventOperand, carries_out, numbers
 from fragmenta.units.faults import Stop
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.tensor_ways import Way, way
+from fragmenta.units.tensor_ways import CellPath, way
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import check_cells, memory, named_op
 from fragmenta.units.wgmma_forms import Registers
-from fragmenta.units.work import Slot, Work
+from fragmenta.units.work import QueueSlot, Work
 
 ALL = 0xFFFFFFFF
 
 
-class Move(Work):
+class TmemMove(Work):
     """A load or a store of a warp that was issued."""
 
-    def __init__(self, warp: Warp, event: Event, op: Op, to: Way) -> None:
+    def __init__(self, warp: Warp, event: Event, op: Op, to: CellPath) -> None:
         super().__init__(event.site)
         self.warp, self.memory = warp, memory(warp, event)
         self.cluster = warp.block.cluster
@@ -55,9 +55,9 @@ class Move(Work):
         self.cells: Sequence[Cells] = [Cells(rank, *each) for each in to.cells]
 
     @property
-    def slot(self) -> Slot:
+    def slot(self) -> QueueSlot:
         """Its place among the loads, or the stores, of its warp."""
-        return Slot(self.completes, self.warp.block.rank, self.warp.number)
+        return QueueSlot(self.completes, self.warp.block.rank, self.warp.number)
 
     @property
     def packed(self) -> bool:
@@ -65,7 +65,7 @@ class Move(Work):
         return bool(self.way.numbers.shape[-1] == 2)
 
 
-class Load(Move):
+class TmemLoad(TmemMove):
     """``tcgen05.ld`` of a warp."""
 
     effect = effect("tcgen05.ld")
@@ -75,10 +75,10 @@ class Load(Move):
         warp: Warp,
         event: Event,
         op: Op,
-        to: Way,
+        to: CellPath,
         results: Registers,
-        reduced: Operand | None,
-        indices: Operand | None = None,
+        reduced: EventOperand | None,
+        indices: EventOperand | None = None,
     ) -> None:
         super().__init__(warp, event, op, to)
         self.results, self.reduced, self.indices = results, reduced, indices
@@ -102,7 +102,7 @@ class Load(Move):
         """The words that the cells make now: (words, lanes)."""
         return self.words_of(self.memory.seen(self.way.numbers))
 
-    def _metadata(self) -> tuple[tuple[Operand, ...], NDArray[np.uint32]]:
+    def _metadata(self) -> tuple[tuple[EventOperand, ...], NDArray[np.uint32]]:
         """The registers of indices, and what they get."""
         if self.indices is None:
             return (), np.zeros((0, LANES), np.uint32)
@@ -137,13 +137,13 @@ class Load(Move):
             raise Stop(rules.FAULT, self.site, self.warp, ALL, str(error)) from error
 
 
-class Store(Move):
+class TmemStore(TmemMove):
     """``tcgen05.st`` of a warp."""
 
     effect = effect("tcgen05.st")
 
     def __init__(
-        self, warp: Warp, event: Event, op: Op, to: Way, words: NDArray[np.uint32]
+        self, warp: Warp, event: Event, op: Op, to: CellPath, words: NDArray[np.uint32]
     ) -> None:
         super().__init__(warp, event, op, to)
         self.words, self.cells_written = words, self.cells
@@ -175,8 +175,13 @@ class Store(Move):
 
 
 def _way(
-    warp: Warp, event: Event, lanes: int, op: Op, address: Operand, rest: list[Operand]
-) -> Way:
+    warp: Warp,
+    event: Event,
+    lanes: int,
+    op: Op,
+    address: EventOperand,
+    rest: list[EventOperand],
+) -> CellPath:
     """The cells of a move; an error if the warp does not reach them."""
     given = _same(warp, event, lanes, address)
     imm = rest[0].value(warp, 0) if rest else None
@@ -199,7 +204,7 @@ def _way(
     return found
 
 
-def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
+def _same(warp: Warp, event: Event, lanes: int, operand: EventOperand) -> int:
     """The address, which must be the same in all lanes."""
     given = operand.lanes(warp)
     live = given[:1]
@@ -217,7 +222,7 @@ def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
     return int(live[0])
 
 
-def _registers(warp: Warp, event: Event, operand: Operand) -> Registers:
+def _registers(warp: Warp, event: Event, operand: EventOperand) -> Registers:
     """The registers of a vector, worked out once for each warp."""
     found: Registers | None = warp.registers.get(event.number)
     if found is None:
@@ -227,7 +232,7 @@ def _registers(warp: Warp, event: Event, operand: Operand) -> Registers:
     return found
 
 
-def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
+def _start(warp: Warp, event: Event, lanes: int, task: TmemMove) -> int:
     cluster, block = warp.block.cluster, warp.block
     check_cells(warp, event, lanes, task.cells)
     kind = task.effect.kind
@@ -256,7 +261,7 @@ def load(warp: Warp, event: Event, lanes: int) -> int:
     results = _registers(warp, event, result)
     if reduced is indices is None:
         _know(warp, event, op, rest[0], rest[1:], result)
-    task = Load(warp, event, op, to, results, reduced, indices)
+    task = TmemLoad(warp, event, op, to, results, reduced, indices)
     return _start(warp, event, lanes, task)
 
 
@@ -269,16 +274,16 @@ def store(warp: Warp, event: Event, lanes: int) -> int:
     words = np.zeros(to.numbers.shape[:2], np.uint32)
     _given(warp, event, source, words)
     _know(warp, event, op, address, rest, source)
-    return _start(warp, event, lanes, Store(warp, event, op, to, words))
+    return _start(warp, event, lanes, TmemStore(warp, event, op, to, words))
 
 
 def _know(
     warp: Warp,
     event: Event,
     op: Op,
-    address: Operand,
-    rest: list[Operand],
-    registers: Operand,
+    address: EventOperand,
+    rest: list[EventOperand],
+    registers: EventOperand,
 ) -> None:
     """Let fast paths find the cells of a load or a store of this warp."""
     items = registers.items if registers.kind == "v" else (registers,)
@@ -298,7 +303,7 @@ def _know(
 
 
 def _given(
-    warp: Warp, event: Event, source: Operand, words: NDArray[np.uint32]
+    warp: Warp, event: Event, source: EventOperand, words: NDArray[np.uint32]
 ) -> None:
     """The registers that are stored; some may be constants."""
     items = source.items if source.kind == "v" else (source,)

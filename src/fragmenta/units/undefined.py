@@ -12,7 +12,7 @@ from fragmenta.ptx import rules
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt.layout import LANES
 from fragmenta.units.blocks import Warp
-from fragmenta.units.events import Event, Operand, carries_out
+from fragmenta.units.events import Event, EventOperand, carries_out
 from fragmenta.units.port import Step
 
 
@@ -72,7 +72,7 @@ def _fragments(mnemonic: str) -> dict[str, Elements]:
     return {name: Elements(op.fragments[name]) for name in "DABC"}
 
 
-def _shadows(warp: Warp, operand: Operand) -> NDArray[np.uint64]:
+def _shadows(warp: Warp, operand: EventOperand) -> NDArray[np.uint64]:
     """The shadows of a fragment's registers: lanes, registers."""
     items = operand.items if operand.kind == "v" else (operand,)
     columns = [each.lanes(warp).astype(np.uint64) for each in items]

@@ -31,7 +31,7 @@ from fragmenta.ptx.rules import Rule
 from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.simt.layout import IN_FLIGHT, LANES, POISON
 from fragmenta.simt.naming import illegal_code
-from fragmenta.simt.wgmma_operands import Located, Source
+from fragmenta.simt.wgmma_operands import LaneOperand, Located
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Bytes, Flag, Long, Record, Word
 from fragmenta.units.renewal import Renewal
@@ -40,14 +40,14 @@ from fragmenta.units.wgmma_forms import (
     WARPS,
     Bound,
     Bundle,
-    Form,
+    BundlePlan,
+    FormRecord,
     Forms,
-    Plan,
     Registers,
     signed,
 )
 from fragmenta.units.wgmma_sources import owners, units
-from fragmenta.units.work import Range, Slot, Work
+from fragmenta.units.work import QueueSlot, Range, Work
 
 if TYPE_CHECKING:
     from fragmenta.units.blocks import Warp as BlockWarp
@@ -60,7 +60,7 @@ _QUEUE, _ENDS, _BOUND = 16, 256, 16
 """For how many products, groups and forms there is memory at first."""
 
 
-class Warp(Protocol):
+class MemberWarp(Protocol):
     """A warp, as far as a warpgroup needs it."""
 
     number: int
@@ -83,7 +83,7 @@ class WgmmaError(Error):
 # ── a product ───────────────────────────────────────────────────────────────
 
 
-class Product(Record):
+class ProductRecord(Record):
     """The record of a product, from its first issue until it has run."""
 
     form = Long(layout.PRODUCT_FORM)
@@ -118,7 +118,7 @@ class Wgmma(Work):
     kept = False
     """Whether it is in flight in Python, so that machine code must not run it."""
 
-    def __init__(self, of: Warpgroup, located: Located, product: Product) -> None:
+    def __init__(self, of: Warpgroup, located: Located, product: ProductRecord) -> None:
         super().__init__(product.site)
         self._of = of
         self.located = located
@@ -133,7 +133,7 @@ class Wgmma(Work):
         """Makes the error that ends the kernel, once the work is in flight."""
 
     @property
-    def warps(self) -> tuple[Warp, ...]:
+    def warps(self) -> tuple[MemberWarp, ...]:
         """The four warps that issued it."""
         return self._of.warps
 
@@ -181,11 +181,11 @@ class Wgmma(Work):
         return cast("Sequence[BlockWarp]", self.warps)
 
     @property
-    def slot(self) -> Slot:
+    def slot(self) -> QueueSlot:
         """Its group among those of its warpgroup."""
         first = self.fills[0]
         number = first.number // WARPS
-        return Slot("wgmma", first.block.rank, number, epoch=self.group)
+        return QueueSlot("wgmma", first.block.rank, number, epoch=self.group)
 
     @property
     def sources(self) -> list[Range]:
@@ -235,14 +235,14 @@ class Warpgroup(Record):
 
     def __init__(
         self,
-        warps: Sequence[Warp],
+        warps: Sequence[MemberWarp],
         shared: NDArray[np.uint8],
         target: str = "sm_90a",
         *,
         late: bool = False,
         forms: Forms | None = None,
         memory: Bytes | None = None,
-        plan: Plan | None = None,
+        plan: BundlePlan | None = None,
     ) -> None:
         super().__init__(aligned(layout.GROUP_BYTES) if memory is None else memory)
         self.warps = tuple(warps)
@@ -251,7 +251,7 @@ class Warpgroup(Record):
         self._in_shared = address_of(shared), shared.size
         self.forms = Forms(target, shared.size) if forms is None else forms
         self._plan = self.forms.plan if plan is None else plan
-        self.started: Callable[[Wgmma, Product], None] | None = None
+        self.started: Callable[[Wgmma, ProductRecord], None] | None = None
         """Tells a product that machine code has put in flight how it ends."""
         self.memories = [warp.memory.view(np.uint32) for warp in warps]
         self._views = [warp.memory.data for warp in warps]
@@ -260,7 +260,7 @@ class Warpgroup(Record):
         self._committed = self._four(layout.GROUP_COMMITTED)
         self._retired = self._four(layout.GROUP_RETIRED)
         self._held = self._four(layout.GROUP_HELD)
-        self._bounds: dict[Form, Bound] = {}
+        self._bounds: dict[FormRecord, Bound] = {}
         self._owners: dict[int, Bundle] = {}
         self._bundles: dict[tuple[int, ...], Bundle] = {}
         self._works: dict[int, Wgmma] = {}
@@ -286,14 +286,14 @@ class Warpgroup(Record):
         """Bind the forms that are known, which hide different registers."""
         plan = self._plan
         if self.late and not plan.disjoint:
-            plan = Plan(())
+            plan = BundlePlan(())
         addresses = zeros(max(_BOUND, 2 * len(plan.forms)), np.int64)
         self._plan, self._planned = plan, plan.made(addresses)
         self._set_bound(addresses)
 
     def _set_queue(self, memory: Bytes) -> None:
         self._queue = memory.reshape(-1, layout.PRODUCT_BYTES)
-        self._products: dict[int, Product] = {}
+        self._products: dict[int, ProductRecord] = {}
         self.longs[layout.GROUP_QUEUE >> 3] = address_of(memory)
         self.words[layout.GROUP_CAPACITY >> 2] = len(self._queue)
 
@@ -335,18 +335,18 @@ class Warpgroup(Record):
         """Tell that the warps have to wait for all their products."""
         renewal.equal_at_end(self._issued, self._retired)
 
-    def product(self, number: int) -> Product:
+    def product(self, number: int) -> ProductRecord:
         """The record of a product that has not run."""
         place = number % len(self._queue)
         found = self._products.get(place)
         if found is None:
-            found = self._products[place] = Product(self._queue[place])
+            found = self._products[place] = ProductRecord(self._queue[place])
         return found
 
     # ── what warps do ───────────────────────────────────────────────────────
 
     def issue(
-        self, warp: Warp, located: Located, site: int, lanes: int = ALL
+        self, warp: MemberWarp, located: Located, site: int, lanes: int = ALL
     ) -> Wgmma | None:
         """Issue the next product of a warp; return it, if all four have issued it."""
         own = self._own(warp, site, lanes)
@@ -376,8 +376,8 @@ class Warpgroup(Record):
         return self._work(product)
 
     def _append(
-        self, form: Form, given: tuple[int, ...], site: int, own: int
-    ) -> Product:
+        self, form: FormRecord, given: tuple[int, ...], site: int, own: int
+    ) -> ProductRecord:
         """A new product, which a warp is the first to issue."""
         number = self._queued
         if number - self.ran == len(self._queue):
@@ -401,7 +401,7 @@ class Warpgroup(Record):
         for number in range(self.ran, self._queued):
             self.product(number).raw[:] = old[number % len(old)]
 
-    def commit(self, warp: Warp, site: int = -1) -> None:
+    def commit(self, warp: MemberWarp, site: int = -1) -> None:
         """Close the group of the products that a warp has issued."""
         own = self._own(warp, site)
         group, end = int(self._committed[own]), int(self._issued[own])
@@ -419,7 +419,7 @@ class Warpgroup(Record):
             )
         self._committed[own] = group + 1
 
-    def wait(self, warp: Warp, n: int, site: int = -1) -> bool:
+    def wait(self, warp: MemberWarp, n: int, site: int = -1) -> bool:
         """Whether a warp may go on that waits for all groups but the newest ``n``.
 
         It may not if another warp has still to issue a product of these groups.
@@ -436,7 +436,7 @@ class Warpgroup(Record):
         self._counts[own][0] = self._issued[own] - end
         return True
 
-    def issued(self, warp: Warp) -> int:
+    def issued(self, warp: MemberWarp) -> int:
         """How many products a warp has issued."""
         return int(self._issued[warp.number % WARPS])
 
@@ -444,31 +444,31 @@ class Warpgroup(Record):
         """Whether a warp has not issued a product yet."""
         return bool(self._issued.min() <= number)
 
-    def hold(self, warp: Warp, product: int | None) -> None:
+    def hold(self, warp: MemberWarp, product: int | None) -> None:
         """Let a warp wait at a product for the others; None: let it go on."""
         self._held[warp.number % WARPS] = 0 if product is None else product + 1
 
-    def held(self, warp: Warp) -> int | None:
+    def held(self, warp: MemberWarp) -> int | None:
         """The product at which a warp waits for the others."""
         found = int(self._held[warp.number % WARPS])
         return found - 1 if found else None
 
-    def waited(self, warp: Warp, n: int) -> int:
+    def waited(self, warp: MemberWarp, n: int) -> int:
         """The number of the first group that a warp does not wait for."""
         return max(0, int(self._committed[warp.number % WARPS]) - n)
 
-    def fence(self, warp: Warp, site: int = -1) -> None:
+    def fence(self, warp: MemberWarp, site: int = -1) -> None:
         """Order the accesses of a warp to registers before later products.
 
         Nothing has to be done: registers are read when a product runs.
         """
         self._own(warp, site)
 
-    def retired(self, warp: Warp) -> int:
+    def retired(self, warp: MemberWarp) -> int:
         """The products that a warp has waited for."""
         return int(self._retired[warp.number % WARPS])
 
-    def in_flight(self, warp: Warp) -> int:
+    def in_flight(self, warp: MemberWarp) -> int:
         """The products that a warp has issued and not waited for."""
         own = warp.number % WARPS
         return int(self._issued[own] - self._retired[own])
@@ -486,7 +486,7 @@ class Warpgroup(Record):
         found = (each for each in self._complete() if each.number not in self._works)
         return tuple(self._work(each) for each in found)
 
-    def _complete(self) -> list[Product]:
+    def _complete(self) -> list[ProductRecord]:
         end = int(self._issued.min())
         return [self.product(number) for number in range(self.ran, end)]
 
@@ -500,7 +500,7 @@ class Warpgroup(Record):
         """The groups whose products have all run."""
         return bisect_right(self._ends[: self._ends_count].tolist(), self.ran)
 
-    def _work(self, product: Product) -> Wgmma:
+    def _work(self, product: ProductRecord) -> Wgmma:
         """The product as work."""
         found = self._works.get(product.number)
         if found is None:
@@ -550,7 +550,7 @@ class Warpgroup(Record):
         pairs = list(zip(bundle.registers, bundle.parts, strict=True))
         return pairs if self.late else []
 
-    def _add(self, bound: Bound, product: Product) -> int:
+    def _add(self, bound: Bound, product: ProductRecord) -> int:
         """Add a product to D; 0 if that could be done."""
         bundle, late = bound.bundle, self.late
         pairs = list(zip(bundle.registers, bundle.parts, strict=True))
@@ -568,7 +568,7 @@ class Warpgroup(Record):
             bundle.registers[own].fill(POISON)
         bundle.pending[own] += 1
 
-    def _bound(self, form: Form, site: int) -> Bound:
+    def _bound(self, form: FormRecord, site: int) -> Bound:
         """An instruction in this warpgroup; those with the same D share a bundle."""
         found = self._bounds.get(form)
         if found is None and form in self._plan.bound:
@@ -587,7 +587,7 @@ class Warpgroup(Record):
             self._addresses[form.number] = found.address
         return found
 
-    def _plan_bound(self, form: Form) -> Bound:
+    def _plan_bound(self, form: FormRecord) -> Bound:
         """A form that was bound when the warpgroup was made."""
         plan, offsets = self._plan, form.located.d
         bundle = self._bundles.get(offsets)
@@ -629,14 +629,14 @@ class Warpgroup(Record):
             for offset in each.offsets:
                 del self._owners[offset]
         if others:  # what is bound anew has memory of its own
-            self._plan = Plan(())
+            self._plan = BundlePlan(())
         for form in [f for f, b in self._bounds.items() if id(b.bundle) in others]:
             del self._bounds[form]
             self._addresses[form.number] = 0
 
     # ── operands ────────────────────────────────────────────────────────────
 
-    def _own(self, warp: Warp, site: int, lanes: int = ALL) -> int:
+    def _own(self, warp: MemberWarp, site: int, lanes: int = ALL) -> int:
         """The number of a warp in the warpgroup, if the warpgroup is whole."""
         if len(self.warps) != WARPS:
             first = WARPS * (warp.number // WARPS)
@@ -668,7 +668,7 @@ class Warpgroup(Record):
             kept = word[0] & 1
         return (*found, kept ^ scale.negated)
 
-    def _descriptor(self, own: int, source: Source, site: int) -> int:
+    def _descriptor(self, own: int, source: LaneOperand, site: int) -> int:
         if source.offset < 0:
             return source.constant
         data = bytes(self._views[own][source.offset : source.offset + 8 * LANES])
@@ -687,7 +687,7 @@ class Warpgroup(Record):
 
     def _refuse(
         self,
-        product: Product,
+        product: ProductRecord,
         own: int,
         located: Located,
         given: tuple[int, ...],

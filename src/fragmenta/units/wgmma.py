@@ -10,7 +10,7 @@ from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Event, carries_out
 from fragmenta.units.faults import Stop
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.warpgroups import Product, Warpgroup, Wgmma, WgmmaError
+from fragmenta.units.warpgroups import ProductRecord, Warpgroup, Wgmma, WgmmaError
 from fragmenta.units.wgmma_forms import ALL, WARPS
 
 
@@ -46,7 +46,7 @@ def prepare(cluster: Cluster) -> None:
             group(block.warps[WARPS * number])
 
 
-def _started(block: Block, work: Wgmma, product: Product) -> None:
+def _started(block: Block, work: Wgmma, product: ProductRecord) -> None:
     """Machine code has put a product in flight: say how it ends."""
     warp = block.warps[product.warp]
     work.cluster, work.started, work.ordinal = block.cluster, True, product.ordinal

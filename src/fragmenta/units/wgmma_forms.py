@@ -46,7 +46,7 @@ def signed(number: int) -> int:
 # ── forms ───────────────────────────────────────────────────────────────────
 
 
-class Form(Record):
+class FormRecord(Record):
     """An instruction of a kernel."""
 
     number = Word(layout.FORM_NUMBER)
@@ -138,20 +138,20 @@ class Forms:
 
     def __init__(self, target: str, size: int) -> None:
         self._target, self._size = target, size
-        self._made: dict[Located, Form] = {}
+        self._made: dict[Located, FormRecord] = {}
         self._lock = Lock()
-        self.by_address: dict[int, Form] = {}
-        self._plan = Plan(())
+        self.by_address: dict[int, FormRecord] = {}
+        self._plan = BundlePlan(())
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> BundlePlan:
         """Where a warpgroup has the forms that are known by now."""
         if len(self._plan.forms) != len(self._made):
             with self._lock:
-                self._plan = Plan(tuple(self._made.values()))
+                self._plan = BundlePlan(tuple(self._made.values()))
         return self._plan
 
-    def of(self, located: Located) -> Form:
+    def of(self, located: Located) -> FormRecord:
         """The form of an instruction."""
         found = self._made.get(located)
         if found is None:
@@ -159,7 +159,7 @@ class Forms:
                 found = self._made.get(located)
                 if found is None:
                     number = len(self._made)
-                    found = Form(located, number, self._target, self._size)
+                    found = FormRecord(located, number, self._target, self._size)
                     self.by_address[found.address] = found
                     self._made[located] = found
         return found
@@ -247,7 +247,7 @@ class Bound(Record):
 
     def __init__(
         self,
-        form: Form,
+        form: FormRecord,
         bundle: Bundle,
         words: Sequence[NDArray[np.uint32]],
         memory: Bytes | None = None,
@@ -309,16 +309,16 @@ def bound_bytes(located: Located) -> int:
     return layout.BOUND_BYTES + _ROW * max(len(located.read), 1)
 
 
-class Plan:
+class BundlePlan:
     """Where the bundles and the bound forms of a warpgroup are in one piece of memory.
 
     Forms that read constants are bound one by one.
     """
 
-    def __init__(self, forms: Sequence[Form]) -> None:
+    def __init__(self, forms: Sequence[FormRecord]) -> None:
         self.forms = forms
         self.bundles: dict[tuple[int, ...], slice] = {}
-        self.bound: dict[Form, slice] = {}
+        self.bound: dict[FormRecord, slice] = {}
         self.bytes = 0
         for form in forms:
             if all(each.offset >= 0 for each in form.located.read):

@@ -40,11 +40,11 @@ class Cluster(Protocol):
     """Blocks that reach one another's shared memory."""
 
     @property
-    def blocks(self) -> Sequence[Block]:
+    def blocks(self) -> Sequence[CopyBlock]:
         """Its blocks by rank."""
 
 
-class Block(Protocol):
+class CopyBlock(Protocol):
     """A block of threads, as far as a copy needs it."""
 
     @property
@@ -168,7 +168,7 @@ def poisoned(address: Starts) -> Bytes:
 _PATTERN = np.frombuffer(POISON.to_bytes(4, "little") * (1 << 17), np.uint8)
 
 
-class Place(NamedTuple):
+class Region(NamedTuple):
     """Adjacent bytes: the memory that they are in, and how the kernel names them."""
 
     memory: Bytes
@@ -183,7 +183,7 @@ class Place(NamedTuple):
         """Overwrite them."""
         self.memory[self.first : self.first + self.range.size] = data
 
-    def on(self, shadow: Block) -> Place:
+    def on(self, shadow: CopyBlock) -> Region:
         """The same bytes of the shadow of a block."""
         if self.range.space == "shared":
             memory = shadow.cluster.blocks[self.range.rank].shared
@@ -195,7 +195,7 @@ class Place(NamedTuple):
 
 
 def shared_address(
-    block: Block, address: int, what: str, space: str
+    block: CopyBlock, address: int, what: str, space: str
 ) -> tuple[int, int]:
     """The rank and the offset of an address in a state space; without one, generic."""
     rank, offset = address >> RANK_BITS, address & (1 << RANK_BITS) - 1
@@ -225,7 +225,7 @@ def shared_address(
     return rank, offset
 
 
-def in_shared(block: Block, rank: int, offset: int, size: int, what: str) -> Place:
+def in_shared(block: CopyBlock, rank: int, offset: int, size: int, what: str) -> Region:
     """Bytes of the shared memory of a block of the cluster."""
     memory = block.cluster.blocks[rank].shared
     if offset < layout.SHARED_START or offset + size > memory.size:
@@ -235,16 +235,16 @@ def in_shared(block: Block, rank: int, offset: int, size: int, what: str) -> Pla
             f"{offset + size - 1 - layout.SHARED_START} of shared memory, which has "
             f"{memory.size - layout.SHARED_START} bytes",
         )
-    return Place(memory, offset, Range("shared", rank, offset, size))
+    return Region(memory, offset, Range("shared", rank, offset, size))
 
 
 def in_global(
-    block: Block, address: int, size: int, what: str, *, writes: bool = False
-) -> Place:
+    block: CopyBlock, address: int, size: int, what: str, *, writes: bool = False
+) -> Region:
     """Bytes of global memory."""
     range_ = Range("global", -1, address, size)
     if not size:
-        return Place(np.empty(0, np.uint8), 0, range_)
+        return Region(np.empty(0, np.uint8), 0, range_)
     memory, index = block.memory(address)
     if index < 0 or index + size > memory.size:
         raise CopyFault(
@@ -256,7 +256,7 @@ def in_global(
         raise CopyFault(
             rules.READ_ONLY, f"{what} is in memory that must not be written"
         )
-    return Place(memory, index, range_)
+    return Region(memory, index, range_)
 
 
 def aligned(address: int, unit: int, what: str) -> None:
@@ -272,7 +272,7 @@ def aligned(address: int, unit: int, what: str) -> None:
 # ── what ────────────────────────────────────────────────────────────────────
 
 
-class Slot(NamedTuple):
+class QueueSlot(NamedTuple):
     """A place in a queue: threads wait for all work of a queue before an epoch."""
 
     queue: str
@@ -366,7 +366,7 @@ class Work:
         return self.effect.combines
 
     @property
-    def slot(self) -> Slot | None:
+    def slot(self) -> QueueSlot | None:
         """Its place in a queue, as it is at its issue; None: it is in no queue."""
         return None
 
@@ -463,7 +463,7 @@ class Transfer(Work):
         return "", ""
 
     def summands(
-        self, block: Block, values: Sequence[int] = ()
+        self, block: CopyBlock, values: Sequence[int] = ()
     ) -> list[tuple[Bytes, Bytes]]:
         """If it combines: what its goals hold in a block, and what is combined with it.
 
@@ -472,10 +472,10 @@ class Transfer(Work):
         """
         return []
 
-    def put_sums(self, block: Block, sums: Sequence[Bytes]) -> None:
+    def put_sums(self, block: CopyBlock, sums: Sequence[Bytes]) -> None:
         """If it combines: put something in the place of its goals in a block."""
 
-    def carry(self, shadow: Block, values: Sequence[int] = ()) -> None:
+    def carry(self, shadow: CopyBlock, values: Sequence[int] = ()) -> None:
         """Make the same copy in the shadow of a block, as :meth:`follow` does.
 
         What it does not copy becomes 0, and so do sums.
@@ -486,7 +486,7 @@ class Transfer(Work):
         else:
             self.follow(shadow, values)
 
-    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+    def follow(self, shadow: CopyBlock, values: Sequence[int] = ()) -> Starts:
         """Make the same copy in the shadow of a block.
 
         The memories of the shadow have a bit for each bit, which is 1 where that is
@@ -512,7 +512,7 @@ class Copy(Transfer):
     paired = False
     """Whether its mbarrier may be in the other block of a pair, ``.cta_group::2``."""
 
-    def __init__(self, block: Block, thread: Thread, site: int) -> None:
+    def __init__(self, block: CopyBlock, thread: Thread, site: int) -> None:
         super().__init__(site)
         self.block, self.thread = block, thread
         self.past: list[tuple[int, int, bool]] = []
@@ -520,13 +520,13 @@ class Copy(Transfer):
         written."""
 
     @property
-    def slot(self) -> Slot | None:
+    def slot(self) -> QueueSlot | None:
         """Its place among the bulk copies of its thread, which are waited for."""
         if self.completes != "bulk_group":
             return None
         warp, lane = self.thread
         epoch = warp.block.bulk_queue(warp.number, lane).epoch
-        return Slot("bulk", warp.block.rank, warp.number, lane, epoch)
+        return QueueSlot("bulk", warp.block.rank, warp.number, lane, epoch)
 
     def signals(self) -> list[tuple[int, int]]:
         """The mbarriers that it signals: the block's rank, and the offset there."""
@@ -571,14 +571,14 @@ class Copy(Transfer):
                 places = starts[:, None] + np.arange(each.size)
                 memory[places + index] = poisoned(places)
 
-    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+    def follow(self, shadow: CopyBlock, values: Sequence[int] = ()) -> Starts:
         """Make the same copy in the shadow of a block; nothing becomes undefined."""
         for each in self.goals:
             places = each.starts[:, None] + np.arange(each.size)
             shadow.cluster.blocks[each.rank].shared[places] = 0
         return self._undefined(shadow)
 
-    def _undefined(self, shadow: Block) -> Starts:
+    def _undefined(self, shadow: CopyBlock) -> Starts:
         """The bytes of global memory among its goals that are undefined."""
         found = [np.empty(0, np.int64)]
         for each in self.goals:
@@ -627,7 +627,7 @@ def ranks(mask: int) -> list[int]:
     return [each for each in range(mask.bit_length()) if mask >> each & 1]
 
 
-def destinations(block: Block, rank: int, mask: int | None, name: str) -> list[int]:
+def destinations(block: CopyBlock, rank: int, mask: int | None, name: str) -> list[int]:
     """The blocks that a copy goes to; an H200 does nothing if the mask is 0."""
     if mask is None:
         return [rank]

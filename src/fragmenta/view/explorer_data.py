@@ -50,7 +50,7 @@ POOLS = ("parts", "notes", "targets", "patterns", "words", "models", "sums", "sa
 JsonRecord = dict[str, object]
 
 
-class Pool:
+class SharedValues:
     """Values that many instructions share, each kept once."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Pool:
     def add(self, item: object) -> int:
         """The number of an item; a new item is added.
 
-        >>> pool = Pool()
+        >>> pool = SharedValues()
         >>> [pool.add(item) for item in ("a", "b", "a")]
         [0, 1, 0]
         """
@@ -76,7 +76,7 @@ class Pool:
 
 def catalogue_record() -> JsonRecord:
     """All instructions with fragments, and the pools that they share."""
-    pools = {name: Pool() for name in POOLS}
+    pools = {name: SharedValues() for name in POOLS}
     types: dict[str, JsonRecord] = {}
     held = holding()
     ops = [_instruction(op, pools, types) for op in held]
@@ -178,7 +178,7 @@ def drawn_record(ops: Iterable[Instruction]) -> JsonRecord:
     >>> [list(each["parts"]) for each in record["instructions"]]
     [['A', 'B', 'C', 'D']]
     """
-    pools = {name: Pool() for name in POOLS}
+    pools = {name: SharedValues() for name in POOLS}
     types: dict[str, JsonRecord] = {}
     found = [_drawn(op, pools, types) for op in ops]
     used = ("parts", "patterns", "words", "models", "sums")
@@ -191,7 +191,7 @@ def drawn_record(ops: Iterable[Instruction]) -> JsonRecord:
 
 
 def _instruction(
-    op: Instruction, pools: Mapping[str, Pool], types: dict[str, JsonRecord]
+    op: Instruction, pools: Mapping[str, SharedValues], types: dict[str, JsonRecord]
 ) -> JsonRecord:
     return {
         **_drawn(op, pools, types),
@@ -202,7 +202,7 @@ def _instruction(
 
 
 def _drawn(
-    op: Instruction, pools: Mapping[str, Pool], types: dict[str, JsonRecord]
+    op: Instruction, pools: Mapping[str, SharedValues], types: dict[str, JsonRecord]
 ) -> JsonRecord:
     """What it takes to draw an instruction, and to compute with it."""
     for of in (*op.types.values(), *(part.dtype for part in op.fragments.values())):
@@ -226,7 +226,7 @@ def _drawn(
     return record
 
 
-def _sums(op: Instruction, pools: Mapping[str, Pool]) -> int:
+def _sums(op: Instruction, pools: Mapping[str, SharedValues]) -> int:
     """How each target adds its products: a number of the pool of sums."""
     found = ways(op)
     for way in found["ways"]:
@@ -235,7 +235,7 @@ def _sums(op: Instruction, pools: Mapping[str, Pool]) -> int:
     return pools["sums"].add(found)
 
 
-def _tensor(op: Instruction, words: Pool) -> JsonRecord:
+def _tensor(op: Instruction, words: SharedValues) -> JsonRecord:
     """What the descriptor says, and where the operands are drawn."""
     assert op.descriptor is not None
     addresses = arrangement(op)
@@ -248,7 +248,7 @@ def _tensor(op: Instruction, words: Pool) -> JsonRecord:
     }
 
 
-def _path(op: Instruction, words: Pool) -> JsonRecord:
+def _path(op: Instruction, words: SharedValues) -> JsonRecord:
     """The words of the path from shared memory to registers, and the loads of D."""
     found = path(op)
     lists = ["shared", "copies", "inputs", "multiplies", "result", "loaded", "notes"]
@@ -337,7 +337,7 @@ def sources_record() -> JsonRecord:
     A text is a list of paragraphs, a paragraph a list of lines; both by number.  What
     is new has the next number, and :data:`NEXT` stands for it.
     """
-    lines, paragraphs = Pool(), Pool()
+    lines, paragraphs = SharedValues(), SharedValues()
 
     def folded(text: str) -> list[int]:
         return [

@@ -17,7 +17,7 @@ from fragmenta.isa.table import extras
 _USUAL_N = 64
 
 
-class Held:
+class ExplorerInstructions:
     """The instructions of the explorer, by name and by kind."""
 
     def __init__(self, ops: Iterable[Instruction]) -> None:
@@ -53,7 +53,7 @@ def _kind(op: Instruction) -> tuple[str, ...]:
 
 def others(ops: Sequence[Instruction]) -> dict[str, int]:
     """For names that the explorer does not have: the number of what it shows, or -1."""
-    held = Held(ops)
+    held = ExplorerInstructions(ops)
     number = {name: at for at, name in enumerate(held.known)}
     found = {}
     for op in catalogue():

@@ -24,7 +24,7 @@ from fragmenta.registers.dtype import DType, largest
 JsonRecord = dict[str, object]
 
 
-class Way(TypedDict):
+class NumericModel(TypedDict):
     """How some targets compute an instruction."""
 
     how: str
@@ -38,7 +38,7 @@ class Ways(TypedDict):
     """All ways to compute an instruction, and the target that is shown first."""
 
     usual: str
-    ways: list[Way]
+    ways: list[NumericModel]
 
 
 # The parameters of a model; the page already knows which instructions it is for.
@@ -111,13 +111,13 @@ def ways(op: Instruction) -> Ways:
     >>> found["usual"], [each["targets"][0] for each in found["ways"]]
     ('sm_90a', ['sm_80', 'sm_90', 'sm_100'])
     """
-    found: dict[str, Way] = {}
+    found: dict[str, NumericModel] = {}
     for target in op.requires.targets:
         words = summing(op, target)
         model: JsonRecord | None = None
         with suppress(Error):  # there is none; its source says why
             model = model_record(numeric_model(op, target))
-        way: Way = {
+        way: NumericModel = {
             "how": words.how,
             "source": words.source,
             "model": model,

@@ -44,7 +44,7 @@ REPEATS = 32
 
 
 @dataclass(frozen=True)
-class Slot:
+class GridLine:
     """One line of a picture, or a gap: ``hidden`` lines from ``index`` on."""
 
     index: int
@@ -66,8 +66,8 @@ class Grid:
     fragment: Fragment
     at: dict[str, int]
     """The matrix and the selectors that this grid is for."""
-    rows: tuple[Slot, ...]
-    cols: tuple[Slot, ...]
+    rows: tuple[GridLine, ...]
+    cols: tuple[GridLine, ...]
     warp: Cells
     lane: Cells
     register: Cells
@@ -202,7 +202,7 @@ def grids(
     texts = None if values is None else value_texts(fragment, values)
     rows, cols = slots(fragment, row, most), slots(fragment, col, most)
     if texts is not None:
-        rows, cols = (tuple(map(Slot, range(n))) for n in fragment.shape[-2:])
+        rows, cols = (tuple(map(GridLine, range(n))) for n in fragment.shape[-2:])
     across, down = shared_by(fragment, col), shared_by(fragment, row)
     shown = [
         range(1 if first and key in fragment.selectors else layout.sizes[key])
@@ -310,7 +310,7 @@ def shared_by(fragment: Fragment, coordinate: str) -> int:
     return 1 if crosses or window.size == 1 else length
 
 
-def slots(fragment: Fragment, coordinate: str, most: int) -> tuple[Slot, ...]:
+def slots(fragment: Fragment, coordinate: str, most: int) -> tuple[GridLine, ...]:
     """The lines that are shown along a coordinate, and the gaps between them."""
     if isinstance(fragment, TensorFragment):
         return tuple(_slots_of_cells(fragment, coordinate))
@@ -329,7 +329,7 @@ def slots(fragment: Fragment, coordinate: str, most: int) -> tuple[Slot, ...]:
     return tuple(_with_gaps(shown, length))
 
 
-def _slots_of_cells(fragment: TensorFragment, coordinate: str) -> Iterator[Slot]:
+def _slots_of_cells(fragment: TensorFragment, coordinate: str) -> Iterator[GridLine]:
     """The first lines and the last of each run of lanes in a warp, or of columns."""
     at = fragment.layout.data.index(coordinate)
     size, length = fragment.shape[at], shared_by(fragment, coordinate)
@@ -384,7 +384,7 @@ def _hide_repeats(shown: Shown, digits: Digits, axis: str) -> None:
         shown &= (block == 0) | (block == count - 1)
 
 
-def _with_gaps(shown: Shown, length: int) -> Iterator[Slot]:
+def _with_gaps(shown: Shown, length: int) -> Iterator[GridLine]:
     start: int | None = None
     for index, visible in enumerate(shown.tolist()):
         if not visible:
@@ -392,6 +392,6 @@ def _with_gaps(shown: Shown, length: int) -> Iterator[Slot]:
             continue
         if start is not None:
             inside = (start - 1) // length == index // length
-            yield Slot(start, index - start, inside)
+            yield GridLine(start, index - start, inside)
             start = None
-        yield Slot(index)
+        yield GridLine(index)

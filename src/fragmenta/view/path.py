@@ -26,7 +26,7 @@ from fragmenta.view.tensor_memory import arrangement, blocks, summary
 if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction
     from fragmenta.registers.tensor_fragment import TensorAddress
-    from fragmenta.view.tensor_memory import Block
+    from fragmenta.view.tensor_memory import Rectangle
 
 _MOST = {"32x32b": 128, "16x256b": 32}
 _COLUMNS = {"32x32b": 1, "16x256b": 8}
@@ -35,7 +35,7 @@ _LINE = 15
 
 
 @dataclass(frozen=True)
-class Load:
+class ColumnLoad:
     """A ``tcgen05.ld`` of some columns of D."""
 
     op: Instruction
@@ -43,7 +43,7 @@ class Load:
     """The first column, from that of D."""
 
 
-def loads(op: Instruction) -> list[Load]:
+def loads(op: Instruction) -> list[ColumnLoad]:
     """The loads with which each warp fetches its part of D.
 
     >>> import fragmenta as fm
@@ -55,12 +55,12 @@ def loads(op: Instruction) -> list[Load]:
     part = op.d
     assert isinstance(part, TensorFragment)
     tile = "16x256b" if len(part.base_lanes) > 1 else "32x32b"
-    found, column = list[Load](), 0
+    found, column = list[ColumnLoad](), 0
     while column < part.columns:
         left = (part.columns - column) // _COLUMNS[tile]
         count = min(_MOST[tile], 1 << left.bit_length() - 1)
         name = f"tcgen05.ld.sync.aligned.{tile}.x{count}.b32"
-        found.append(Load(instruction(name), column))
+        found.append(ColumnLoad(instruction(name), column))
         column += count * _COLUMNS[tile]
     return found
 
@@ -199,7 +199,7 @@ def _warps(op: Instruction, cta: int) -> Iterator[tuple[int, str]]:
 
 
 @lru_cache(maxsize=256)
-def _blocks(part: TensorFragment, at: TensorAddress) -> tuple[Block, ...]:
+def _blocks(part: TensorFragment, at: TensorAddress) -> tuple[Rectangle, ...]:
     """Many instructions have the same D."""
     return tuple(blocks(part, at))
 

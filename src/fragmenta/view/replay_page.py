@@ -14,7 +14,7 @@ from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 
-from fragmenta.debugging.places import Lines, Place
+from fragmenta.debugging.places import Place, SourceLines
 from fragmenta.replay.files import packed
 from fragmenta.replay.recorded import Replay
 from fragmenta.view.replay_products import products_record
@@ -53,7 +53,7 @@ def inlined_record(replay: Replay) -> dict[int, list[Place]]:
     """For each instruction of an inlined function its lines, outermost first."""
     return {
         site: list(places)
-        for site, places in enumerate(Lines(replay).frames)
+        for site, places in enumerate(SourceLines(replay).frames)
         if len(places) > 1
     }
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fragmenta.debugging.matrices import descriptor_word
-from fragmenta.debugging.places import Lines
+from fragmenta.debugging.places import SourceLines
 from fragmenta.errors import Error
 from fragmenta.execution.tcgen05 import not_known
 from fragmenta.isa.instruction import Instruction as Op
@@ -50,7 +50,7 @@ class _Products:
         self.replay = replay
         self.ops: list[Op] = []
         self.sites: dict[int, JsonRecord] = {}
-        self._lines = Lines(replay)
+        self._lines = SourceLines(replay)
         self._bases: dict[str, int] = {}
         for number, each in enumerate(replay.registers):
             self._bases.setdefault(each.function, number)

@@ -19,7 +19,7 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import BadCall, MissingPackage, missing, one_of
 from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.view import palette
-from fragmenta.view.grid import Grid, Slot, grids
+from fragmenta.view.grid import Grid, GridLine, grids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -341,12 +341,12 @@ def _legend_of_cells(fragment: Fragment, grid: Grid, row: int, col: int) -> list
 class _Track:
     """The lines along one direction: where each is, and how wide."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[GridLine, ...]
     starts: tuple[float, ...]
     sizes: tuple[float, ...]
 
     @classmethod
-    def lay(cls, slots: tuple[Slot, ...], size: float) -> _Track:
+    def lay(cls, slots: tuple[GridLine, ...], size: float) -> _Track:
         sizes = tuple(_GAP if s.hidden and not s.inside else size for s in slots)
         starts, at = [], 0.0
         for each in sizes:

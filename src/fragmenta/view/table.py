@@ -85,7 +85,7 @@ def _check(what: str, given: str, allowed: tuple[str, ...]) -> None:
 
 
 @dataclass
-class Span:
+class ElementSpan:
     """Neighbouring elements, lowest bits first, in one register of one lane.
 
     In tensor memory a span continues in the next column if the elements do.
@@ -120,7 +120,7 @@ class Span:
 
 def spans(
     fragment: Fragment, records: Iterable[Record], join: bool = False
-) -> Iterator[Span]:
+) -> Iterator[ElementSpan]:
     """Join records of :func:`places.records` that count up one coordinate.
 
     ``join`` lets a span in tensor memory continue in the next column.
@@ -134,7 +134,7 @@ def spans(
     names = list(places.coordinates(fragment))
     axes = places.axes(fragment)
     join = join and axes[-1] == "column"
-    span: Span | None = None
+    span: ElementSpan | None = None
     for record in records:
         element = {each: record[each] for each in names}
         place = {axis: record[axis] for axis in axes}
@@ -146,13 +146,17 @@ def spans(
         if span is not None:
             yield span
         low, high = record["low"], record["high"]
-        span = Span(place, place[axes[-1]], low, high, 1, element, element)
+        span = ElementSpan(place, place[axes[-1]], low, high, 1, element, element)
     if span is not None:
         yield span
 
 
 def _continues(
-    fragment: Fragment, span: Span, record: Record, element: dict[str, int], join: bool
+    fragment: Fragment,
+    span: ElementSpan,
+    record: Record,
+    element: dict[str, int],
+    join: bool,
 ) -> bool:
     *outer, inner = span.at
     if any(record[axis] != span.at[axis] for axis in outer):
@@ -172,7 +176,7 @@ def _continues(
     return element[moved[0]] == span.last[moved[0]] + 1
 
 
-def name(fragment: Fragment, span: Span) -> str:
+def name(fragment: Fragment, span: ElementSpan) -> str:
     """The elements of a span, such as ``A[3, 8..15] selector 0``."""
 
     def extent(coordinate: str) -> str:
@@ -185,7 +189,7 @@ def name(fragment: Fragment, span: Span) -> str:
     return f"{fragment.name}[{inside}]{free}"
 
 
-def bits(fragment: Fragment, span: Span) -> str:
+def bits(fragment: Fragment, span: ElementSpan) -> str:
     """Where in the register a span is, such as ``bits 31:0``."""
     slot = fragment.container
     count = min(span.count, fragment.elements)

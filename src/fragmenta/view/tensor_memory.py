@@ -34,7 +34,7 @@ Extent = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Block:
+class Rectangle:
     """Lanes and columns that hold a rectangle of an operand."""
 
     cta: int
@@ -78,7 +78,7 @@ def arrangement(op: Instruction) -> dict[str, TensorAddress]:
     return found
 
 
-def blocks(part: TensorFragment, at: TensorAddress) -> list[Block]:
+def blocks(part: TensorFragment, at: TensorAddress) -> list[Rectangle]:
     """The parts of an operand that continue regularly.
 
     >>> import fragmenta as fm
@@ -89,16 +89,16 @@ def blocks(part: TensorFragment, at: TensorAddress) -> list[Block]:
     D, rows 16–31, cols 0–31: lanes 32–47, columns 8–39, warp 1
     """
     apart = part.name.startswith("scale")  # the next 32 rows are in the next column
-    joined: list[Block] = []
+    joined: list[Rectangle] = []
     for cta, warp, column, l0, l1, r0, r1, c0, c1 in _columns(part, at):
-        here = Block(cta, warp, (l0, l1), (column, column), (r0, r1), (c0, c1))
+        here = Rectangle(cta, warp, (l0, l1), (column, column), (r0, r1), (c0, c1))
         last = joined[-1] if joined else None
         if last and not apart and _goes_on(last, here):
             columns, cols = (
                 (last.columns[0], column),
                 (last.cols[0], max(last.cols[1], c1)),
             )
-            joined[-1] = Block(cta, warp, (l0, l1), columns, (r0, r1), cols)
+            joined[-1] = Rectangle(cta, warp, (l0, l1), columns, (r0, r1), cols)
         else:
             joined.append(here)
     return joined
@@ -127,7 +127,7 @@ def _columns(part: TensorFragment, at: TensorAddress) -> list[list[int]]:
     return listed
 
 
-def _goes_on(last: Block, here: Block) -> bool:
+def _goes_on(last: Rectangle, here: Rectangle) -> bool:
     return (last.cta, last.warp, last.lanes, last.rows, last.columns[1] + 1) == (
         here.cta,
         here.warp,
@@ -182,7 +182,7 @@ def _notes(op: Instruction) -> Iterator[str]:
 
 def _cta(
     parts: Mapping[str, TensorFragment],
-    found: Mapping[str, list[Block]],
+    found: Mapping[str, list[Rectangle]],
     cta: int,
     pair: bool,
 ) -> Drawing:
@@ -217,14 +217,14 @@ def _bands(top: float) -> Iterator[str]:
         )
 
 
-def _width(part: TensorFragment, here: list[Block]) -> float:
+def _width(part: TensorFragment, here: list[Rectangle]) -> float:
     """Wide enough for all columns, and for what is written into blocks."""
     steps = {block.columns for block in here}
     heading = 7.2 * max(map(len, _heading(part, here)))
     return max(min(part.columns, 256) * 1.25, 34 * len(steps), heading, 96)
 
 
-def _heading(part: TensorFragment, here: list[Block]) -> tuple[str, str, str]:
+def _heading(part: TensorFragment, here: list[Rectangle]) -> tuple[str, str, str]:
     first = min(block.columns[0] for block in here)
     last = max(block.columns[1] for block in here)
     size = " x ".join(map(str, part.shape))
@@ -233,7 +233,7 @@ def _heading(part: TensorFragment, here: list[Block]) -> tuple[str, str, str]:
 
 
 def _operand(
-    part: TensorFragment, here: list[Block], x: float, top: float, width: float
+    part: TensorFragment, here: list[Rectangle], x: float, top: float, width: float
 ) -> Iterator[str]:
     name, size, columns = _heading(part, here)
     yield f'<text class="g t" x="{x:g}" y="{top + 13}">{escape(name)}</text>'
@@ -252,7 +252,7 @@ def _operand(
 
 
 def _block(
-    part: TensorFragment, block: Block, x: float, top: float, width: float
+    part: TensorFragment, block: Rectangle, x: float, top: float, width: float
 ) -> Iterator[str]:
     start, end = block.lanes
     yield f"<g><title>{escape(block.describe(part))}</title>"
@@ -273,7 +273,12 @@ def _rect(style: str, x: float, y: float, width: float, height: float) -> str:
 
 
 def _label(
-    part: TensorFragment, block: Block, x: float, y: float, width: float, height: float
+    part: TensorFragment,
+    block: Rectangle,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
 ) -> Iterator[str]:
     """The rows and columns that it holds, on a plate that is legible on all colours."""
     row, col = part.layout.data[-2:]

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from fragmenta.registers.tensor_fragment import TensorFragment
-from fragmenta.view.grid import Grid, Slot, grids
+from fragmenta.view.grid import Grid, GridLine, grids
 from fragmenta.view.palette import terminal_style
 
 if TYPE_CHECKING:
@@ -131,23 +131,23 @@ def _right(texts: Iterable[str], size: int) -> list[str]:
     return [f"{text:>{size}}" for text in texts]
 
 
-def _boxes(slots: tuple[Slot, ...], length: int) -> list[list[Slot]]:
+def _boxes(slots: tuple[GridLine, ...], length: int) -> list[list[GridLine]]:
     """Columns that share a register, and gaps by themselves."""
 
-    def box(slot: Slot) -> tuple[bool, int]:
+    def box(slot: GridLine) -> tuple[bool, int]:
         return bool(slot.hidden) and not slot.inside, slot.index // length
 
     return [list(found) for _, found in groupby(slots, box)]
 
 
-def _extent(grid: Grid, box: list[Slot]) -> str:
+def _extent(grid: Grid, box: list[GridLine]) -> str:
     first, last = box[0], box[-1]
     if first.hidden:
         return "…"
     return str(first.index) if first is last else f"{first.index}-{last.index}"
 
 
-def _name(grid: Grid, slot: Slot) -> str:
+def _name(grid: Grid, slot: GridLine) -> str:
     if slot.hidden:
         return "…"
     if _of_warps(grid):
@@ -159,7 +159,7 @@ def _of_warps(grid: Grid) -> bool:
     return grid.fragment.lanes > 32 and not grid.cells
 
 
-def _box(grid: Grid, row: Slot, box: list[Slot]) -> Colored:
+def _box(grid: Grid, row: GridLine, box: list[GridLine]) -> Colored:
     """``T13 a4-7``: the lane, and which of its elements these are."""
     first, last = box[0], box[-1]
     if first.hidden:

@@ -23,8 +23,15 @@ from fragmenta.races.shadow.layout import COUNTED
 from fragmenta.units.schedule import EAGER, LAZY
 from fragmenta.view.picture import Picture
 from fragmenta.view.svg import Drawing, document, down, words
-from fragmenta.view.timeline_marks import Ghost, Mark, Watched, marks, numbered, numbers
-from fragmenta.view.timeline_rows import Band, Bar, ClusterRows, Key, Row, Tick
+from fragmenta.view.timeline_marks import (
+    Ghost,
+    ProblemMark,
+    Watched,
+    marks,
+    numbered,
+    numbers,
+)
+from fragmenta.view.timeline_rows import Band, Bar, ClusterRows, Key, Tick, TimelineRow
 
 MOST_EVENTS = 320
 """The most events that are drawn by default."""
@@ -86,7 +93,7 @@ _SCHEDULES = {
 }
 
 
-class Again(Protocol):
+class Relaunch(Protocol):
     """Makes a launch once more, with another schedule; None if that cannot be.
 
     It keeps the events of some blocks.
@@ -109,7 +116,7 @@ def timeline(
     cluster: int | None = None,
     start: int | None = None,
     stop: int | None = None,
-    again: Again | None = None,
+    again: Relaunch | None = None,
     blocks: Sequence[int] | None = None,
 ) -> Timeline:
     """The picture of some clusters of a launch, or of some of their events.
@@ -153,7 +160,7 @@ def timeline(
     return Timeline(_document(pictures, run is not result, left))
 
 
-def _late(result: Watched, again: Again | None) -> Watched:
+def _late(result: Watched, again: Relaunch | None) -> Watched:
     """The run to draw: another one with the schedule lazy, if only that shows it."""
     schedules = {str(each.schedule) for each in result.recorded}
     long = result.instructions > MOST_AGAIN
@@ -211,7 +218,7 @@ def _complete(
     run: Watched,
     main: Recorded,
     wanted: list[int],
-    again: Again | None,
+    again: Relaunch | None,
     must: bool = False,
 ) -> Watched:
     """A run with the events of all wanted clusters, if there can be one."""
@@ -288,7 +295,7 @@ def _chosen(every: list[Recorded], here: dict[object, int]) -> Recorded:
 
 
 def _window(
-    seen: ClusterRows, found: list[Mark], start: int | None, stop: int | None
+    seen: ClusterRows, found: list[ProblemMark], start: int | None, stop: int | None
 ) -> tuple[int, int]:
     """The events to draw: as given, or around the first problem."""
     for each in (start, stop):
@@ -309,7 +316,7 @@ def _window(
     return first, last
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     x: float
     y: float
 
@@ -327,7 +334,7 @@ def _document(pictures: list[_Picture], again: bool, left: str) -> str:
 
 def _listed(pictures: list[_Picture]) -> list[Drawing]:
     """The words about problems, each once, and about rows that are not drawn."""
-    told: dict[int, Mark] = {}
+    told: dict[int, ProblemMark] = {}
     for mark in (mark for each in pictures for mark in each.found):
         if mark.own or mark.number not in told:
             told[mark.number] = mark
@@ -348,7 +355,7 @@ class _Picture:
         self,
         seen: ClusterRows,
         window: tuple[int, int],
-        found: list[Mark],
+        found: list[ProblemMark],
         most: int,
     ) -> None:
         self.seen, (self.first, self.last) = seen, window
@@ -390,7 +397,7 @@ class _Picture:
         points = self.late[bar].points
         return max(bar.end, bar.sure, *(each.time + 0.5 for each in points))
 
-    def bars(self, row: Row) -> list[tuple[Bar, float, float]]:
+    def bars(self, row: TimelineRow) -> list[tuple[Bar, float, float]]:
         """The bars of a row, each with where it begins and ends.
 
         A phase does not end before a copy that it counts, also if that is hatched.
@@ -459,12 +466,12 @@ class _Picture:
                 y += _STEP
         return "".join(text), y + 8
 
-    def _shown(self, row: Row) -> bool:
+    def _shown(self, row: TimelineRow) -> bool:
         """Whether a row has something to show; every warp has a row."""
         bars = self.bars(row)
         return row.key[0] == "warp" or any(self._inside(*each[1:]) for each in bars)
 
-    def _row(self, row: Row, y: float, title: str) -> str:
+    def _row(self, row: TimelineRow, y: float, title: str) -> str:
         name = escape(title if len(title) <= 18 else f"{title[:17]}…")
         middle = y + _ROW - 3
         parts = [f'<text class="r t" x="{_LEFT - 8}" y="{middle:g}">{name}</text>']
@@ -594,19 +601,19 @@ class _Picture:
             said += "; run once more for this picture"
         return f"{said}. Time is counted in events."
 
-    def _places(self, mark: Mark) -> list[_Place]:
+    def _places(self, mark: ProblemMark) -> list[_Position]:
         return [
             self._free(self.x(point.time), self.middles[point.key])
             for point in mark.points
             if point.key in self.middles and self.first <= point.time <= self.last + 1
         ]
 
-    def _free(self, x: float, y: float) -> _Place:
+    def _free(self, x: float, y: float) -> _Position:
         """A free place for a mark, to the right of others."""
         while (round(x / 13), round(y)) in self._taken:
             x += 13
         self._taken.add((round(x / 13), round(y)))
-        return _Place(x, y)
+        return _Position(x, y)
 
 
 def _legend(used: set[str]) -> Drawing:
@@ -639,7 +646,7 @@ def _shape(style: str, x: float, y: float) -> str:
     return f"M{x - 0.6:.1f} {y + 2:g}h1.2v9h-1.2z"
 
 
-def _link(places: list[_Place]) -> str:
+def _link(places: list[_Position]) -> str:
     """The line between two places."""
     if len(places) != 2:
         return ""
@@ -656,7 +663,7 @@ def _link(places: list[_Place]) -> str:
     )
 
 
-def _numbered(place: _Place, number: int) -> str:
+def _numbered(place: _Position, number: int) -> str:
     """The number of a problem at a place."""
     return (
         f'<circle class="xf" cx="{place.x:.1f}" cy="{place.y:.1f}" r="6"/>'

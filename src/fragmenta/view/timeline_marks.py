@@ -67,7 +67,7 @@ class Ghost(NamedTuple):
     """Whether it belongs after the point, not before it."""
 
 
-class Mark(NamedTuple):
+class ProblemMark(NamedTuple):
     """A problem in the picture."""
 
     number: int
@@ -110,7 +110,7 @@ def _number(problem: Problem, known: Numbers) -> int | None:
 
 def marks(
     seen: ClusterRows, found: Iterable[tuple[Launched, Finding]], known: Numbers
-) -> list[Mark]:
+) -> list[ProblemMark]:
     """The marks of a cluster, by number; ``known`` are the numbers of problems."""
     every = list(found)
     launches = {each.key: launch for launch, each in every}
@@ -150,7 +150,7 @@ class _Marked:
         self.hint = hint
         self.names = seen.names
 
-    def mark(self, number: int) -> Mark:
+    def mark(self, number: int) -> ProblemMark:
         """Its mark."""
         points = self._points()
         late = points[0 if self.found.rule is rules.LEAK else -1] if points else None
@@ -160,7 +160,7 @@ class _Marked:
         if isinstance(self.found, Collision):
             memory = self.reporter.memory(self.found)
             doing = "write" if self.found.noted.was_write else "read"
-        return Mark(
+        return ProblemMark(
             number,
             self.found.rule.name,
             [each for each in points if each is not None],

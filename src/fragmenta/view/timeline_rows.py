@@ -16,7 +16,7 @@ from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.races.report.history import Note, Recorded, moment
 from fragmenta.races.report.stories import Agent
 from fragmenta.races.shadow.layout import COMMITTED, COUNTED, WARPGROUP
-from fragmenta.simt.naming import Names
+from fragmenta.simt.naming import KernelNames
 
 MOST_PACKED = 10
 """The most rows of copies; further copies are drawn in the last one."""
@@ -56,7 +56,7 @@ class Tick(NamedTuple):
 
 
 @dataclass
-class Row:
+class TimelineRow:
     """One line of the picture."""
 
     key: Key
@@ -70,7 +70,7 @@ class Band:
     """The rows of one block."""
 
     title: str
-    rows: list[Row]
+    rows: list[TimelineRow]
 
 
 class Point(NamedTuple):
@@ -82,7 +82,7 @@ class Point(NamedTuple):
     """The number of the note of work in flight; -1 for what a warp did itself."""
 
 
-class Work(NamedTuple):
+class WorkBar(NamedTuple):
     """Work in flight: its row, and its bar there."""
 
     key: Key
@@ -94,7 +94,7 @@ class _Packed:
 
     def __init__(self, kind: str, rank: int, title: str) -> None:
         self.kind, self.rank, self.title = kind, rank, title
-        self.rows: list[Row] = []
+        self.rows: list[TimelineRow] = []
         self._free: list[int] = []
 
     def add(self, bar: Bar) -> Key:
@@ -103,7 +103,7 @@ class _Packed:
         free = (i for i, until in enumerate(self._free) if until < bar.start)
         index = min(next(free, len(self._free)), MOST_PACKED - 1)
         if index == len(self.rows):
-            self.rows.append(Row((self.kind, self.rank, index), self.title))
+            self.rows.append(TimelineRow((self.kind, self.rank, index), self.title))
             self._free.append(0)
         self._free[index] = max(self._free[index], end)
         self.rows[index].bars.append(bar)
@@ -152,14 +152,14 @@ class ClusterRows:
 
     def __init__(self, recorded: Recorded) -> None:
         self.recorded, self.notes = recorded, recorded.notes
-        self.names = Names(recorded.module(), recorded.compiled)
+        self.names = KernelNames(recorded.module(), recorded.compiled)
         self.last = max((each.time for each in self.notes), default=0) + 1
         acts = max((e.time for e in self.notes if e.warp >= 0), default=0)
         behind = [each.time for each in self.notes if each.time > acts]
         self.ended = min(behind, default=self.last)
         """When all threads had ended; what is in flight is done then."""
         self._ends = _Ends(self.notes)
-        self.works: dict[int, Work] = {}
+        self.works: dict[int, WorkBar] = {}
         """Work in flight, by the number of its note."""
         self.bands = [self._band(rank) for rank in range(len(recorded.blocks))]
 
@@ -174,8 +174,8 @@ class ClusterRows:
         rows += self._mbarrier_rows(rank)
         return Band(f"block ({place})", rows)
 
-    def _warp(self, rank: int, number: int) -> Row:
-        row = Row(("warp", rank, number), f"warp {number}")
+    def _warp(self, rank: int, number: int) -> TimelineRow:
+        row = TimelineRow(("warp", rank, number), f"warp {number}")
         begun: dict[Awaited, Note] = {}
         for each in self.notes:
             if (each.rank, each.warp) != (rank, number):
@@ -244,7 +244,7 @@ class ClusterRows:
 
     # ── work in flight ──────────────────────────────────────────────────────
 
-    def _copy_rows(self, rank: int) -> list[Row]:
+    def _copy_rows(self, rank: int) -> list[TimelineRow]:
         ends = {e.about[0]: e.time for e in self.notes if e.what == "done"}
         packed = _Packed("copy", rank, "copies")
         for index, each in self._noted(rank, "copy"):
@@ -254,7 +254,7 @@ class ClusterRows:
             label, title = self._copy_words(each, counted, size)
             bar = Bar(each.time, end, "copy", label, title, number not in ends)
             bar = bar._replace(sure=sure)
-            self.works[index] = Work(packed.add(bar), bar)
+            self.works[index] = WorkBar(packed.add(bar), bar)
         return packed.rows
 
     def _copy_words(
@@ -269,25 +269,25 @@ class ClusterRows:
         title = f"{what} of warp {note.warp}, {size:,} bytes,{for_whom} {where}"
         return for_whom.strip() or f"{size:,} B", title
 
-    def _product_rows(self, rank: int) -> list[Row]:
-        rows: dict[int, Row] = {}
+    def _product_rows(self, rank: int) -> list[TimelineRow]:
+        rows: dict[int, TimelineRow] = {}
         waits: dict[int, list[Note]] = {}
         for _, each in self._noted(rank, "multiplied"):
             waits.setdefault(each.warp, []).append(each)
         for index, each in self._noted(rank, "product"):
             warpgroup, group = each.warp // 4, each.about[1]
             key = (WARPGROUP, rank, warpgroup)
-            row = rows.setdefault(warpgroup, Row(key, f"wgmma {warpgroup}"))
+            row = rows.setdefault(warpgroup, TimelineRow(key, f"wgmma {warpgroup}"))
             members = range(4 * warpgroup, 4 * warpgroup + 4)
             ends = [_waited(waits.get(each, []), group, self.last) for each in members]
             title = f"wgmma of group {group}, {self.names.place(each.site)}"
             end = max(ends)
             bar = Bar(each.time, end, "product", str(group), title, end == self.last)
             row.bars.append(bar)
-            self.works[index] = Work(key, bar)
+            self.works[index] = WorkBar(key, bar)
         return [rows[each] for each in sorted(rows)]
 
-    def _tensor_rows(self, rank: int) -> list[Row]:
+    def _tensor_rows(self, rank: int) -> list[TimelineRow]:
         """The work on tensor memory, until it is done or its warp has waited."""
         packed = _Packed("tensor", rank, COMMITTED)
         for index, each in self._noted(rank, "tensor", "move"):
@@ -298,7 +298,7 @@ class ClusterRows:
             title = f"{what} of warp {each.warp}, {self.names.place(each.site)}"
             ended = self.last if end < 0 else end
             bar = Bar(each.time, ended, "tensor", label, title, end < 0)
-            self.works[index] = Work(packed.add(bar), bar)
+            self.works[index] = WorkBar(packed.add(bar), bar)
         return packed.rows
 
     def _known(self, index: int, copy: Note, end: int) -> int:
@@ -327,8 +327,8 @@ class ClusterRows:
                 found = self._ends.first(("phase", rank, offset), found, phase)
         return -1 if found is None else self.notes[found].time
 
-    def _mbarrier_rows(self, rank: int) -> list[Row]:
-        rows: dict[int, Row] = {}
+    def _mbarrier_rows(self, rank: int) -> list[TimelineRow]:
+        rows: dict[int, TimelineRow] = {}
         begun: dict[int, tuple[int, int]] = {}
         for each in self.notes:
             if each.what == "init" and each.rank == rank:
@@ -345,8 +345,8 @@ class ClusterRows:
             row.bars.append(_phase(start, self.last, number, True))
         return [rows[each] for each in sorted(rows)]
 
-    def _mbarrier(self, rank: int, offset: int) -> Row:
-        return Row((COUNTED, rank, offset), self._name(offset))
+    def _mbarrier(self, rank: int, offset: int) -> TimelineRow:
+        return TimelineRow((COUNTED, rank, offset), self._name(offset))
 
     # ── problems ────────────────────────────────────────────────────────────
 

@@ -19,7 +19,7 @@ from fragmenta import ptx
 from fragmenta.launch.runners import ClusterRunner
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt import layout
-from fragmenta.simt.context import Shape, word
+from fragmenta.simt.context import Grid, word
 from fragmenta.simt.layout import Fault, Status
 from fragmenta.simt.memory import PASS_BYTES
 from tests.fuzz.bounds.arena import Arena
@@ -147,7 +147,7 @@ class Room:
         self.data, self.locked = self._taken(SIZE), self._taken(37)
         self.data[:] = np.arange(SIZE) * 7
         self.locked[:] = 99
-        shape = Shape((blocks, 1, 1), (setting.threads, 1, 1), (setting.cluster, 1, 1))
+        shape = Grid((blocks, 1, 1), (setting.threads, 1, 1), (setting.cluster, 1, 1))
         with self.arena.standing_in():
             loaded = ptx.parse(kernel(forms, setting.cluster))
             given = [

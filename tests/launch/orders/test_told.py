@@ -12,7 +12,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.launch.orders.programs import _spelled
-from fragmenta.orders.program import Agent, Steps
+from fragmenta.orders.program import Agent, Events
 
 HEAD = """
 .version 8.0
@@ -165,9 +165,9 @@ def test_warps_of_one_block_that_are_not_tried_race_with_nobody() -> None:
 
 def test_agents_are_compared_however_deep_their_steps_are() -> None:
     """A loop that finds values again and again has a branch for each."""
-    steps = [Steps()]
+    steps = [Events()]
     for _ in range(5_000):
-        steps.append(Steps([], {0: steps[-1]}))
+        steps.append(Events([], {0: steps[-1]}))
     agent, other = (Agent("a", 0, 32, each) for each in steps[-2:])
     assert _spelled(agent) != _spelled(other)
 

@@ -18,10 +18,10 @@ from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.module import Address, Instruction, Operand, Pair, Register
 from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.simt import layout
-from fragmenta.simt.emitter import MEMORY, Writer, Written, address_of
+from fragmenta.simt.emitter import MEMORY, InMemory, Writer, address_of
 from fragmenta.simt.lane_copies import is_lane_copy, lane_copy
 from fragmenta.simt.library import Routine
-from fragmenta.simt.memory import Access
+from fragmenta.simt.memory import AccessForm
 from fragmenta.simt.probes import Probes
 from fragmenta.simt.program import stays
 from fragmenta.units.fast.copy_forms import form
@@ -86,8 +86,8 @@ class CounterProbes(Probes):
         self,
         writer: Writer,
         instruction: Instruction,
-        what: Access,
-        at: Written,
+        what: AccessForm,
+        at: InMemory,
         offset: int,
         registers: list[str],
         kind: str,
@@ -107,7 +107,7 @@ class CounterProbes(Probes):
     def matrix_rows(
         self,
         writer: Writer,
-        at: Written,
+        at: InMemory,
         offset: int,
         used: int,
         stores: bool,
@@ -120,7 +120,7 @@ class CounterProbes(Probes):
         chosen = (1 << used) - 1
         signed = chosen - (1 << 32) if chosen >> 31 else chosen
         lanes = writer.value(f"and i32 {writer.lanes()}, {signed}")
-        what = Access("shared", 32, 32, width // 4, address=at.bits)
+        what = AccessForm("shared", 32, 32, width // 4, address=at.bits)
         _call(writer, counted_shared(what, rows=True), at, offset, lanes)
 
 
@@ -135,7 +135,7 @@ def _lane_copy(writer: Writer, instruction: Instruction) -> None:
     """Count what a ``cp.async`` reads."""
     given = lane_copy(writer, instruction)
     bits = 8 * given.size
-    source = Access("global", bits, bits, address=given.of.bits)
+    source = AccessForm("global", bits, bits, address=given.of.bits)
     lanes = writer.value(f"and i32 {writer.lanes()}, {given.reading(writer)}")
     past = "cg" in instruction.qualifiers
     counts = counted_global(source, reads=True, past_l1=past)
@@ -180,7 +180,7 @@ def _moves(instruction: Instruction) -> bool:
 
 
 def _call(
-    writer: Writer, routine: Routine, where: Written, offset: int, lanes: str
+    writer: Writer, routine: Routine, where: InMemory, offset: int, lanes: str
 ) -> None:
     """Count for a site of its own."""
     address = f"ptr {writer.address(where)}", f"i64 {offset}"

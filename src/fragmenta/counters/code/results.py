@@ -26,7 +26,7 @@ from fragmenta.jit.trace import (
 from fragmenta.ptx.families import PRODUCTS, SUMS, WITHOUT_RESULT
 from fragmenta.ptx.module import Instruction, Operand, Register
 from fragmenta.simt import layout
-from fragmenta.simt.emitter import Writer, Written
+from fragmenta.simt.emitter import InMemory, Writer
 from fragmenta.simt.library import POINTER, Routine, field, pointer_at
 from fragmenta.simt.memory import INTEGERS
 from fragmenta.simt.warps import all_lanes, routine, to_lanes, to_word
@@ -82,7 +82,7 @@ def keep_operands(writer: Writer, instruction: Instruction) -> None:
     goal = _goal(instruction)
     if found is None or goal is None:
         return
-    kept: dict[int, Written] = {}
+    kept: dict[int, InMemory] = {}
     for number in found.operands:
         operand = instruction.operands[number]
         if isinstance(operand, Register) and operand.number == goal.number:
@@ -98,7 +98,7 @@ def keep_operands(writer: Writer, instruction: Instruction) -> None:
         _KEPT[id(writer)] = kept
 
 
-_KEPT: dict[int, dict[int, Written]] = {}
+_KEPT: dict[int, dict[int, InMemory]] = {}
 """Operands of the present instruction of a writer that are overwritten."""
 
 
@@ -133,7 +133,7 @@ def _numbers(found: Composition | None) -> tuple[int, ...]:
     return found.operands if found else ()
 
 
-def _source(writer: Writer, instruction: Instruction, number: int) -> Written | None:
+def _source(writer: Writer, instruction: Instruction, number: int) -> InMemory | None:
     """Where an operand is; None if that is not known."""
     operand: Operand = instruction.operands[number]
     kind = instruction.qualifiers[-1]

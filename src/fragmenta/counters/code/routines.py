@@ -35,7 +35,7 @@ from fragmenta.simt.library import (
     pointer_at,
 )
 from fragmenta.simt.memory import (
-    Access,
+    AccessForm,
     addresses,
     has,
     inside,
@@ -73,7 +73,11 @@ def _ones(code: Code, word: Value) -> Value:
 
 
 def counted_global(
-    access: Access, *, reads: bool = False, writes: bool = False, past_l1: bool = False
+    access: AccessForm,
+    *,
+    reads: bool = False,
+    writes: bool = False,
+    past_l1: bool = False,
 ) -> Routine:
     """The routine that counts an access by generic addresses; an atomic does both.
 
@@ -214,7 +218,7 @@ def _mark(code: Code, block: Raw, address: Value, reads: bool, writes: bool) -> 
 # ── shared memory ───────────────────────────────────────────────────────────
 
 
-def counted_shared(access: Access, rows: bool = False) -> Routine:
+def counted_shared(access: AccessForm, rows: bool = False) -> Routine:
     """The routine that counts the passes of an access of shared memory.
 
     ``rows``: it is an ``ldmatrix`` or ``stmatrix``.
@@ -241,7 +245,7 @@ def counted_shared(access: Access, rows: bool = False) -> Routine:
 def _passes(
     code: Code,
     record: Raw,
-    access: Access,
+    access: AccessForm,
     where: Value,
     lanes: Value,
     rows: bool = False,

@@ -17,8 +17,8 @@ from fragmenta.cuda.tools.kinds import NO_KERNEL, is_source
 from fragmenta.cuda.tools.parameter_names import parameter_names
 from fragmenta.errors import BadCall, BadFile, one_of
 from fragmenta.isa.target import check_target, number
-from fragmenta.launch.kernel import Kernel, Loaded, Named, parse
-from fragmenta.launch.source import Origin
+from fragmenta.launch.kernel import Kernel, KernelsByName, Loaded, parse
+from fragmenta.launch.source import ModuleOrigin
 from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.languages import CUDA
 from fragmenta.ptx.module import demangled
@@ -39,14 +39,14 @@ class File:
         """What users should know about its compilation."""
         return tuple(note for each in self.modules for note in each.origin.notes)
 
-    def kernels(self, target: str | None = None) -> Named:
+    def kernels(self, target: str | None = None) -> KernelsByName:
         """All kernels; of modules for several targets, those that a GPU would take."""
         best: dict[str, Kernel] = {}
         aliases: dict[str, str] = {}
         for loaded in sorted(self.modules, key=partial(_fitness, target)):
             best |= loaded.kernels
             aliases |= loaded.origin.aliases
-        return Named(best, aliases)
+        return KernelsByName(best, aliases)
 
     def kernel(self, name: str | None = None, target: str | None = None) -> Kernel:
         """A kernel by its name, which may be left out if there is one only."""
@@ -128,7 +128,7 @@ def source(
     named = {
         n: parameter_names(code, demangled(n), count) for n, count in counts.items()
     }
-    return modules(module, Origin(CUDA, named, made.notes, made.names))
+    return modules(module, ModuleOrigin(CUDA, named, made.notes, made.names))
 
 
 def _expressions(names: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from fragmenta.debugging import told
 from fragmenta.debugging.debugger import Debugger
 from fragmenta.debugging.expressions import Area, evaluate
 from fragmenta.debugging.moments import Frame
-from fragmenta.debugging.scope import Names
+from fragmenta.debugging.scope import WarpScope
 from fragmenta.debugging.values import Value
 from fragmenta.errors import BadCall, Error
 
@@ -105,7 +105,7 @@ class Showing:
             raise BadCall(f"threads are 1 to {have}; given {thread}")
         return thread - 1
 
-    def names(self, frame: int | None) -> Names:
+    def names(self, frame: int | None) -> WarpScope:
         """What names mean in a frame, or for the warp in view."""
         at = self.debugger
         if frame is None:
@@ -186,7 +186,7 @@ class Showing:
             found["indexedVariables"] = len(texts)
         return found
 
-    def _memory(self, names: Names, area: Area) -> Children:
+    def _memory(self, names: WarpScope, area: Area) -> Children:
         """The variables of a memory, and all of its bytes."""
 
         def children(start: int, count: int | None) -> list[Fields]:

@@ -98,7 +98,7 @@ def zero_of(bits: int, zero: Value) -> Hash:
 # ── registers ───────────────────────────────────────────────────────────────
 
 
-class Held(NamedTuple):
+class RegisterOperand(NamedTuple):
     """An operand in a register: the bits of the register and of its elements."""
 
     register: int
@@ -145,11 +145,16 @@ def piece(value: Value, bits: int, first: int, width: int) -> Value:
     return convert(moved, I64, signed=False)
 
 
-class Register:
+class RegisterPlanes:
     """The planes and the value of a register, in some lanes."""
 
     def __init__(
-        self, code: Code, held: Held, value: Raw, base: Raw | None, index: Value
+        self,
+        code: Code,
+        held: RegisterOperand,
+        value: Raw,
+        base: Raw | None,
+        index: Value,
     ) -> None:
         self.held, self.bits = held, held.register
         self.value = chunk(code, value, self.bits, index)
@@ -216,7 +221,7 @@ class Register:
 def put_words(
     code: Code,
     base: Raw,
-    held: Held,
+    held: RegisterOperand,
     index: Value,
     words: Sequence[Sequence[Value]],
     mask: Value,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fragmenta.expressions.code import routines
-from fragmenta.expressions.code.elements import Held
-from fragmenta.expressions.code.names import Named, named, narrow
+from fragmenta.expressions.code.elements import RegisterOperand
+from fragmenta.expressions.code.names import ElementOperation, named, narrow
 from fragmenta.expressions.code.notes import FIRST, KINDS, NOTES
 from fragmenta.expressions.code.products import LOGGED
 from fragmenta.planes.code.flow import from_parameter, of_lanes
-from fragmenta.planes.code.following import Step
+from fragmenta.planes.code.following import PlaneStep
 from fragmenta.planes.code.following import named_parameter as is_named
 from fragmenta.planes.code.kinds import floating
 from fragmenta.planes.code.probes import PlaneProbes
@@ -35,7 +35,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt.accessing import element_type
-from fragmenta.simt.emitter import Written
+from fragmenta.simt.emitter import InMemory
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.program import Program
 
@@ -43,7 +43,7 @@ SPARE = 8
 """Registers for loads that are looked at."""
 
 
-class ExpressionStep(Step):
+class ExpressionStep(PlaneStep):
     """The hashes of one instruction."""
 
     whole = True
@@ -130,16 +130,16 @@ class ExpressionStep(Step):
             )
         )
         own = made.goal if to.bits % made.goal == 0 else to.bits
-        self._call(made, Held(to.bits, own), to, operands, places, sources)
+        self._call(made, RegisterOperand(to.bits, own), to, operands, places, sources)
 
     def _call(
         self,
-        made: Named,
-        goal: Held,
-        to: Written,
+        made: ElementOperation,
+        goal: RegisterOperand,
+        to: InMemory,
         operands: list[Operand],
-        places: list[Written],
-        sources: tuple[Held, ...],
+        places: list[InMemory],
+        sources: tuple[RegisterOperand, ...],
     ) -> None:
         pointers = [f"ptr {self.writer.address(to)}"]
         for operand, place, held in zip(operands, places, sources, strict=True):
@@ -151,10 +151,12 @@ class ExpressionStep(Step):
         routine = routines.computed(made, goal, sources, self.logged)
         self.writer.call(routine, *pointers, self.all_lanes)
 
-    def _held(self, made: Named, number: int, operand: Operand, at: Written) -> Held:
+    def _held(
+        self, made: ElementOperation, number: int, operand: Operand, at: InMemory
+    ) -> RegisterOperand:
         followed = isinstance(operand, Register) and self.has(operand)
         bits = made.sources if at.bits % made.sources == 0 else at.bits
-        return Held(at.bits, bits, followed, made.negated == number)
+        return RegisterOperand(at.bits, bits, followed, made.negated == number)
 
     # ── bits of floats ──────────────────────────────────────────────────────
 
@@ -232,7 +234,7 @@ class ExpressionStep(Step):
             self.if_any(self._multiplied)
 
     def _multiplied(self) -> None:
-        def second(register: Register) -> Written | None:
+        def second(register: Register) -> InMemory | None:
             return self.second(register) if self.has(register) else None
 
         write_product(

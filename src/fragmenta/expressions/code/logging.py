@@ -33,7 +33,7 @@ from fragmenta.simt.layout import LANES as WARP
 from fragmenta.simt.library import field
 
 
-class Entry:
+class OpenEntry:
     """An entry that is being written; it counts only once it is kept."""
 
     def __init__(self, code: Code, table: Memory, size: int) -> None:
@@ -61,17 +61,17 @@ class Entry:
 
 def operation_entry(
     code: Code, table: Raw, site: Value, elements: int, operands: int
-) -> Entry:
+) -> OpenEntry:
     """An entry for an operation."""
     size = HEAD + elements * (2 + 3 * operands) * WARP
-    made = Entry(code, field(code, table, 0, I64), size)
+    made = OpenEntry(code, field(code, table, 0, I64), size)
     with code.when(made.fits):
         made.head(OPERATION, site, elements, operands)
     return made
 
 
 def put_lanes(
-    entry: Entry, element: int, operands: int, index: Value, values: Sequence[Value]
+    entry: OpenEntry, element: int, operands: int, index: Value, values: Sequence[Value]
 ) -> None:
     """Write some lanes: the hash of the result, then hash and bits of each operand."""
     first = HEAD + element * (2 + 3 * operands) * WARP
@@ -88,7 +88,7 @@ def log_product(
     """Write the matrices of a product: memory, its numbers, whether it is filled."""
     pointer = code.builder.inttoptr(data.raw, I64.as_pointer())
     total = HEAD + sum(size for _, size, _ in parts)
-    entry = Entry(code, Memory(code.builder, pointer, I64), total)
+    entry = OpenEntry(code, Memory(code.builder, pointer, I64), total)
     with code.when(entry.fits):
         entry.head(PRODUCT, site)
         first = HEAD

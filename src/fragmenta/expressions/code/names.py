@@ -21,7 +21,7 @@ _CLEAN = frozenset({"f32", "f16", "bf16"})
 _COMMUTE = frozenset({"add", "mul", "fma", "min", "max", "mad"})
 
 
-class Named(NamedTuple):
+class ElementOperation(NamedTuple):
     """An operation in each element of its registers."""
 
     name: str
@@ -100,7 +100,7 @@ def conversion(to: str, of: str, words: tuple[str, ...] = ("rn",)) -> str:
     return ".".join(("cvt", *words, to, of))
 
 
-def named(instruction: Instruction) -> Named:
+def named(instruction: Instruction) -> ElementOperation:
     """The operation of an instruction that computes in each lane.
 
     >>> from fragmenta.ptx.reading import parse
@@ -116,7 +116,9 @@ def named(instruction: Instruction) -> Named:
         return _conversion(instruction, kinds)
     if not kinds or len(set(kinds)) > 1:
         bits = type_bits(kinds[-1]) if kinds else 32
-        return Named(instruction.mnemonic, type_bits(kinds[0]) if kinds else 32, bits)
+        return ElementOperation(
+            instruction.mnemonic, type_bits(kinds[0]) if kinds else 32, bits
+        )
     kind = single(kinds[0])
     bits = element_bits(kinds[0])
     others = tuple(each for each in words if each not in TYPES)
@@ -125,25 +127,29 @@ def named(instruction: Instruction) -> Named:
     clean = kind in _CLEAN
     name = ".".join((opcode, *others, kind))
     if opcode == "neg" and kind == "f32" and not others:
-        return Named(name, bits, bits, form="neg")
+        return ElementOperation(name, bits, bits, form="neg")
     if opcode == "sub" and kind == "f32":
-        return Named(".".join(("add", *others, kind)), bits, bits, 2, 1, clean=True)
+        return ElementOperation(
+            ".".join(("add", *others, kind)), bits, bits, 2, 1, clean=True
+        )
     whole = kind[0] in "usb" and not kind.startswith("bf")
     commutes = 2 if opcode in _COMMUTE and (clean or whole) else 0
     # Of floats, any NaN becomes the one, or none does; and +0 is more than -0.
     extreme = (
         opcode in ("min", "max") and bool(commutes) and {*others} <= {"ftz", "NaN"}
     )
-    return Named(name, bits, bits, commutes, clean=kind == "f32", associates=extreme)
+    return ElementOperation(
+        name, bits, bits, commutes, clean=kind == "f32", associates=extreme
+    )
 
 
-def _conversion(instruction: Instruction, kinds: list[str]) -> Named:
+def _conversion(instruction: Instruction, kinds: list[str]) -> ElementOperation:
     to, of = map(single, kinds)
     others = tuple(each for each in instruction.qualifiers if each not in TYPES)
     name = conversion(to, of, others)
     goal, source = map(element_bits, kinds)
     packs = "x" in kinds[0] and "x" not in kinds[1]
     if (to, of) == ("f32", "bf16") and not set(others) - _ROUNDINGS:
-        return Named(name, goal, source, form="widen")
+        return ElementOperation(name, goal, source, form="widen")
     form = "pack" if packs and len(instruction.operands) > 2 else "operation"
-    return Named(name, goal, source, form=form, clean=to == "f32")
+    return ElementOperation(name, goal, source, form=form, clean=to == "f32")

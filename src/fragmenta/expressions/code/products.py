@@ -37,7 +37,12 @@ from fragmenta.jit.trace import (
     convert,
     select,
 )
-from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
+from fragmenta.planes.code.products import (
+    Eight,
+    ProductMatrices,
+    ProductShape,
+    each_eight,
+)
 from fragmenta.registers.dtype import dtype
 
 LOGGED = "expressions-logged"
@@ -71,7 +76,7 @@ class ProductHashes:
     name: str = "expressions"
     most: int = 4
 
-    def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
+    def product(self, code: Code, how: ProductShape, tiles: ProductMatrices) -> Value:
         """The hashes of D, if any operand has one."""
         some = tiles.has_a | tiles.has_b | tiles.has_c
         made = code.variable(code.constant(0, I32))
@@ -90,7 +95,7 @@ class ProductHashes:
 class _Work:
     """The code of one product."""
 
-    def __init__(self, code: Code, how: Product, tiles: Tiles) -> None:
+    def __init__(self, code: Code, how: ProductShape, tiles: ProductMatrices) -> None:
         self.code, self.how, self.tiles, self.model = code, how, tiles, how.model
         self.scalar = self.model.form in ("chain", "pairs")
         sizes = how.sizes

@@ -7,14 +7,14 @@ from llvmlite import ir
 from fragmenta.expressions.code import hashing
 from fragmenta.expressions.code.elements import (
     CHUNK,
-    Held,
-    Register,
+    RegisterOperand,
+    RegisterPlanes,
     put_words,
     stored,
 )
 from fragmenta.expressions.code.hashing import Hash
-from fragmenta.expressions.code.logging import Entry, operation_entry, put_lanes
-from fragmenta.expressions.code.names import Named
+from fragmenta.expressions.code.logging import OpenEntry, operation_entry, put_lanes
+from fragmenta.expressions.code.names import ElementOperation
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Value, any_lane, convert, select
 from fragmenta.simt.layout import LANES
@@ -23,7 +23,10 @@ from fragmenta.simt.warps import P, routine
 
 
 def computed(
-    of: Named, goal: Held, sources: tuple[Held, ...], logged: bool = False
+    of: ElementOperation,
+    goal: RegisterOperand,
+    sources: tuple[RegisterOperand, ...],
+    logged: bool = False,
 ) -> Routine:
     """The hash of an operation: planes of the goal, then of each source its value and,
     if it is followed, its planes; then the lanes.
@@ -74,19 +77,19 @@ def computed(
     return routine(name, trace, [*kinds, I32], None)
 
 
-def _words(goal: Held) -> int:
+def _words(goal: RegisterOperand) -> int:
     return {64: 4, 32: 2}.get(goal.bits, 1)
 
 
 def _registers(
-    code: Code, sources: tuple[Held, ...], pointers: list[Raw], index: Value
-) -> list[Register]:
+    code: Code, sources: tuple[RegisterOperand, ...], pointers: list[Raw], index: Value
+) -> list[RegisterPlanes]:
     rest = iter(pointers)
     found = []
     for each in sources:
         value = next(rest)
         planes = next(rest) if each.followed else None
-        found.append(Register(code, each, value, planes, index))
+        found.append(RegisterPlanes(code, each, value, planes, index))
     return found
 
 
@@ -99,11 +102,11 @@ def _mask(code: Code, lanes: Value, index: Value) -> Value:
 
 
 def _result(
-    of: Named,
-    goal: Held,
-    registers: list[Register],
+    of: ElementOperation,
+    goal: RegisterOperand,
+    registers: list[RegisterPlanes],
     number: int,
-    entry: Entry | None,
+    entry: OpenEntry | None,
     index: Value,
 ) -> tuple[Value, ...]:
     """The words of one element of the result."""

@@ -135,7 +135,7 @@ def use_format(name: str, whole: bool = False) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class OperatorCall:
     """An operator, and what it is asked about."""
 
     func: Function
@@ -176,7 +176,7 @@ class Asked:
         return self.func(*_map(self.args, "value"), **_map(self.named, "value"))
 
 
-Rule: TypeAlias = Callable[[Asked], object]
+Rule: TypeAlias = Callable[[OperatorCall], object]
 RULES: dict[str, Rule] = {}
 
 
@@ -192,7 +192,7 @@ def _rule(names: str) -> Callable[[Rule], Rule]:
 def _dispatch(
     func: Function, args: tuple[object, ...], named: dict[str, object]
 ) -> object:
-    asked = Asked(func, args, named)
+    asked = OperatorCall(func, args, named)
     name = asked.name
     if name in ("detach", "alias", "lift_fresh"):
         return args[0]
@@ -244,7 +244,7 @@ def _is_float(made: object) -> bool:
     return any(isinstance(p, torch.Tensor) and p.is_floating_point() for p in parts)
 
 
-def _moved(asked: Asked, made: object) -> object:
+def _moved(asked: OperatorCall, made: object) -> object:
     """The bounds of an operator without a rule: its inputs are moved within theirs."""
     if not isinstance(made, torch.Tensor):
         raise Unruled(f"{asked.name} has several results")
@@ -317,7 +317,7 @@ def _bounded(value: object) -> Bounded:
     "contiguous where index masked_fill diag_embed diag reflection_pad2d "
     "replication_pad2d movedim swapaxes pixel_shuffle upsample_nearest2d _reshape_alias"
 )
-def _moves(asked: Asked) -> object:
+def _moves(asked: OperatorCall) -> object:
     parts = []
     for part in ("value", "most", "variance"):
         given = _map(asked.args, part)
@@ -335,7 +335,7 @@ def _moves(asked: Asked) -> object:
 
 
 @_rule("_to_copy")
-def _converts(asked: Asked) -> object:
+def _converts(asked: OperatorCall) -> object:
     """Formats are those of the judge; only other kinds of numbers are converted."""
     dtype, given = asked.named.get("dtype"), asked.given
     if isinstance(dtype, torch.dtype) and not dtype.is_floating_point:
@@ -346,7 +346,7 @@ def _converts(asked: Asked) -> object:
 @_rule(
     "zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones"
 )
-def _makes(asked: Asked) -> object:
+def _makes(asked: OperatorCall) -> object:
     made = asked.plain()
     return exact(made) if _is_float(made) else made
 
@@ -355,7 +355,7 @@ def _makes(asked: Asked) -> object:
     "eq ne lt le gt ge isnan isinf isfinite argsort logical_not bitwise_not sign sgn "
     "floor ceil round trunc is_same_size _local_scalar_dense item any all nonzero"
 )
-def _plain(asked: Asked) -> object:
+def _plain(asked: OperatorCall) -> object:
     made = asked.plain()
     return exact(made) if _is_float(made) and isinstance(made, torch.Tensor) else made
 
@@ -383,20 +383,20 @@ def _sum(
 
 
 @_rule("sum mean nansum")
-def _sums(asked: Asked) -> object:
+def _sums(asked: OperatorCall) -> object:
     asked.named.pop("dtype", None)
     count = _taken(asked)
     return _sum(asked.of, asked.given, count, count if asked.name == "mean" else 1.0)
 
 
-def _taken(asked: Asked) -> float:
+def _taken(asked: OperatorCall) -> float:
     """How many elements a result is made of."""
     given = asked.given.value
     return float(given.numel() / max(1, asked.of(given).numel()))
 
 
 @_rule("cumsum")
-def _running(asked: Asked) -> object:
+def _running(asked: OperatorCall) -> object:
     given, axis = asked.given, asked.args[1]
     assert isinstance(axis, int)
     count = given.value.shape[axis] if given.value.dim() else 1
@@ -404,7 +404,7 @@ def _running(asked: Asked) -> object:
 
 
 @_rule("cumprod")
-def _running_product(asked: Asked) -> object:
+def _running_product(asked: OperatorCall) -> object:
     given, axis = asked.given, asked.args[1]
     assert isinstance(axis, int)
     unit, made = _FORMAT[0].unit, torch.cumprod(given.value, axis)
@@ -428,7 +428,7 @@ def _leaves_range(values: torch.Tensor, axis: int) -> torch.Tensor:
 
 
 @_rule("prod")
-def _product(asked: Asked) -> object:
+def _product(asked: OperatorCall) -> object:
     made, count = asked.of(asked.given.value), _taken(asked)
     return _rounded(
         made,
@@ -438,7 +438,7 @@ def _product(asked: Asked) -> object:
 
 
 @_rule("avg_pool1d avg_pool2d avg_pool3d")
-def _averages(asked: Asked) -> object:
+def _averages(asked: OperatorCall) -> object:
     given, window = asked.given, asked.args[1]
     assert isinstance(window, list | tuple)
     axes = given.value.dim() - 2 if given.value.dim() > 2 else 1
@@ -450,7 +450,7 @@ def _averages(asked: Asked) -> object:
 
 
 def _bilinear(
-    asked: Asked,
+    asked: OperatorCall,
     count: float,
 ) -> Bounded:
     """A sum of ``count`` products."""
@@ -489,13 +489,13 @@ def _zero(value: torch.Tensor) -> torch.Tensor:
 
 
 @_rule("mm bmm mv dot matmul")
-def _products(asked: Asked) -> object:
+def _products(asked: OperatorCall) -> object:
     a, b = asked.two
-    return _bilinear(Asked(asked.func, (a, b), {}), a.value.shape[-1])
+    return _bilinear(OperatorCall(asked.func, (a, b), {}), a.value.shape[-1])
 
 
 @_rule("addmm baddbmm addmv")
-def _products_and_sum(asked: Asked) -> object:
+def _products_and_sum(asked: OperatorCall) -> object:
     c, a, b = asked.args[:3]
     alpha, beta = asked.named.get("alpha", 1), asked.named.get("beta", 1)
     assert isinstance(c, torch.Tensor)
@@ -503,7 +503,7 @@ def _products_and_sum(asked: Asked) -> object:
 
 
 @_rule("convolution")
-def _convolves(asked: Asked) -> object:
+def _convolves(asked: OperatorCall) -> object:
     args = asked.args
     x, weight = asked.two
     bias = args[2]
@@ -513,7 +513,7 @@ def _convolves(asked: Asked) -> object:
         assert isinstance(groups, int)
         count = weight.value.shape[0] // groups * weight.value[0, 0].numel()
     before = PRODUCTS[0]
-    without = Asked(asked.func, (x, weight, None, *args[3:]), {})
+    without = OperatorCall(asked.func, (x, weight, None, *args[3:]), {})
     made = _bilinear(without, count)
     PRODUCTS[0] = before + (PRODUCTS[0] - before) // WINOGRAD
     if not isinstance(bias, torch.Tensor):
@@ -525,7 +525,7 @@ def _convolves(asked: Asked) -> object:
 
 
 @_rule("add sub rsub")
-def _adds(asked: Asked) -> object:
+def _adds(asked: OperatorCall) -> object:
     a, b = asked.two
     alpha = asked.named.get("alpha", 1)
     assert isinstance(alpha, int | float)
@@ -539,7 +539,7 @@ def _adds(asked: Asked) -> object:
 
 
 @_rule("mul")
-def _multiplies(asked: Asked) -> object:
+def _multiplies(asked: OperatorCall) -> object:
     a, b = asked.two
     most = a.value.abs() * b.most + a.most * (b.value.abs() + b.most)
     square = a.value**2 * b.variance + a.variance * b.value**2
@@ -550,7 +550,7 @@ def _multiplies(asked: Asked) -> object:
 
 
 @_rule("div")
-def _divides(asked: Asked) -> object:
+def _divides(asked: OperatorCall) -> object:
     if asked.named.get("rounding_mode") is not None:
         return _plain(asked)
     a, b = asked.two
@@ -563,7 +563,7 @@ def _divides(asked: Asked) -> object:
 
 
 @_rule("maximum minimum fmax fmin")
-def _chooses(asked: Asked) -> object:
+def _chooses(asked: OperatorCall) -> object:
     a, b = asked.two
     made = asked.plain()
     most, square = torch.maximum(a.most, b.most), torch.maximum(a.variance, b.variance)
@@ -571,7 +571,7 @@ def _chooses(asked: Asked) -> object:
 
 
 @_rule("clamp clamp_min clamp_max abs neg relu hardtanh threshold leaky_relu prelu")
-def _bends(asked: Asked) -> object:
+def _bends(asked: OperatorCall) -> object:
     """What does not stretch differences; a slope is a product."""
     rounded = _rounded(asked.plain(), asked.given.most, asked.given.variance)
     slopes = asked.name in ("leaky_relu", "prelu", "threshold")
@@ -601,7 +601,7 @@ _SMOOTH = {
 
 
 def _smooth(floor: str) -> Rule:
-    def rule(asked: Asked) -> object:
+    def rule(asked: OperatorCall) -> object:
         given, at = asked.given, asked.of
         made = at(given.value)
         above, below = at(given.value + given.most), at(given.value - given.most)
@@ -625,7 +625,7 @@ for _names, _floor in _SMOOTH.items():
 
 
 @_rule("pow")
-def _powers(asked: Asked) -> object:
+def _powers(asked: OperatorCall) -> object:
     base, exponent = asked.args[:2]
     if isinstance(base, Bounded) and isinstance(exponent, int | float):
         size = "" if float(exponent) in (2.0, 3.0, 0.5, -0.5, -1.0) else "exponent"
@@ -640,8 +640,8 @@ def _powers(asked: Asked) -> object:
 
 
 @_rule("amax amin")
-def _greatest(asked: Asked) -> object:
-    over = Asked(torch.ops.aten.amax, asked.args, {})
+def _greatest(asked: OperatorCall) -> object:
+    over = OperatorCall(torch.ops.aten.amax, asked.args, {})
     return Bounded(
         asked.of(asked.given.value),
         over.of(asked.given.most),
@@ -650,7 +650,7 @@ def _greatest(asked: Asked) -> object:
 
 
 @_rule("max min median")
-def _greatest_of(asked: Asked) -> object:
+def _greatest_of(asked: OperatorCall) -> object:
     args, given = asked.args, asked.given
     if len(args) > 1 and isinstance(args[1], torch.Tensor):
         return _chooses(asked)
@@ -665,12 +665,12 @@ def _greatest_of(asked: Asked) -> object:
 
 
 @_rule("max_pool2d_with_indices max_pool3d_with_indices max_pool1d_with_indices")
-def _pools(asked: Asked) -> object:
+def _pools(asked: OperatorCall) -> object:
     values, places = asked.all_of(asked.given.value)
     most, square = asked.of(asked.given.most), asked.of(asked.given.variance)
     return Bounded(values, most, square), places
 
 
 @_rule("argmax argmin")
-def _place_of(asked: Asked) -> object:
+def _place_of(asked: OperatorCall) -> object:
     return asked.all_of(asked.given.value)

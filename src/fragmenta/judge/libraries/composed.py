@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fragmenta.judge.libraries.bounded import RULES, Asked, Bounded
+from fragmenta.judge.libraries.bounded import RULES, Bounded, OperatorCall
 
 
 def _composed(names: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Make a function the rule of operators with the same arguments."""
 
     def register(written: Callable[..., object]) -> Callable[..., object]:
-        def rule(asked: Asked) -> object:
+        def rule(asked: OperatorCall) -> object:
             return written(*asked.args, **asked.named)
 
         for name in names.split():

@@ -81,7 +81,7 @@ class Data(NamedTuple):
     """Bytes from the first element of the tensor."""
 
 
-class Options(NamedTuple):
+class TensorOptions(NamedTuple):
     """What ``tensor.options()`` returns."""
 
     dtype: torch.dtype
@@ -958,9 +958,13 @@ class _Runner:
             found = _of_tensor(value, name, given)
             if found is not None:
                 return found
-        if isinstance(value, Options) and name in ("dtype", "device", "requires_grad"):
+        if isinstance(value, TensorOptions) and name in (
+            "dtype",
+            "device",
+            "requires_grad",
+        ):
             changed = name == "dtype" and isinstance(given[0], torch.dtype)
-            return Options(cast("torch.dtype", given[0])) if changed else value
+            return TensorOptions(cast("torch.dtype", given[0])) if changed else value
         if isinstance(value, list | torch.Size) and name == "size":
             return len(value)
         if isinstance(value, torch.device) and name in ("is_cuda", "index"):
@@ -1042,7 +1046,9 @@ def _made(name: str, given: list[object]) -> torch.Tensor:
         like = cast("torch.Tensor", given[0])
         made: torch.Tensor = getattr(torch, name)(like.contiguous())
         return made
-    options = next((each for each in given[1:] if isinstance(each, Options)), None)
+    options = next(
+        (each for each in given[1:] if isinstance(each, TensorOptions)), None
+    )
     dtype = options.dtype if options else torch.float32
     dtype = next((each for each in given[1:] if isinstance(each, torch.dtype)), dtype)
     shape = [int(each) for each in cast("list[int]", given[0])]
@@ -1076,5 +1082,5 @@ def _of_tensor(tensor: torch.Tensor, name: str, given: list[object]) -> object:
     if name in ("dtype", "scalar_type"):
         return tensor.dtype
     if name == "options":
-        return Options(tensor.dtype)
+        return TensorOptions(tensor.dtype)
     return tensor.device if name == "device" else None

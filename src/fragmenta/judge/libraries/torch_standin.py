@@ -106,7 +106,7 @@ EMPTIES = frozenset(
 
 
 @dataclass
-class Record:
+class OperatorLog:
     """What PyTorch was asked to do during a call."""
 
     operators: dict[str, int] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Record:
         STREAMS.restart()
 
 
-RECORD = Record()
+RECORD = OperatorLog()
 
 
 class _Recorded(TorchDispatchMode):  # type: ignore[misc, unused-ignore]

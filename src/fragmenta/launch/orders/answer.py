@@ -11,10 +11,10 @@ from typing import Any
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import one_of
-from fragmenta.launch.orders.story import HangStory, Teller, Told, site_of
+from fragmenta.launch.orders.story import HangStory, OrderLine, Teller, site_of
 from fragmenta.orders.verdict import Coverage
 from fragmenta.ptx.checking.problem import wrapped
-from fragmenta.simt.naming import Names, counted
+from fragmenta.simt.naming import KernelNames, counted
 from fragmenta.units.findings import Finding, Launched
 
 HANGS = "hangs"
@@ -120,7 +120,7 @@ class Orders:
             "waiting": [],
         }
         if self.hang is not None and self.launched is not None:
-            names = Names(self.launched.module(), self.launched.compiled)
+            names = KernelNames(self.launched.module(), self.launched.compiled)
             made["steps"] = [_step(names, each) for each in self.hang.steps]
             made["waiting"] = self.hang.waiting
         return made
@@ -132,7 +132,7 @@ class Orders:
         return f"<Orders: {self.summary}>"
 
 
-def _step(names: Names, told: Told) -> dict[str, Any]:
+def _step(names: KernelNames, told: OrderLine) -> dict[str, Any]:
     at = names.instruction(told.site)
     return {
         "step": told.number,

@@ -20,12 +20,12 @@ from fragmenta.launch.orders.contested import (
 )
 from fragmenta.launch.orders.dependence import Dependent, dependent
 from fragmenta.launch.orders.loops import Loops, Once
-from fragmenta.launch.orders.programs import Part, asks_for_clusters, parts
+from fragmenta.launch.orders.programs import ClusterProgram, asks_for_clusters, parts
 from fragmenta.launch.orders.recording import Recording, record
 from fragmenta.launch.orders.story import HangStory, Teller, site_of
 from fragmenta.orders import program as said
 from fragmenta.orders.explore import explore
-from fragmenta.orders.program import Span, Step, Steps
+from fragmenta.orders.program import Events, OrderStep, Span
 from fragmenta.orders.verdict import Coverage, Misuse, Race, Verdict
 from fragmenta.progress import Progress
 from fragmenta.ptx import rules
@@ -35,7 +35,7 @@ from fragmenta.races.recording.log import Log
 from fragmenta.races.recording.recorder import Force
 from fragmenta.races.report import phrases
 from fragmenta.races.report.messages import order, reports
-from fragmenta.simt.naming import Names, place, short
+from fragmenta.simt.naming import KernelNames, place, short
 from fragmenta.units.findings import Finding, Launched
 
 HUNG = (rules.DEADLOCK.name,)
@@ -133,17 +133,17 @@ class Explored:
 
     def _round(
         self, given: list[Recording], decisions: Decisions, progress: Progress
-    ) -> list[tuple[Part, Verdict]]:
+    ) -> list[tuple[ClusterProgram, Verdict]]:
         """Explore all parts, with what is known of the runs so far."""
         runs = [*given, *self._followed.values()]
         self._seen = [log for each in runs for log in each.logs]
         if decisions.follow(self._seen, self._contested, self._loops):
             self._followed.clear()  # they were about fewer values
             self._seen = [log for each in given for log in each.logs]
-        every: list[Part] = []
+        every: list[ClusterProgram] = []
         for number, each in enumerate(given):
             every += self._parts(each, decisions.sites, -number)
-        explored: list[tuple[Part, Verdict]] = []
+        explored: list[tuple[ClusterProgram, Verdict]] = []
         for number, part in enumerate(every):
 
             def share(done: float, number: int = number) -> None:
@@ -154,7 +154,9 @@ class Explored:
             explored.append((part, verdict))
         return explored
 
-    def _parts(self, recording: Recording, sites: set[int], run: int = 0) -> list[Part]:
+    def _parts(
+        self, recording: Recording, sites: set[int], run: int = 0
+    ) -> list[ClusterProgram]:
         how = sites, self._contested, self._loops, recording.values
         return parts(recording.logs, *how, run, self._seen)
 
@@ -182,18 +184,18 @@ class Explored:
 
     def _extend(
         self,
-        part: Part,
+        part: ClusterProgram,
         decisions: Decisions,
         agent: int,
         observed: tuple[int, ...],
-        order: tuple[Step, ...],
-    ) -> Steps | None:
+        order: tuple[OrderStep, ...],
+    ) -> Events | None:
         """What an agent does after it has read these values: run it so."""
         who, sites = part.agents[agent], decisions.sites
         recorded = part.program.agents[agent].steps
         site = _site(recorded, observed)
         if site in decisions.told:
-            return Steps(cut=decisions.told[site], ends=True)
+            return Events(cut=decisions.told[site], ends=True)
         key = part.clusters[0], who[:3], observed
         if key not in self._followed:
             if len(self._followed) == MOST_RUNS:
@@ -207,13 +209,13 @@ class Explored:
             if number is None or not each.words <= part.words:
                 continue
             whole = each.program.agents[number].steps
-            steps: Steps | None = whole
+            steps: Events | None = whole
             for value in observed:
                 steps = steps.after.get(value) if steps is not None else None
             if steps is not None:
                 other = _other_told(recorded, whole, decisions.told)
                 if other is not None:
-                    return Steps(cut=decisions.told[other])
+                    return Events(cut=decisions.told[other])
                 part.units.update(each.units)
                 return steps
         return None
@@ -252,7 +254,7 @@ class Explored:
         return [*found, *more]
 
 
-def _site(steps: Steps | None, observed: tuple[int, ...]) -> int | None:
+def _site(steps: Events | None, observed: tuple[int, ...]) -> int | None:
     """Where the last of some values was observed."""
     for value in observed[:-1]:
         steps = steps.after.get(value) if steps is not None else None
@@ -260,7 +262,7 @@ def _site(steps: Steps | None, observed: tuple[int, ...]) -> int | None:
     return site if isinstance(site, int) else None
 
 
-def _other_told(recorded: Steps, other: Steps, told: Collection[int]) -> int | None:
+def _other_told(recorded: Events, other: Events, told: Collection[int]) -> int | None:
     """Where an agent finds a value that others are told, and not the recorded one.
 
     The others do what followed the recorded one.
@@ -271,7 +273,7 @@ def _other_told(recorded: Steps, other: Steps, told: Collection[int]) -> int | N
     return next((one[0] for one, two in pairs if one and one != two), None)
 
 
-def _observed(steps: Steps) -> Iterator[tuple[int, int]]:
+def _observed(steps: Events) -> Iterator[tuple[int, int]]:
     """The places where a recorded agent observed values, with the values."""
     while steps.after:
         ((value, then),) = steps.after.items()
@@ -394,7 +396,7 @@ class Decisions:
             self.told[site] = self._left_out(site, why, "what follows")
 
     def _left_out(self, site: int, why: str, about: str = "what is accessed") -> str:
-        names = Names(self._launched.module(), self._launched.compiled)
+        names = KernelNames(self._launched.module(), self._launched.compiled)
         what, where = names.mnemonic(site), names.place(site)
         return (
             f"which warp finds which value with {what} at {where} decides {about}: "
@@ -408,14 +410,14 @@ class _Answer:
     def __init__(
         self,
         recording: Recording,
-        explored: list[tuple[Part, Verdict]],
+        explored: list[tuple[ClusterProgram, Verdict]],
         decisions: Decisions,
         faults: list[KernelFault],
     ) -> None:
         self.faults = faults
         self.recording, self.explored = recording, explored
         self.launched = recording.launched
-        self.names = Names(self.launched.module(), self.launched.compiled)
+        self.names = KernelNames(self.launched.module(), self.launched.compiled)
         self.reasons = decisions.reasons
         self.untried = list(dict.fromkeys(decisions.untried))
 
@@ -491,7 +493,7 @@ class _Answer:
 
     # ── findings ────────────────────────────────────────────────────────────
 
-    def _hang(self, part: Part, story: HangStory) -> Finding:
+    def _hang(self, part: ClusterProgram, story: HangStory) -> Finding:
         message = "\n".join(["in some order, the launch hangs:", *story.lines()])
         return Finding(
             rules.DEADLOCK,
@@ -517,14 +519,14 @@ class _Answer:
             repair=fault.hint or None,
         )
 
-    def _others(self, part: Part, verdict: Verdict) -> Iterator[Finding]:
+    def _others(self, part: ClusterProgram, verdict: Verdict) -> Iterator[Finding]:
         teller = Teller(self.launched, part)
         for race in verdict.races:
             yield self._race(part, teller, race)
         for misuse in verdict.misuses:
             yield self._misuse(part, teller, misuse)
 
-    def _race(self, part: Part, teller: Teller, race: Race) -> Finding:
+    def _race(self, part: ClusterProgram, teller: Teller, race: Race) -> Finding:
         who = part.agents[race.second.agent]
         other, verb = self._access(teller, race.first), "accessed"
         message = (
@@ -542,7 +544,7 @@ class _Answer:
             repair=self._repair(part, race),
         )
 
-    def _repair(self, part: Part, race: Race) -> str | None:
+    def _repair(self, part: ClusterProgram, race: Race) -> str | None:
         """What orders the two, by the kind of the work that one of them is."""
         for work, other in ((race.first, race.second), (race.second, race.first)):
             flying = part.units.get(work.unit) if work.unit is not None else None
@@ -555,12 +557,12 @@ class _Answer:
                 )
         return None
 
-    def _access(self, teller: Teller, step: Step) -> str:
+    def _access(self, teller: Teller, step: OrderStep) -> str:
         site = site_of(step.event)
         what = short(self.names.mnemonic(site))
         return f"{what} of {teller.agent(step.agent)} at {self.names.place(site)}"
 
-    def _misuse(self, part: Part, teller: Teller, misuse: Misuse) -> Finding:
+    def _misuse(self, part: ClusterProgram, teller: Teller, misuse: Misuse) -> Finding:
         who = part.agents[misuse.step.agent]
         told = teller.steps(misuse.order)
         lines = [f"{each.number}. {each.who} {each.does}" for each in told[-8:]]
@@ -610,7 +612,7 @@ def _rule(race: Race) -> Rule:
     return rules.GLOBAL_RACE
 
 
-def _writes(step: Step) -> bool:
+def _writes(step: OrderStep) -> bool:
     """Whether a step writes memory."""
     event = step.event
     if isinstance(event, said.Access):

@@ -31,7 +31,7 @@ from fragmenta.ptx.module import (
     Sink,
     type_bits,
 )
-from fragmenta.races.probes.polling import Loop, looped
+from fragmenta.races.probes.polling import PollingLoop, looped
 from fragmenta.races.recording.log import Flag, Until
 from fragmenta.units.findings import Launched
 
@@ -114,7 +114,7 @@ class Looping:
 
     module: Module
     function: Function
-    loop: Loop
+    loop: PollingLoop
     launch: Once
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from fragmenta.launch.orders.contested import awaited, components
 from fragmenta.launch.orders.lanes import groups
 from fragmenta.launch.orders.loops import Loops
 from fragmenta.launch.orders.loops import condition as plain
-from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
+from fragmenta.launch.orders.spans import Spans, Users, in_global, piece
 from fragmenta.launch.orders.word_events import (
     OBSERVING,
     SUMS,
@@ -29,7 +29,7 @@ from fragmenta.launch.orders.word_events import (
     word_events,
 )
 from fragmenta.orders import program as said
-from fragmenta.orders.program import Order, Program, Proxy, Steps
+from fragmenta.orders.program import Events, Order, Program, Proxy
 from fragmenta.ptx import families
 from fragmenta.ptx.ordering import Scope
 from fragmenta.races.recording.log import (
@@ -39,14 +39,14 @@ from fragmenta.races.recording.log import (
     ClusterWaited,
     Counted,
     Entry,
+    Exited,
     Fenced,
     Flag,
     Flying,
+    Initialised,
     Issued,
     Joined,
-    Left,
     Log,
-    Made,
     Met,
     Peeked,
     Place,
@@ -73,7 +73,7 @@ class Who(NamedTuple):
 
 
 @dataclass(eq=False)
-class Part:
+class ClusterProgram:
     """A program, and what it was made of."""
 
     program: Program
@@ -101,7 +101,7 @@ def parts(
     values: Mapping[int, int],
     run: int = 0,
     seen: Sequence[Log] = (),
-) -> list[Part]:
+) -> list[ClusterProgram]:
     """The programs of a launch.
 
     ``deciding`` are sites of strong accesses whose value decides what follows, ``more``
@@ -111,7 +111,7 @@ def parts(
     in one of them may race with what another does in another.
     """
     words = awaited([*logs, *seen], deciding | loops.sources) | more
-    found: dict[object, Part] = {}
+    found: dict[object, ClusterProgram] = {}
     for some in components(logs, words):
         made = _Builder(some, words, deciding, loops, values, run, seen).part()
         agents = [_spelled(each) for each in made.program.agents]
@@ -157,8 +157,8 @@ class _Agent:
     def __init__(self, number: int, who: Who, rank: int, log: Log) -> None:
         self.number, self.who, self.rank, self.log = number, who, rank, log
         self.events: list[said.Event] = []
-        self.reads: dict[int, list[Piece]] = {}
-        self.writes: dict[int, list[Piece]] = {}
+        self.reads: dict[int, list[Spans]] = {}
+        self.writes: dict[int, list[Spans]] = {}
         self.fresh = False
         """Whether anything happened since the lanes last met others."""
         self.met: int | None = None
@@ -172,15 +172,15 @@ class _Agent:
         """Where the value of the last event decides what follows: how many events
         there were, and the value."""
 
-    def steps(self) -> Steps:
+    def steps(self) -> Events:
         """Its events, as far as they are known, as a tree of one branch."""
         last = self.branches[-1][0] if self.branches else 0
         cut = "" if self.ended else _STOPPED
-        made = Steps(self.events[last:], {}, cut)
+        made = Events(self.events[last:], {}, cut)
         for index in reversed(range(len(self.branches))):
             start = self.branches[index - 1][0] if index else 0
             end, value = self.branches[index]
-            made = Steps(self.events[start:end], {value: made})
+            made = Events(self.events[start:end], {value: made})
         return made
 
     @property
@@ -217,7 +217,7 @@ class _Builder:
         self._told_from_afar: set[tuple[int, Place]] = set()
         """Mbarriers that work of other blocks signals, with the number of the log."""
 
-    def part(self) -> Part:
+    def part(self) -> ClusterProgram:
         """The program."""
         for number, log in enumerate(self.logs):
             for (rank, warp), entries in sorted(log.entries.items()):
@@ -245,7 +245,9 @@ class _Builder:
         clusters = [log.cluster for log in self.logs]
         units = {name: flying for flying, name in self.units.items()}
         agents = [each.who for each in self.agents]
-        return Part(program, agents, clusters, units, self.words, self.together)
+        return ClusterProgram(
+            program, agents, clusters, units, self.words, self.together
+        )
 
     def unit(self, work: Flying) -> Hashable:
         """A name for work in flight."""
@@ -360,7 +362,7 @@ class _Builder:
                             for each in self.ranged(log, found):
                                 self.users.add(each, write, follow)
 
-    def touched(self, agent: _Agent, action: Touched) -> Iterator[Piece]:
+    def touched(self, agent: _Agent, action: Touched) -> Iterator[Spans]:
         """What the lanes of an agent access."""
         mine = (agent.who.lanes >> action.lanes & 1).astype(bool)
         addresses = action.addresses[mine]
@@ -373,18 +375,18 @@ class _Builder:
         for rank in sorted(set(ranks.tolist())):
             block = self.block(agent.log, rank)
             offsets = addresses[ranks == rank] & (1 << RANK_BITS) - 1
-            yield Piece(f"shared:{block}", offsets, action.size)
+            yield Spans(f"shared:{block}", offsets, action.size)
 
     def synchronises(self, action: Action) -> TypeGuard[Flag]:
         """Whether it is a strong access through which threads synchronise."""
         return isinstance(action, Flag) and action.address in self.words
 
-    def flagged(self, agent: _Agent, action: Flag) -> Piece:
+    def flagged(self, agent: _Agent, action: Flag) -> Spans:
         """The word that a strong access is about."""
         word = self.place(agent, action.address, action.size)
-        return Piece(word.space, np.array([word.address], np.int64), word.size)
+        return Spans(word.space, np.array([word.address], np.int64), word.size)
 
-    def ranged(self, log: Log, found: Iterable[Range]) -> Iterator[Piece]:
+    def ranged(self, log: Log, found: Iterable[Range]) -> Iterator[Spans]:
         """What work accesses."""
         for each in found:
             if each.bytes:
@@ -651,10 +653,10 @@ class _Walk:
         match action:
             case Arrives():
                 return [self._arrives(agent, entry, share, action)]
-            case Left():
+            case Exited():
                 agent.ended = True
                 return [said.Exit(share, site)]
-            case Made():
+            case Initialised():
                 # One lane makes it: lanes that do so together do it once.
                 if entry.lanes & -entry.lanes & agent.who.lanes == 0:
                     return []

@@ -23,7 +23,7 @@ NOBODY, SEVERAL = -1, -2
 WRITTEN, WEAK = 1, 2
 
 
-class Piece(NamedTuple):
+class Spans(NamedTuple):
     """Pieces of one size in one memory."""
 
     space: str
@@ -31,19 +31,19 @@ class Piece(NamedTuple):
     size: int
 
 
-def piece(found: Range, block: int) -> Iterable[Piece]:
+def piece(found: Range, block: int) -> Iterable[Spans]:
     """The pieces that work touches; ``block`` is that of its shared memory."""
     if found.space == "shared":
-        yield Piece(f"shared:{block}", found.starts, found.size)
+        yield Spans(f"shared:{block}", found.starts, found.size)
     else:
         yield from in_global(found.starts, found.size)
 
 
-def in_global(addresses: NDArray[np.int64], size: int) -> Iterable[Piece]:
+def in_global(addresses: NDArray[np.int64], size: int) -> Iterable[Spans]:
     """Pieces of global memory, by the array that they are in."""
     slots = addresses >> SLOT_BITS
     for slot in np.unique(slots).tolist():
-        yield Piece(f"global:{slot}", addresses[slots == slot], size)
+        yield Spans(f"global:{slot}", addresses[slots == slot], size)
 
 
 class Users:
@@ -58,7 +58,7 @@ class Users:
         self.full = ""
         """Why not all bytes are compared; nothing if they are."""
 
-    def add(self, found: Piece, write: bool, agent: int, strong: bool = False) -> None:
+    def add(self, found: Spans, write: bool, agent: int, strong: bool = False) -> None:
         """An agent accesses some bytes."""
         places = self._places(found, grow=True)
         if places is None:
@@ -69,7 +69,7 @@ class Users:
         who[places] = np.where(kept, agent, SEVERAL)
         self._used[found.space][places] |= write * WRITTEN | (not strong) * WEAK
 
-    def _places(self, found: Piece, grow: bool) -> NDArray[np.int64] | None:
+    def _places(self, found: Spans, grow: bool) -> NDArray[np.int64] | None:
         """The bytes of a piece, as places in the arrays of its memory."""
         base = self._bases.setdefault(
             found.space, (int(found.starts.min()) >> SLOT_BITS) << SLOT_BITS
@@ -93,7 +93,7 @@ class Users:
         places = (found.starts - base)[:, None] + np.arange(found.size)
         return places.ravel()
 
-    def contested(self, found: Iterable[Piece]) -> tuple[Span, ...]:
+    def contested(self, found: Iterable[Spans]) -> tuple[Span, ...]:
         """The bytes that several agents use, not all strongly, and that one writes."""
         made: list[Span] = []
         by_space: dict[str, list[NDArray[np.int64]]] = {}

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import one_of
-from fragmenta.launch.orders.programs import Part
+from fragmenta.launch.orders.programs import ClusterProgram
 from fragmenta.orders import program as said
 from fragmenta.orders.verdict import (
     Hang,
@@ -25,7 +25,7 @@ from fragmenta.ptx import rules
 from fragmenta.simt.layout import SLOT_BITS
 from fragmenta.simt.naming import (
     COMPARED,
-    Names,
+    KernelNames,
     block_words,
     counted,
     element,
@@ -40,7 +40,7 @@ QUIET = (said.Access, said.Fence, said.ProxyFence, said.Commit, said.ReadDone)
 
 
 @dataclass(frozen=True)
-class Told:
+class OrderLine:
     """One step of a story."""
 
     number: int
@@ -60,9 +60,9 @@ class Told:
 class Teller:
     """Tells orders of one program."""
 
-    def __init__(self, launch: Launched, part: Part) -> None:
+    def __init__(self, launch: Launched, part: ClusterProgram) -> None:
         self.launch, self.part = launch, part
-        self.names = Names(launch.module(), launch.compiled)
+        self.names = KernelNames(launch.module(), launch.compiled)
 
     # ── names ───────────────────────────────────────────────────────────────
 
@@ -113,10 +113,10 @@ class Teller:
 
     # ── steps ───────────────────────────────────────────────────────────────
 
-    def steps(self, order: Sequence[said.Step]) -> list[Told]:
+    def steps(self, order: Sequence[said.OrderStep]) -> list[OrderLine]:
         """All steps of an order that matter."""
         states = _States()
-        told: list[Told] = []
+        told: list[OrderLine] = []
         for index, step in enumerate(order):
             note = states.apply(step.event)
             if isinstance(step.event, QUIET):
@@ -130,7 +130,7 @@ class Teller:
             does = self.does(step.event, step.observed) + note
             warp = self.warp(step.agent) if step.unit is None else ""
             minor = _minor(step.event)
-            told.append(Told(*place, who, does, site_of(step.event), warp, minor))
+            told.append(OrderLine(*place, who, does, site_of(step.event), warp, minor))
         return told
 
     def warp(self, number: int) -> str:
@@ -411,7 +411,7 @@ class HangStory:
         self._teller, self._hang = teller, hang
 
     @cached_property
-    def steps(self) -> list[Told]:
+    def steps(self) -> list[OrderLine]:
         """All steps."""
         return self._teller.steps(self._hang.order)
 
@@ -473,7 +473,7 @@ class HangStory:
             found.insert(0, "(steps that matter less are left out)")
         return [*found, "Then nobody can go on:", *(f"- {e}" for e in self.waiting)]
 
-    def _shown(self, steps: list[Told], most: int) -> list[Told]:
+    def _shown(self, steps: list[OrderLine], most: int) -> list[OrderLine]:
         """The last steps; first those that touch what is waited for."""
         if len(steps) <= most:
             return steps
@@ -487,7 +487,7 @@ class HangStory:
         return sorted(chosen, key=lambda each: each.number)
 
 
-def _writes(step: said.Step, word: said.Word) -> bool:
+def _writes(step: said.OrderStep, word: said.Word) -> bool:
     """Whether a step changes a word; an ``atom.cas`` in vain does not."""
     event = step.event
     if getattr(event, "word", None) != word:
@@ -508,9 +508,9 @@ def _fresh(each: Waiting) -> bool:
     return state.pending == state.expected and not state.tx
 
 
-def _merged(steps: list[Told]) -> list[Told]:
+def _merged(steps: list[OrderLine]) -> list[OrderLine]:
     """Steps in which groups of lanes of one warp do the same, as one."""
-    found: list[Told] = []
+    found: list[OrderLine] = []
     for each in steps:
         last = found[-1] if found else None
         if last and each.warp and (last.warp, last.does) == (each.warp, each.does):

@@ -18,7 +18,7 @@ from fragmenta.numerics.code.routines import Form, beside
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define
 from fragmenta.simt.memory import (
-    Where,
+    AddressRange,
     addresses,
     generic,
     has,
@@ -128,7 +128,9 @@ class _Atomic:
         found: Value = self.births.value
         return found
 
-    def _where(self, warp: Raw, block: Raw, address: Value, lane: Value) -> Where:
+    def _where(
+        self, warp: Raw, block: Raw, address: Value, lane: Value
+    ) -> AddressRange:
         if self.form.space == "shared":
             return shared(self.code, block)
         if self.form.space == "cluster":
@@ -142,7 +144,9 @@ class _Atomic:
         of = INTEGERS[self.form.bits]
         return b.gep(b.bitcast(start, of.as_pointer()), [lane.raw])
 
-    def _lane(self, here: Where, address: Value, lane: Value, spilled: Raw) -> None:
+    def _lane(
+        self, here: AddressRange, address: Value, lane: Value, spilled: Raw
+    ) -> None:
         code, form, b = self.code, self.form, self.code.builder
         of = INTEGERS[form.bits]
         old = code.variable(Value(b, b.load(pointer(code, here, address, of))))

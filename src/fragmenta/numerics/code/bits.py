@@ -23,9 +23,9 @@ from fragmenta.jit.trace import (
     select,
 )
 from fragmenta.numerics.code.double import total
-from fragmenta.numerics.code.elements import Kind, pieces, spread
-from fragmenta.numerics.code.records import CHUNK, Lanes, Record
-from fragmenta.numerics.code.routines import Beside, Form, Work, made_of
+from fragmenta.numerics.code.elements import PackedFloats, pieces, spread
+from fragmenta.numerics.code.records import CHUNK, Lanes, SiteRecord
+from fragmenta.numerics.code.routines import Form, Routines, RoutineWriter, made_of
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import as_signed
 
@@ -33,18 +33,22 @@ PARTS = "parts"
 """The operands are words of f64: the upper one has its sign and exponent."""
 _FARTHEST = 1000
 """The largest change of an exponent that is followed."""
-_SINGLE = Kind("f32")
-_DOUBLE = Kind("f64", 1, 64)
-_HALVES = {16: Kind("f16", 1, 16), 32: Kind("f16", 2, 16), 64: Kind("f16", 4, 16)}
+_SINGLE = PackedFloats("f32")
+_DOUBLE = PackedFloats("f64", 1, 64)
+_HALVES = {
+    16: PackedFloats("f16", 1, 16),
+    32: PackedFloats("f16", 2, 16),
+    64: PackedFloats("f16", 4, 16),
+}
 
 
-def beside_bits(form: Form) -> Beside:
+def beside_bits(form: Form) -> Routines:
     """The routines beside an operation on bits."""
     return made_of(form, _write)
 
 
 def _write(
-    code: Code, form: Form, record: Record, pointers: list[Raw], lanes: Lanes
+    code: Code, form: Form, record: SiteRecord, pointers: list[Raw], lanes: Lanes
 ) -> Value:
     work = _Bits(code, form, record, pointers, lanes)
     with code.loop(LANES // CHUNK) as index:
@@ -55,14 +59,14 @@ def _write(
     return code.constant(0, I32)
 
 
-class _Bits(Work):
+class _Bits(RoutineWriter):
     """The code of one routine."""
 
     def __init__(
         self,
         code: Code,
         form: Form,
-        record: Record,
+        record: SiteRecord,
         pointers: list[Raw],
         lanes: Lanes,
     ) -> None:

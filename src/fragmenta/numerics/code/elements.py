@@ -67,7 +67,7 @@ _SOURCE_BITS = 7
 """The bits of a source in a plane."""
 
 
-class Kind(NamedTuple):
+class PackedFloats(NamedTuple):
     """The floats in an operand."""
 
     format: str
@@ -119,31 +119,31 @@ class Kind(NamedTuple):
         return float((1 + fraction / (1 << form.fraction_bits)) * 2.0**exponent)
 
 
-def _kinds() -> dict[str, Kind]:
+def _kinds() -> dict[str, PackedFloats]:
     found = {
-        "f64": Kind("f64", 1, 64),
-        "f32": Kind("f32"),
-        "tf32": Kind("tf32"),
-        "f32x2": Kind("f32", 2, 32),
-        "ue8m0x2": Kind("ue8m0", 2, 8),
+        "f64": PackedFloats("f64", 1, 64),
+        "f32": PackedFloats("f32"),
+        "tf32": PackedFloats("tf32"),
+        "f32x2": PackedFloats("f32", 2, 32),
+        "ue8m0x2": PackedFloats("ue8m0", 2, 8),
     }
     for name in ("f16", "bf16"):
-        found[name] = Kind(name, 1, 16)
-        found[f"{name}x2"] = Kind(name, 2, 16)
+        found[name] = PackedFloats(name, 1, 16)
+        found[f"{name}x2"] = PackedFloats(name, 2, 16)
     for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1"):
         bits = 4 if name == "e2m1" else 8
         for count in (2, 4):
-            found[f"{name}x{count}"] = Kind(name, count, bits)
+            found[f"{name}x{count}"] = PackedFloats(name, count, bits)
     return found
 
 
 KINDS = _kinds()
 """The types of PTX that hold floats."""
-WHOLE_KINDS = {name: Kind(name, 1, int(name[1:])) for name in sorted(INTEGRAL)}
+WHOLE_KINDS = {name: PackedFloats(name, 1, int(name[1:])) for name in sorted(INTEGRAL)}
 """Types of integers, where they stand for numbers."""
 
 
-class Element(NamedTuple):
+class TrackedFloat(NamedTuple):
     """One float of an operand in some lanes."""
 
     value: Value
@@ -166,7 +166,7 @@ def _unsigned(register: Value, low: int, bits: int, to: Type) -> Value:
     return convert(part, to, signed=False)
 
 
-def _integer(register: Value, kind: Kind, low: int) -> Value:
+def _integer(register: Value, kind: PackedFloats, low: int) -> Value:
     """An integer in a register, as one of 64 bits."""
     bits = min(kind.bits, int(kind.format[1:]))
     part = _unsigned(register, low, bits, I64)
@@ -176,7 +176,7 @@ def _integer(register: Value, kind: Kind, low: int) -> Value:
     return (part ^ sign) - sign
 
 
-def value(register: Value, kind: Kind, place: int) -> Value:
+def value(register: Value, kind: PackedFloats, place: int) -> Value:
     """The value of a float in a register, as f64."""
     low = place * kind.bits
     if kind.format == "f64":
@@ -194,7 +194,9 @@ def value(register: Value, kind: Kind, place: int) -> Value:
     return convert(small_value(word, FORMATS[kind.format]), F64)
 
 
-def pieces(planes: list[Value], kind: Kind, place: int) -> tuple[Value, Value | None]:
+def pieces(
+    planes: list[Value], kind: PackedFloats, place: int
+) -> tuple[Value, Value | None]:
     """The bits of a second value: its upper number, and its lower one if it has one."""
     if kind.bits >= 32:
         low = 32 if kind.bits == 64 else 32 * place
@@ -227,25 +229,25 @@ def _joined(low: Value, high: Value) -> Value:
     return convert(low, I64, signed=False) | (convert(high, I64, signed=False) << 32)
 
 
-def room(kind: Kind, planes: int) -> int:
+def room(kind: PackedFloats, planes: int) -> int:
     """The bits of the upper number of a second value."""
     return 64 if kind.bits >= 16 else min(64, kind.bits * planes)
 
 
 def element(
-    register: Value, planes: list[Value] | None, kind: Kind, place: int
-) -> Element:
+    register: Value, planes: list[Value] | None, kind: PackedFloats, place: int
+) -> TrackedFloat:
     """A float with its second value."""
     held = value(register, kind, place)
     if planes is None:
-        return Element(held, whole(held))
+        return TrackedFloat(held, whole(held))
     if kind.whole:
         return _counted(held, planes, kind, place)
     upper, lower = pieces(planes, kind, place)
     if room(kind, len(planes)) < 64:  # an f32, and no NaN
         present = upper != 0
         number = convert(float_of(convert(upper, I32)), F64)
-        return Element(held, whole(select(present, number, held)), None, present)
+        return TrackedFloat(held, whole(select(present, number, held)), None, present)
     present = upper != 0
     usual = (held - held) == 0.0
     top = select(usual, float_of(upper), special_exact(upper))
@@ -256,10 +258,12 @@ def element(
     exact = finite(chosen(present, exact, whole(held)))
     node = convert(select(usual, upper.lift(0), upper), I32)
     source = select(usual, upper & MOST_SOURCES, 0)
-    return Element(held, exact, node, present, source)
+    return TrackedFloat(held, exact, node, present, source)
 
 
-def _counted(held: Value, planes: list[Value], kind: Kind, place: int) -> Element:
+def _counted(
+    held: Value, planes: list[Value], kind: PackedFloats, place: int
+) -> TrackedFloat:
     """An integer with the number that it stands for."""
     low = place * kind.bits
     if len(planes) >= BYTE_PLANES:
@@ -267,12 +271,12 @@ def _counted(held: Value, planes: list[Value], kind: Kind, place: int) -> Elemen
         present = upper != 0
         exact = select(present, float_of(upper), held)
         source = select(present, upper & MOST_SOURCES, 0)
-        return Element(held, whole(exact), None, present, source)
+        return TrackedFloat(held, whole(exact), None, present, source)
     word = _of_bytes([_unsigned(each, low, 8, I32) for each in planes[:4]], 8)
     near = convert(float_of(word), F64)
     present = word != 0
     if kind.bits < 16:
-        return Element(held, whole(select(present, near, held)), None, present)
+        return TrackedFloat(held, whole(select(present, near, held)), None, present)
     above = [_unsigned(each, low + 8, 8, I64) for each in planes[:4]]
     marked = above[0] == MARK
     source = select(marked & present, _of_bytes(above[1:], _SOURCE_BITS), 0)
@@ -280,7 +284,7 @@ def _counted(held: Value, planes: list[Value], kind: Kind, place: int) -> Elemen
     if kind.bits >= 32:
         upper = _of_bytes([_unsigned(each, 16, 16, I64) for each in planes[:4]], 16)
         exact = select(marked & (upper != 0), float_of(upper), exact)
-    return Element(held, whole(exact), None, present, source)
+    return TrackedFloat(held, whole(exact), None, present, source)
 
 
 def _of_bytes(parts: list[Value], bits: int) -> Value:
@@ -299,7 +303,7 @@ def _stands_for(held: Value, exact: Double) -> Value:
 
 
 def _as_integer(
-    held: Value, exact: Double, source: Value | None, kind: Kind
+    held: Value, exact: Double, source: Value | None, kind: PackedFloats
 ) -> list[Value]:
     """The planes beside an integer; all are 0 if it is the number."""
     number, differs = exact.upper + exact.lower, _stands_for(held, exact)
@@ -331,7 +335,7 @@ def packed(
     exact: Double,
     node: Value | None,
     source: Value | None,
-    kind: Kind,
+    kind: PackedFloats,
     planes: int,
 ) -> tuple[Value, Value | None]:
     """The bits of a second value; none if it is the value itself."""
@@ -385,7 +389,10 @@ def second_words(
 
 
 def spread(
-    parts: list[tuple[Value, Value | None]], kind: Kind, planes: int, register: int
+    parts: list[tuple[Value, Value | None]],
+    kind: PackedFloats,
+    planes: int,
+    register: int,
 ) -> list[Value]:
     """The planes of a register whose elements have these second values."""
     of = INTEGERS[register]

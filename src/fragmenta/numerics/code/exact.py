@@ -40,19 +40,19 @@ from fragmenta.numerics.code.double import (
     two_sum,
     whole,
 )
-from fragmenta.numerics.code.elements import Element, Kind
+from fragmenta.numerics.code.elements import PackedFloats, TrackedFloat
 from fragmenta.numerics.code.functions import FUNCTIONS
 from fragmenta.ptx import families
 from fragmenta.ptx.opcodes.half import rounded, value_of
 from fragmenta.ptx.opcodes.table import Qualifiers
 
 
-class Given(NamedTuple):
+class ExactOperands(NamedTuple):
     """What the meaning of an instruction may depend on."""
 
     code: Code
     words: Qualifiers
-    elements: Sequence[Element]
+    elements: Sequence[TrackedFloat]
     """The operands."""
     held: Value
     """The result of the hardware, as f64."""
@@ -68,7 +68,7 @@ class Given(NamedTuple):
         return [each.value for each in self.elements]
 
 
-Meaning = Callable[[Given], Double]
+Meaning = Callable[[ExactOperands], Double]
 QUANTISED = "quantised"
 """The word of ``min`` and ``max`` that keep quantised numbers in their range: which
 operand is the number."""
@@ -87,12 +87,14 @@ def _usual(x: Value) -> Value:
 # ── sums and products ───────────────────────────────────────────────────────
 
 
-def _fused(given: Given) -> Double:
+def _fused(given: ExactOperands) -> Double:
     a, b, c = given.exact
     return plus(times(a, b), c)
 
 
-def separate(kind: Kind, words: Qualifiers, values: Sequence[Value]) -> Value | None:
+def separate(
+    kind: PackedFloats, words: Qualifiers, values: Sequence[Value]
+) -> Value | None:
     """What a product and a sum would give that are rounded one after the other.
 
     As f64; None for other roundings than to nearest, and where a modifier follows.
@@ -106,7 +108,7 @@ def separate(kind: Kind, words: Qualifiers, values: Sequence[Value]) -> Value | 
     return _flushed(_rounded(product + c, kind), flush)
 
 
-def _rounded(x: Value, kind: Kind) -> Value:
+def _rounded(x: Value, kind: PackedFloats) -> Value:
     """An f64 rounded to a format; sums of two are rounded once in effect."""
     if kind.format == "f64":
         return x
@@ -127,7 +129,7 @@ def _magnitude(x: Double) -> Double:
     return chosen(x.negative, negated(x), x)
 
 
-def _extreme(given: Given, largest: bool) -> Double:
+def _extreme(given: ExactOperands, largest: bool) -> Double:
     """The largest or smallest operand; of infinities, what the hardware took."""
     words, numbers = given.words, given.exact
     if words.get(QUANTISED):  # what a range cuts off is an error
@@ -163,19 +165,19 @@ def _compares(value: Value, exact: Double) -> Value:
     return found
 
 
-def _selected(given: Given) -> Double:
+def _selected(given: ExactOperands) -> Double:
     """``slct``: the operand that the hardware took."""
     first, second = given.exact[:2]
     return chosen(given.values[0] == given.held, first, second)
 
 
-def _copysign(given: Given) -> Double:
+def _copysign(given: ExactOperands) -> Double:
     a, b = given.exact
     size = _magnitude(b)
     return chosen(a.negative, negated(size), size)
 
 
-def _converted(given: Given) -> Double:
+def _converted(given: ExactOperands) -> Double:
     """A number; where it was rounded, without the half that was added for that."""
     half, (exact,) = given.words.get(HALF), given.exact[:1]
     if not half:
@@ -193,7 +195,7 @@ def _function(name: str) -> Meaning:
     return lambda given: FUNCTIONS[name](given.code, given.exact[0])
 
 
-def _dot(given: Given, pairs: list[tuple[int, int]]) -> Double:
+def _dot(given: ExactOperands, pairs: list[tuple[int, int]]) -> Double:
     """A sum of products of packed integers, and the last operand."""
     total = given.exact[-1]
     for one, other in pairs:
@@ -201,7 +203,7 @@ def _dot(given: Given, pairs: list[tuple[int, int]]) -> Double:
     return total
 
 
-def _dot_of_halves(given: Given) -> Double:
+def _dot_of_halves(given: ExactOperands) -> Double:
     """``dp2a``: two halves of a, and the lower or the upper two bytes of b."""
     first = 4 if given.words.get("half") == "hi" else 2
     return _dot(given, [(0, first), (1, first + 1)])
@@ -247,7 +249,7 @@ LONG = frozenset({*FUNCTIONS, "div"})
 """Opcodes whose meaning takes many instructions."""
 
 
-def meaning(opcode: str, given: Given) -> Double:
+def meaning(opcode: str, given: ExactOperands) -> Double:
     """The exact result, with the modifiers that are meant."""
     return _modified(given.words, MEANINGS[opcode](given))
 

@@ -14,16 +14,16 @@ from fragmenta.jit.trace import I32, I64, Code, Value, convert
 from fragmenta.numerics.code import layout as at
 from fragmenta.numerics.code.steps import NumericsStep
 from fragmenta.planes.code import accesses
-from fragmenta.planes.code.accesses import Held
+from fragmenta.planes.code.accesses import AccessRegister
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.module import Address, Vector, type_bits
 from fragmenta.simt import layout
 from fragmenta.simt.accessing import element_type, param_space, space_of
-from fragmenta.simt.emitter import MEMORY, Written, address_of
+from fragmenta.simt.emitter import MEMORY, InMemory, address_of
 from fragmenta.simt.events import if_some
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import field, pointer_at
-from fragmenta.simt.memory import Access, load
+from fragmenta.simt.memory import AccessForm, load
 from fragmenta.simt.warps import P, routine
 
 USED = 0  #: i64: bytes of the log that are used, with its head
@@ -40,8 +40,8 @@ ROW_HEAD = 64
 class _Kept(NamedTuple):
     """An access whose result is kept."""
 
-    access: Access
-    at: Written
+    access: AccessForm
+    at: InMemory
     offset: int
 
 
@@ -76,7 +76,7 @@ class KeepingStep(NumericsStep):
         bits = type_bits(element_type(given))
         width = min(bits, 64)
         at_, offset = address_of(writer, address)
-        what = Access(space, width, width, count * (bits // width), False, at_.bits)
+        what = AccessForm(space, width, width, count * (bits // width), False, at_.bits)
         return _Kept(what, at_, offset)
 
     def _keep(self, what: _Kept) -> None:
@@ -94,19 +94,19 @@ class KeepingStep(NumericsStep):
             self._bytes(access, where, base, each)
 
     def _planes(
-        self, what: Access, where: tuple[str, ...], base: str, each: int
+        self, what: AccessForm, where: tuple[str, ...], base: str, each: int
     ) -> None:
         """Load the planes of what is in memory now into the row."""
         writer, step = self.writer, each * self.planes
         goals = [ROW_HEAD + step * number for number in range(what.elements)]
-        held = (Held(True, each),) * what.elements
+        held = (AccessRegister(True, each),) * what.elements
         made = accesses.access(what, False, held, self.planes)
         places = [f"ptr {writer.at(base, goal)}" for goal in goals]
         with writer.in_plane(0):
             writer.call(made, *writer.memory, *where, "i32 0", *places, returns="i32")
 
     def _bytes(
-        self, what: Access, where: tuple[str, ...], base: str, each: int
+        self, what: AccessForm, where: tuple[str, ...], base: str, each: int
     ) -> None:
         """Load the bytes of what is in memory now, behind the planes.
 

@@ -27,10 +27,10 @@ from fragmenta.jit.trace import (
     shift_unsigned,
 )
 from fragmenta.numerics.code import layout as at
-from fragmenta.numerics.code.elements import Element
+from fragmenta.numerics.code.elements import TrackedFloat
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.code.nodes import new_node
-from fragmenta.numerics.code.records import CHUNK, OPERANDS, Facts, Record
+from fragmenta.numerics.code.records import CHUNK, OPERANDS, Facts, SiteRecord
 from fragmenta.simt import layout
 from fragmenta.simt.library import POINTER, Routine, define, field
 
@@ -49,7 +49,7 @@ _ZEROES = {"div": 2, "rcp": 1, "rsqrt": 1, "lg2": 1}
 """The operand of an instruction that is zero if it divides by zero, from 1."""
 
 
-class Told:
+class LaneNotes:
     """Memory with all that is known of some lanes: a row for each number."""
 
     def __init__(self, code: Code, memory: Raw | None = None) -> None:
@@ -75,14 +75,14 @@ class Told:
         return Value(b, b.load(self._vector(name)))
 
 
-class Notes:
+class RareWriter:
     """Writes what is rare, lane by lane."""
 
     def __init__(
-        self, code: Code, count: int, record: Record, births: Variable
+        self, code: Code, count: int, record: SiteRecord, births: Variable
     ) -> None:
         self.code, self.count, self.record, self.births = code, count, record, births
-        self._told = Told(code)
+        self._told = LaneNotes(code)
 
     def _spilled(self, x: Value) -> Memory:
         """A vector in memory, so that a loop can look at its numbers."""
@@ -112,7 +112,7 @@ class Notes:
         return told.get("made")
 
     def other(
-        self, some: Value, lanes: Value, elements: Sequence[Element], index: Value
+        self, some: Value, lanes: Value, elements: Sequence[TrackedFloat], index: Value
     ) -> None:
         """Count lanes in which exact values would decide otherwise."""
         code, record = self.code, self.record
@@ -142,7 +142,7 @@ class Notes:
 _PARAMETERS = [*[POINTER] * 4, I32, I64, I64, I32, *[F64] * 4]
 
 
-def _call(record: Record, told: Told, index: Value, facts: Facts) -> Value:
+def _call(record: SiteRecord, told: LaneNotes, index: Value, facts: Facts) -> Value:
     """Call the routine; the lanes in which something was born."""
     b, kind = record.code.builder, facts.kind
     nodes = sum(1 << i for i, each in enumerate(facts.nodes) if each is not None)
@@ -174,9 +174,9 @@ def _trace(
     code: Code, warp: Raw, block: Raw, table: Raw, told: Raw, *rest: Value
 ) -> Value:
     number, time, first, about, *sizes = rest
-    record = Record(code, warp, block, table, number)
+    record = SiteRecord(code, warp, block, table, number)
     record.time.value = time
-    return _Note(code, record, Told(code, told), first, about, sizes).write()
+    return _Note(code, record, LaneNotes(code, told), first, about, sizes).write()
 
 
 class _Note:
@@ -185,8 +185,8 @@ class _Note:
     def __init__(
         self,
         code: Code,
-        record: Record,
-        told: Told,
+        record: SiteRecord,
+        told: LaneNotes,
         first: Value,
         about: Value,
         sizes: Sequence[Value],

@@ -24,7 +24,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.code.nodes import new_node
-from fragmenta.numerics.code.product_operands import Operands
+from fragmenta.numerics.code.product_operands import Factors
 from fragmenta.planes.code.products import Eight
 from fragmenta.simt.library import POINTER
 
@@ -49,7 +49,7 @@ class _Origin(NamedTuple):
 class Births:
     """Writes the nodes of one instruction."""
 
-    def __init__(self, operands: Operands, depth: Value, time: Value) -> None:
+    def __init__(self, operands: Factors, depth: Value, time: Value) -> None:
         """``depth`` is how many products C has, ``time`` counts executions."""
         self.operands, self.depth, self.time = operands, depth, time
         self.code: Code = operands.code

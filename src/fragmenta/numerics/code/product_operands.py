@@ -33,7 +33,7 @@ from fragmenta.jit.trace import (
     smaller,
 )
 from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
-from fragmenta.planes.code.products import Eight, Product, Tiles
+from fragmenta.planes.code.products import Eight, ProductMatrices, ProductShape
 from fragmenta.registers.dtype import dtype
 
 _HIGH = 400
@@ -44,7 +44,7 @@ _SPARE = 2
 """Bits between the largest sum of products and the power of two that splits them."""
 
 
-class Side(NamedTuple):
+class FactorMatrix(NamedTuple):
     """A or B as f64."""
 
     given: Memory
@@ -84,10 +84,12 @@ class Sum(NamedTuple):
     lower: Value
 
 
-class Operands:
+class Factors:
     """A and B of one instruction."""
 
-    def __init__(self, code: Code, how: Product, tiles: Tiles, own: Value) -> None:
+    def __init__(
+        self, code: Code, how: ProductShape, tiles: ProductMatrices, own: Value
+    ) -> None:
         """``own`` names the instruction, as second values do."""
         self.code, self.how, self.tiles, self.own = code, how, tiles, own
         self.a = self._side("a", self._has("a"), tiles.a, tiles.a2)
@@ -119,7 +121,7 @@ class Operands:
         value: Value = found.value
         return value
 
-    def _side(self, name: str, has: Value, bits: Memory, words: Memory) -> Side:
+    def _side(self, name: str, has: Value, bits: Memory, words: Memory) -> FactorMatrix:
         code, how = self.code, self.how
         count = how.sizes[name]
         depth = how.model.stored if name == "a" else how.model.k
@@ -154,7 +156,7 @@ class Operands:
         rows = count // depth
         off, sources = code.scratch(F64, rows), code.scratch(I64, rows)
         last = second.value != 0
-        made = Side(
+        made = FactorMatrix(
             given, upper, lower, powers, given, upper, given, last, off, sources
         )
         if how.model.scale:
@@ -224,7 +226,9 @@ class Operands:
         depth = model.stored if name == "a" else model.k
         return self.how.sizes[name] // depth // LANES * model.scale_vec
 
-    def _scale(self, name: str, side: Side, depth: int, exact: _Scales | None) -> None:
+    def _scale(
+        self, name: str, side: FactorMatrix, depth: int, exact: _Scales | None
+    ) -> None:
         """Multiply elements by their block scales, exactly."""
         code, model = self.code, self.how.model
         scales = self.tiles.scale_a if name == "a" else self.tiles.scale_b
@@ -260,7 +264,7 @@ class Operands:
                     side.upper[place] = upper * nearly.value
 
     def _blamed(
-        self, name: str, side: Side, depth: int, scales: _Scales | None
+        self, name: str, side: FactorMatrix, depth: int, scales: _Scales | None
     ) -> None:
         """The largest error of each of eight rows or columns, and where it is from."""
         code = self.code
@@ -419,7 +423,7 @@ class Operands:
         value: Value = found.value
         return value
 
-    def _side_or_given(self, side: Side) -> Side:
+    def _side_or_given(self, side: FactorMatrix) -> FactorMatrix:
         """A side whose nearly exact elements are taken if there are any."""
         b = self.code.builder
 

@@ -19,7 +19,7 @@ from fragmenta.planes.code.gathering import memory_at
 from fragmenta.planes.code.products import Eight
 
 
-class Record:
+class SiteTally:
     """The record of a site."""
 
     def __init__(self, code: Code, address: Value) -> None:
@@ -65,7 +65,7 @@ _SUMS = at.FIELDS[1 : at.FIELDS.index("worst")]
 """What is summed over the elements of an instruction."""
 
 
-class Sums:
+class ErrorSums:
     """Sums over the elements of an instruction, eight columns at a time."""
 
     def __init__(self, code: Code) -> None:
@@ -138,7 +138,7 @@ class Sums:
             total = total + each
         return total
 
-    def add(self, record: Record) -> None:
+    def add(self, record: SiteTally) -> None:
         """Add everything to a record."""
         for name in _SUMS:
             total = self._total(name)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from fragmenta.numerics.code.chains import chains, multiplies
 from fragmenta.numerics.code.products import BORN
-from fragmenta.planes.code.following import Step
+from fragmenta.planes.code.following import PlaneStep
 from fragmenta.planes.code.warp_products import write_product
 from fragmenta.ptx.module import Register
 from fragmenta.ptx.opcodes.kinds import kind_of
-from fragmenta.simt.emitter import Written
+from fragmenta.simt.emitter import InMemory
 from fragmenta.simt.matrices import operation
 
 ALGEBRA = "numerics"
 """Its name in the table of functions of a launch."""
 
 
-class ProductStep(Step):
+class ProductStep(PlaneStep):
     """Makes the nearly exact D of ``mma`` and ``wmma.mma`` after they have run.
 
     Those of ``wgmma`` and ``tcgen05.mma`` are made when they are issued.
@@ -68,5 +68,5 @@ class ProductStep(Step):
     def _stop_if(self, made: str, bit: int) -> None:
         """Stop if a product says that something was born, if that is asked for."""
 
-    def _second(self, register: Register) -> Written | None:
+    def _second(self, register: Register) -> InMemory | None:
         return self.second(register) if self.has(register) else None

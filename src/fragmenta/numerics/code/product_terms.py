@@ -22,16 +22,16 @@ from fragmenta.jit.trace import (
     smaller,
     truncate,
 )
-from fragmenta.numerics.code.product_operands import Operands
-from fragmenta.numerics.code.product_records import Sums
+from fragmenta.numerics.code.product_operands import Factors
+from fragmenta.numerics.code.product_records import ErrorSums
 from fragmenta.planes.code.products import Eight
 from fragmenta.registers.dtype import dtype
 
 
-class Terms:
+class StepTerms:
     """The terms of one step: products, or groups of them with shared scales."""
 
-    def __init__(self, operands: Operands, here: Eight, begin: Value) -> None:
+    def __init__(self, operands: Factors, here: Eight, begin: Value) -> None:
         self.operands, self.here, self.begin = operands, here, begin
         self.code, self.how = operands.code, operands.how
         self.model = operands.how.model
@@ -97,7 +97,7 @@ class Terms:
             top.value = larger(top.value, power)
         return top.value
 
-    def aligned(self, top: Value, fraction: Value, sums: Sums) -> Value:
+    def aligned(self, top: Value, fraction: Value, sums: ErrorSums) -> Value:
         """The sum of the aligned terms, in units; counts those that vanish."""
         shift = fraction - convert(top, I64)
         # Out of range, every term is zero or cut to zero.

@@ -52,11 +52,16 @@ from fragmenta.numerics.code.double import (
 )
 from fragmenta.numerics.code.elements import MOST_SOURCES, second_words
 from fragmenta.numerics.code.product_births import Births
-from fragmenta.numerics.code.product_operands import Operands, Sum
-from fragmenta.numerics.code.product_records import Record, Sums
-from fragmenta.numerics.code.product_terms import Terms
+from fragmenta.numerics.code.product_operands import Factors, Sum
+from fragmenta.numerics.code.product_records import ErrorSums, SiteTally
+from fragmenta.numerics.code.product_terms import StepTerms
 from fragmenta.planes.code.gathering import memory_at
-from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
+from fragmenta.planes.code.products import (
+    Eight,
+    ProductMatrices,
+    ProductShape,
+    each_eight,
+)
 
 BORN = 2
 """The bit of what a product returns: a NaN or an infinity was born in it."""
@@ -74,7 +79,7 @@ class NumericProducts:
     by_panel: bool = True
     """C and D of ``wgmma`` may be in memory panel by panel."""
 
-    def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
+    def product(self, code: Code, how: ProductShape, tiles: ProductMatrices) -> Value:
         """Write the code for an instruction: the exact D, and the site's record."""
         if how.model.form in ("integer", "bits"):
             return code.constant(0, I32)
@@ -84,17 +89,17 @@ class NumericProducts:
 class _Writer:
     """Writes the code of one instruction."""
 
-    def __init__(self, code: Code, how: Product, tiles: Tiles) -> None:
+    def __init__(self, code: Code, how: ProductShape, tiles: ProductMatrices) -> None:
         self.code, self.how, self.tiles = code, how, tiles
         table = memory_at(code, tiles.data, I64)
         self.head = memory_at(code, table[at.POINTER // 8], I64)
         table = memory_at(code, self.head[at.RECORDS // 8], I64)
-        self.record = Record(code, table[tiles.site])
+        self.record = SiteTally(code, table[tiles.site])
         site = convert(tiles.site, I64)
         known = select(site < MOST_SOURCES, site + 1, 0)
         self.own = known.in_all_lanes()
         """Its site, as second values name it."""
-        self.operands = Operands(code, how, tiles, self.own)
+        self.operands = Factors(code, how, tiles, self.own)
         self.before = self.record["executions"]
         own = site * sites.RECORD + (sites.HEAD + sites.AT["kept"])
         kept = memory_at(code, tiles.data, F64)[own // 8]
@@ -111,7 +116,7 @@ class _Writer:
     def write(self) -> Value:
         """All rows; then what the whole instruction adds to the record."""
         code, record = self.code, self.record
-        sums = Sums(code)
+        sums = ErrorSums(code)
         with each_eight(code, self.how) as here:
             self._row(here, sums)
         record["executions"] = self.before + 1
@@ -125,7 +130,7 @@ class _Writer:
 
     # ── one row ─────────────────────────────────────────────────────────────
 
-    def _row(self, here: Eight, sums: Sums) -> None:
+    def _row(self, here: Eight, sums: ErrorSums) -> None:
         """Eight elements of D."""
         code, tiles = self.code, self.tiles
         raw_c, raw_d = tiles.c.lanes(here.c), tiles.d.lanes(here.c)
@@ -212,7 +217,13 @@ class _Writer:
     # ── what each step loses ────────────────────────────────────────────────
 
     def _split(
-        self, here: Eight, c: Value, d: Value, error: Value, usual: Value, sums: Sums
+        self,
+        here: Eight,
+        c: Value,
+        d: Value,
+        error: Value,
+        usual: Value,
+        sums: ErrorSums,
     ) -> None:
         """Compute eight elements again, step by step."""
         code, model = self.code, self.how.model
@@ -230,7 +241,7 @@ class _Writer:
         e = code.variable(entering(x.value, floor, first if starts else low))
         rounds = to_nearest if model.rounding == "rn" else toward_zero
         with code.loop(model.stored, step=model.products) as begin:
-            terms = Terms(self.operands, here, begin)
+            terms = StepTerms(self.operands, here, begin)
             top = terms.largest(e.value)
             total = terms.aligned(top, fraction, sums)
             exact = exact_sum(x.value, top, total, fraction)
@@ -259,7 +270,7 @@ class _Writer:
         self.record["deepest"] = larger(deepest, before + self.how.model.k)
         return before
 
-    def _curve(self, sums: Sums, depth: Value) -> None:
+    def _curve(self, sums: ErrorSums, depth: Value) -> None:
         """Add to the bin of the curve over k."""
         number = depth // self.how.model.k
         octave = 63 - leading_zeros(number | 1)
@@ -272,7 +283,7 @@ class _Writer:
         worst = sums.largest("worst_total")
         bin_["worst"] = select(worst > bin_["worst"], worst, bin_["worst"])
 
-    def _worst(self, sums: Sums, depth: Value) -> None:
+    def _worst(self, sums: ErrorSums, depth: Value) -> None:
         """Keep the worst element, with its operands."""
         code, record, model = self.code, self.record, self.how.model
         worst = sums.largest("worst")

@@ -22,7 +22,7 @@ _ACTS = WRITES | COPIES | SHUFFLES | BARRIERS | {"call", "vote"}
 """Instructions whose operands others see."""
 
 
-class Kept(NamedTuple):
+class PendingDecision(NamedTuple):
     """A decision that counts only for threads that go one way at a branch."""
 
     decision: int
@@ -36,7 +36,7 @@ class Provisional(NamedTuple):
 
     decisions: frozenset[int]
     """Their places."""
-    at: dict[int, list[Kept]]
+    at: dict[int, list[PendingDecision]]
     """What is decided at the place of a branch."""
 
 
@@ -52,13 +52,13 @@ def provisional(function: Function) -> Provisional:
 
 
 def _found(function: Function) -> Provisional:
-    at: dict[int, list[Kept]] = {}
+    at: dict[int, list[PendingDecision]] = {}
     after: list[list[int]] = []
     for place, each in enumerate(function.instructions):
         if each.is_conversion and each.guard is None and from_float(each):
             after = after or successors(function)
             for branch, taken in _branch(function, place, after):
-                at.setdefault(branch, []).append(Kept(place, taken))
+                at.setdefault(branch, []).append(PendingDecision(place, taken))
     found = frozenset(each.decision for kept in at.values() for each in kept)
     return Provisional(found, at)
 

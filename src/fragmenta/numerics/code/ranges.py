@@ -33,7 +33,7 @@ _EXPONENTS = frozenset({20, 23, 52})
 _BYTE_BITS = 8
 
 
-class Kept(NamedTuple):
+class RoundedEncoding(NamedTuple):
     """How a rounded number is kept in a few bits."""
 
     stored: bool
@@ -96,7 +96,7 @@ def cuts(each: Instruction) -> bool:
     return each.is_conversion and bool({"rzi", "rmi", "rpi"} & {*each.qualifiers})
 
 
-def kept(uses: Uses, rounding: Instruction) -> Kept | None:
+def kept(uses: Uses, rounding: Instruction) -> RoundedEncoding | None:
     """How a rounded number is kept in a few bits; None if it is not quantised."""
     if _is_meant(uses, rounding):
         return None
@@ -136,7 +136,9 @@ def _is_exponent(uses: Uses, each: Instruction) -> bool:
     return each.opcode == "ex2"
 
 
-def bounds_of(uses: Uses, rounding: Instruction, *, shifts: bool = False) -> Kept:
+def bounds_of(
+    uses: Uses, rounding: Instruction, *, shifts: bool = False
+) -> RoundedEncoding:
     """Whether a rounded number is stored as a byte; what keeps it in a range.
 
     With ``shifts``, a zero point may be added before.
@@ -152,7 +154,7 @@ def bounds_of(uses: Uses, rounding: Instruction, *, shifts: bool = False) -> Kep
             given = set(uses.constants(each))
             if given & (LOWEST if each.opcode == "max" else HIGHEST):
                 found[id(each)] = each
-    return Kept(stored, found, low)
+    return RoundedEncoding(stored, found, low)
 
 
 def _is_unsigned(each: Instruction) -> bool:
@@ -161,7 +163,7 @@ def _is_unsigned(each: Instruction) -> bool:
     return len(kinds) == 2 and kinds[0][0] == "u" and kinds[1][0] == "f"
 
 
-def placed(uses: Uses, found: Kept) -> Iterator[tuple[int, Instruction]]:
+def placed(uses: Uses, found: RoundedEncoding) -> Iterator[tuple[int, Instruction]]:
     """Each bound, and the place of the operand that is no constant."""
     for each in found.bounds.values():
         for place, number in enumerate(uses.constants(each)):

@@ -21,8 +21,8 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.numerics.code import layout as at
 from fragmenta.numerics.code.double import Double
-from fragmenta.numerics.code.elements import Kind
-from fragmenta.numerics.code.exact import Given
+from fragmenta.numerics.code.elements import PackedFloats
+from fragmenta.numerics.code.exact import ExactOperands
 from fragmenta.simt import layout
 from fragmenta.simt.library import field, pointer_at
 
@@ -59,7 +59,7 @@ class Lanes:
         return self.bits_at(self._slot, index)
 
 
-class Record:
+class SiteRecord:
     """The record of the site of the present instruction."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Record:
 class Facts(NamedTuple):
     """All that is known of one float of a result in eight lanes."""
 
-    kind: Kind
+    kind: PackedFloats
     opcode: str
     ftz: bool
     satfinite: bool
@@ -142,9 +142,9 @@ class Facts(NamedTuple):
 
 
 def facts(
-    given: Given,
+    given: ExactOperands,
     opcode: str,
-    kind: Kind,
+    kind: PackedFloats,
     *,
     exact: Double,
     local: Double,

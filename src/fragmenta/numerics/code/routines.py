@@ -38,8 +38,8 @@ from fragmenta.numerics.code.double import (
 from fragmenta.numerics.code.elements import (
     INTEGERS,
     MOST_SOURCES,
-    Element,
-    Kind,
+    PackedFloats,
+    TrackedFloat,
     element,
     packed,
     spread,
@@ -51,7 +51,7 @@ from fragmenta.numerics.code.exact import (
     QUICK,
     SUMS,
     UNROUNDED,
-    Given,
+    ExactOperands,
     compared,
     integral,
     meaning,
@@ -60,8 +60,8 @@ from fragmenta.numerics.code.exact import (
     quick,
     separate,
 )
-from fragmenta.numerics.code.notes import Notes
-from fragmenta.numerics.code.records import CHUNK, Lanes, Record, facts
+from fragmenta.numerics.code.notes import RareWriter
+from fragmenta.numerics.code.records import CHUNK, Lanes, SiteRecord, facts
 from fragmenta.ptx.families import FUSED, PRODUCTS
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.simt import layout
@@ -73,14 +73,14 @@ EXTREMES = ("min", "max")
 ROUNDS, DECIDES, MAGIC, COMPARES = "rounds", "decides", "magic", "compares"
 
 
-class Place(NamedTuple):
+class RoutineSlot(NamedTuple):
     """An operand of an instruction."""
 
     register: int
     """The bits of its register."""
     bits: int
     """The bits of its type."""
-    kind: Kind | None = None
+    kind: PackedFloats | None = None
     """The floats in it; None for integers and predicates."""
     planes: int = 0
     """The planes of its second value; 0 if it has none."""
@@ -93,8 +93,8 @@ class Form(NamedTuple):
     mnemonic: str
     match: Match
     extra: tuple[tuple[str, str], ...]
-    results: tuple[Place, ...]
-    operands: tuple[Place | None, ...]
+    results: tuple[RoutineSlot, ...]
+    operands: tuple[RoutineSlot | None, ...]
     """None: it was not written."""
     sources: tuple[tuple[tuple[int, int], ...], ...]
     """For each float of the result: the operands that it comes from, and the place of
@@ -106,7 +106,7 @@ class Form(NamedTuple):
     def name(self) -> str:
         """The name of the routine."""
 
-        def shown(each: Place | None) -> str:
+        def shown(each: RoutineSlot | None) -> str:
             if each is None:
                 return "-"
             kind = "" if each.kind is None else "".join(map(str, each.kind))
@@ -123,29 +123,29 @@ class Form(NamedTuple):
         return {**self.match.qualifiers, **dict(self.extra)}
 
 
-class Beside(NamedTuple):
+class Routines(NamedTuple):
     """The routines beside an instruction: for all lanes, and for some of them."""
 
     full: Routine
     masked: Routine
 
 
-Write = Callable[[Code, "Form", Record, list[Raw], Lanes], Value]
+Write = Callable[[Code, "Form", SiteRecord, list[Raw], Lanes], Value]
 """Writes a routine; it returns the lanes in which something was born."""
 
 
-def beside(form: Form) -> Beside:
+def beside(form: Form) -> Routines:
     """The routines beside an instruction."""
     return made_of(form, _write)
 
 
-def made_of(form: Form, write: Write) -> Beside:
+def made_of(form: Form, write: Write) -> Routines:
     """The routines of a form: for all lanes, and for some of them."""
 
     def build(module: ir.Module, *, masked: bool) -> None:
         _define(module, form, masked, write)
 
-    return Beside(
+    return Routines(
         Routine(form.name, partial(build, masked=False)),
         Routine(form.name + MASKED, partial(build, masked=True)),
     )
@@ -163,31 +163,31 @@ def _define(module: ir.Module, form: Form, masked: bool, write: Write) -> None:
         active = field(code, warp, layout.ACTIVE, I32)
         mask = places.pop() if masked else active[0]
         pointers = [code.builder.gep(warp, [each.raw]) for each in places]
-        record = Record(code, warp, block, table, number)
+        record = SiteRecord(code, warp, block, table, number)
         return write(code, form, record, pointers, Lanes(code, mask, masked))
 
     define(module, form.name + MASKED * masked, parameters, trace, I32)
 
 
 def _write(
-    code: Code, form: Form, record: Record, pointers: list[Raw], lanes: Lanes
+    code: Code, form: Form, record: SiteRecord, pointers: list[Raw], lanes: Lanes
 ) -> Value:
     """Exact values of results, part by part."""
     record.begin(lanes, len(form.sources) if form.sources else 1)
-    work = Work(code, form, record, pointers, lanes)
+    work = RoutineWriter(code, form, record, pointers, lanes)
     with code.loop(LANES // CHUNK) as index:
         work.chunk(index)
     return work.end()
 
 
-class Work:
+class RoutineWriter:
     """The code of one routine."""
 
     def __init__(
         self,
         code: Code,
         form: Form,
-        record: Record,
+        record: SiteRecord,
         pointers: list[Raw],
         lanes: Lanes,
     ) -> None:
@@ -215,7 +215,7 @@ class Work:
             self.counts["unrounded"] = code.variable(none)
         self.keeps: Value = record["kept"] != 0.0
         self.births = code.variable(code.constant(0, I32))
-        self.notes = Notes(code, CHUNK, record, self.births)
+        self.notes = RareWriter(code, CHUNK, record, self.births)
 
     def chunk(self, index: Value) -> None:
         """Eight lanes."""
@@ -277,7 +277,7 @@ class Work:
         wide = ir.VectorType(INTEGERS[bits], CHUNK)
         return b.gep(b.bitcast(pointer, wide.as_pointer()), [index.raw])
 
-    def _load(self, pointer: Raw | None, place: Place, index: Value) -> Value:
+    def _load(self, pointer: Raw | None, place: RoutineSlot, index: Value) -> Value:
         assert pointer is not None
         if place.bits == 1:
             return self.lanes.bits_at(pointer, index)
@@ -290,7 +290,9 @@ class Work:
         loaded.align = 8
         return Value(b, loaded)
 
-    def _planes(self, pointer: Raw | None, place: Place, index: Value) -> list[Value]:
+    def _planes(
+        self, pointer: Raw | None, place: RoutineSlot, index: Value
+    ) -> list[Value]:
         b, step = self.code.builder, place.register // 8 * LANES
         assert pointer is not None
         return [
@@ -303,7 +305,7 @@ class Work:
     def store(
         self,
         pointer: Raw | None,
-        place: Place,
+        place: RoutineSlot,
         words: list[Value],
         lanes: Value,
         index: Value,
@@ -327,22 +329,22 @@ class Work:
         planes: list[Value] | None,
         operand: int,
         place: int,
-    ) -> Element:
+    ) -> TrackedFloat:
         held = self.form.operands[operand]
         assert held is not None
         assert register is not None
         if held.kind is None:
             exact = of_integer(register, held.signed)
-            return Element(exact.upper, exact)
+            return TrackedFloat(exact.upper, exact)
         return element(register, planes, held.kind, place)
 
     # ── one float of the result ─────────────────────────────────────────────
 
     def _part(
         self,
-        kind: Kind,
+        kind: PackedFloats,
         number: int,
-        elements: list[Element],
+        elements: list[TrackedFloat],
         held: Value,
         lanes: Value,
         index: Value,
@@ -350,7 +352,7 @@ class Work:
         """The exact value, its node, and where most of its error comes from."""
         form, words = self.form, self.form.words
         opcode = form.match.syntax.opcode
-        given = Given(self.code, words, elements, held)
+        given = ExactOperands(self.code, words, elements, held)
         if opcode == "ex2" and elements[0].present is not None:
             exact = self._meaning(opcode, number, given)
             local = self._local_power(given, exact)
@@ -378,7 +380,9 @@ class Work:
             upper.value, lower.value = found.upper, found.lower
         return Double(upper.value, lower.value)
 
-    def _source(self, opcode: str, given: Given, local: Double, exact: Double) -> Value:
+    def _source(
+        self, opcode: str, given: ExactOperands, local: Double, exact: Double
+    ) -> Value:
         """The site that most of the error of a result comes from."""
         held = given.held
         number = select(self.record.number < MOST_SOURCES, self.record.number + 1, 0)
@@ -394,7 +398,7 @@ class Work:
             most = select(size > most, size, most)
         return best
 
-    def _meaning(self, opcode: str, number: int, given: Given) -> Double:
+    def _meaning(self, opcode: str, number: int, given: ExactOperands) -> Double:
         if opcode != "_factors":
             return meaning(opcode, given)
         # Dividend and divisor were scaled by the same power of two.
@@ -403,7 +407,7 @@ class Work:
             return meaning("rcp", given._replace(elements=[b]))
         return a.exact
 
-    def _local_power(self, given: Given, exact: Double) -> Double:
+    def _local_power(self, given: ExactOperands, exact: Double) -> Double:
         """2**x of the hardware's x: from that of the exact one, if both are near."""
         code, (one,) = self.code, given.elements
         step = (one.value - one.exact.upper) - one.exact.lower
@@ -411,12 +415,14 @@ class Work:
         upper = code.variable(near_power(exact, step))
         lower = code.variable(exact.upper.lift(0.0))
         with code.when(any_lane(~near)):
-            plain = [Element(one.value, whole(one.value))]
+            plain = [TrackedFloat(one.value, whole(one.value))]
             found = meaning("ex2", given._replace(elements=plain))
             upper.value, lower.value = found.upper, found.lower
         return Double(upper.value, lower.value)
 
-    def _local(self, opcode: str, number: int, given: Given, kind: Kind) -> Double:
+    def _local(
+        self, opcode: str, number: int, given: ExactOperands, kind: PackedFloats
+    ) -> Double:
         """What the instruction makes of the hardware's operands, nearly exactly."""
         narrow = all(
             each is None or each.kind is None or each.kind.bits < 64
@@ -425,14 +431,16 @@ class Work:
         if opcode in QUICK and narrow and kind.bits < 64:
             return quick(opcode, given.words, given.values)
         plain = [
-            Element(
+            TrackedFloat(
                 each.value, each.exact if each.present is None else whole(each.value)
             )
             for each in given.elements
         ]
         return self._meaning(opcode, number, given._replace(elements=plain))
 
-    def _exact(self, opcode: str, number: int, given: Given, local: Double) -> Double:
+    def _exact(
+        self, opcode: str, number: int, given: ExactOperands, local: Double
+    ) -> Double:
         followed = [e.present for e in given.elements if e.present is not None]
         if opcode in QUICK and self._narrow(given):
             # 53 bits are all that its second value has.
@@ -452,7 +460,7 @@ class Work:
             upper.value, lower.value = found.upper, found.lower
         return Double(upper.value, lower.value)
 
-    def _narrow(self, given: Given) -> bool:
+    def _narrow(self, given: ExactOperands) -> bool:
         """Whether all floats have 16 bits or less."""
         places = [*self.form.operands, *self.form.results]
         kinds = [each.kind for each in places if each is not None]
@@ -460,9 +468,9 @@ class Work:
 
     def _count(
         self,
-        kind: Kind,
+        kind: PackedFloats,
         opcode: str,
-        given: Given,
+        given: ExactOperands,
         local: Double,
         exact: Double,
         lanes: Value,
@@ -516,7 +524,9 @@ class Work:
             index,
         )
 
-    def _contraction(self, kind: Kind, given: Given, ulp: Value, lanes: Value) -> None:
+    def _contraction(
+        self, kind: PackedFloats, given: ExactOperands, ulp: Value, lanes: Value
+    ) -> None:
         """Compare with a product that is rounded before it is added."""
         other = separate(kind, given.words, given.values)
         if other is None:
@@ -530,7 +540,7 @@ class Work:
         most.value = select(size > most.value, size, most.value)
 
     def _sums(
-        self, opcode: str, given: Given, usual: Value, lanes: Value
+        self, opcode: str, given: ExactOperands, usual: Value, lanes: Value
     ) -> tuple[Value, Value]:
         """Addends that vanish whole, and bits that cancel."""
         held, values = given.held, given.values
@@ -565,10 +575,10 @@ class Work:
 
     def _meant(
         self,
-        given: Given,
+        given: ExactOperands,
         exact: Double,
         held: Value,
-        kind: Kind,
+        kind: PackedFloats,
         lanes: Value,
         index: Value,
     ) -> None:
@@ -582,7 +592,9 @@ class Work:
         other = (away < step * low) | (away > step * high)
         self._other_way(other & ((held - held) == 0.0), given.elements, lanes, index)
 
-    def _chosen(self, given: Given, exact: Double, lanes: Value, index: Value) -> None:
+    def _chosen(
+        self, given: ExactOperands, exact: Double, lanes: Value, index: Value
+    ) -> None:
         """The least or the largest operand: would exact values choose the same?"""
         if all(each.present is None for each in given.elements):
             return
@@ -666,7 +678,9 @@ class Work:
             ]
             if len(pair) == 1:  # with zero
                 pair.append(
-                    Element(pair[0].value.lift(0.0), whole(pair[0].value.lift(0.0)))
+                    TrackedFloat(
+                        pair[0].value.lift(0.0), whole(pair[0].value.lift(0.0))
+                    )
                 )
             usual = None
             for each in pair:
@@ -682,7 +696,7 @@ class Work:
     def _other_way(
         self,
         other: Value,
-        elements: Sequence[Element],
+        elements: Sequence[TrackedFloat],
         lanes: Value,
         index: Value,
     ) -> None:
@@ -703,7 +717,7 @@ class Work:
 
 
 def _parts(
-    opcode: str, given: Given, local: Double, exact: Double
+    opcode: str, given: ExactOperands, local: Double, exact: Double
 ) -> list[tuple[Value, Value]]:
     """What each operand adds to the error of a result, and where that comes from."""
     errors = [
@@ -730,7 +744,7 @@ def _parts(
     ]
 
 
-def _range(goal: Place) -> tuple[float, float]:
+def _range(goal: RoutineSlot) -> tuple[float, float]:
     """The least and the largest integer of a type, as f64."""
     bits = goal.bits
     if goal.signed:
@@ -738,7 +752,7 @@ def _range(goal: Place) -> tuple[float, float]:
     return 0.0, float(2**bits - 1)
 
 
-def _ulp(held: Value, kind: Kind) -> Value:
+def _ulp(held: Value, kind: PackedFloats) -> Value:
     """The distance of a value from the next one of its format."""
     power = float_of(bits_of(held) & (2047 << 52))
     ulp = power * 2.0 ** (1 - kind.precision)

@@ -13,20 +13,20 @@ from fragmenta.numerics.code.atomics import AtomicForm, atomic, scratch_bytes
 from fragmenta.numerics.code.bits import beside_bits
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
 from fragmenta.numerics.code.counting import OPERATIONS
-from fragmenta.numerics.code.elements import KINDS, WHOLE_KINDS, Kind
+from fragmenta.numerics.code.elements import KINDS, WHOLE_KINDS, PackedFloats
 from fragmenta.numerics.code.exact import HALF, MEANINGS, QUANTISED, UNROUNDED
 from fragmenta.numerics.code.notes import NOTE
 from fragmenta.numerics.code.product_steps import ProductStep
-from fragmenta.numerics.code.provisional import Kept, provisional
+from fragmenta.numerics.code.provisional import PendingDecision, provisional
 from fragmenta.numerics.code.quantising import quantised
 from fragmenta.numerics.code.routines import (
     COMPARES,
     DECIDES,
     MAGIC,
     ROUNDS,
-    Beside,
     Form,
-    Place,
+    Routines,
+    RoutineSlot,
     beside,
 )
 from fragmenta.planes.code.flow import DOTS
@@ -49,7 +49,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 from fragmenta.simt.accessing import element_type, space_of
 from fragmenta.simt.atomics import Atomic, computing
-from fragmenta.simt.emitter import MEMORY, SHADOWS, Written, address_of
+from fragmenta.simt.emitter import MEMORY, SHADOWS, InMemory, address_of
 from fragmenta.simt.events import if_some, notify
 from fragmenta.simt.program import Program
 
@@ -73,9 +73,9 @@ class NumericsProbes(PlaneProbes):
 class _Operand(NamedTuple):
     """An operand, where it is, and where its second value is."""
 
-    place: Place
-    at: Written | None
-    twin: Written | None
+    place: RoutineSlot
+    at: InMemory | None
+    twin: InMemory | None
 
 
 class NumericsStep(ProductStep):
@@ -94,7 +94,7 @@ class NumericsStep(ProductStep):
             self._keeps(function.instructions[each.decision], each)
         super().write()
 
-    def _keeps(self, decision: Instruction, kept: Kept) -> None:
+    def _keeps(self, decision: Instruction, kept: PendingDecision) -> None:
         """Call the routine of a decision at a branch, for threads that keep it."""
         writer, place, taken = self.writer, self.writer.index, self.writer.mask
         if not kept.taken:
@@ -171,7 +171,7 @@ class NumericsStep(ProductStep):
             and self.has(goal)
         )
 
-    def _kind(self, operand: Operand, kind: str) -> Kind | None:
+    def _kind(self, operand: Operand, kind: str) -> PackedFloats | None:
         """The floats of an operand, or the integers that stand for numbers."""
         if kind in WHOLE_KINDS and isinstance(operand, Register):
             known = quantised(self.writer.unit.function)
@@ -180,7 +180,7 @@ class NumericsStep(ProductStep):
             return found if not (found and short) else found._replace(format=short)
         return KINDS.get(kind)
 
-    def _packed(self, slot: Slot, match: Match) -> Kind | None:
+    def _packed(self, slot: Slot, match: Match) -> PackedFloats | None:
         """The integers of an operand of a product of packed integers."""
         if match.syntax.opcode not in DOTS:
             return None
@@ -188,8 +188,8 @@ class NumericsStep(ProductStep):
             return WHOLE_KINDS["s32"]
         sign = match.qualifiers[f"{slot.name}type"][0]
         if match.syntax.opcode == "dp2a" and slot.name == "a":
-            return Kind(f"{sign}16", 2, 16)
-        return Kind(f"{sign}8", 4, 8)
+            return PackedFloats(f"{sign}16", 2, 16)
+        return PackedFloats(f"{sign}8", 4, 8)
 
     def reduction(self) -> None:
         """An atomic operation: the exact value in memory changes, too."""
@@ -242,7 +242,7 @@ class NumericsStep(ProductStep):
 
     def _call(
         self,
-        made: Beside,
+        made: Routines,
         results: Sequence[_Operand],
         operands: Sequence[_Operand | None],
     ) -> None:
@@ -317,32 +317,36 @@ class NumericsStep(ProductStep):
         return results, operands, extra
 
     def _result(
-        self, operand: Operand, kind: str, match: Match, whole: Kind | None = None
+        self,
+        operand: Operand,
+        kind: str,
+        match: Match,
+        whole: PackedFloats | None = None,
     ) -> _Operand:
         tf32 = bool(match.qualifiers.get("tf32"))
         floats = whole or (KINDS["tf32"] if tf32 else self._kind(operand, kind))
         if kind == "pred":
-            return _Operand(Place(1, 1), None, None)
+            return _Operand(RoutineSlot(1, 1), None, None)
         bits = type_bits(kind)
         twin = self._twin(operand)
         width = bits if twin is None else twin.bits
         if self.cuts and floats is not None and floats.whole:
             floats = floats._replace(bits=max(width, bits))
         planes = self.planes if twin is not None and floats is not None else 0
-        place = Place(width, bits, floats, planes, kind.startswith("s"))
+        place = RoutineSlot(width, bits, floats, planes, kind.startswith("s"))
         return _Operand(place, None, twin if planes else None)
 
     def _source(
-        self, operand: Operand, kind: str, whole: Kind | None = None
+        self, operand: Operand, kind: str, whole: PackedFloats | None = None
     ) -> _Operand:
         at = self.writer.source(operand, kind)
         bits, floats = type_bits(kind), whole or self._kind(operand, kind)
         twin = self._twin(operand) if floats is not None else None
         planes = 0 if twin is None else self.planes
-        place = Place(at.bits, bits, floats, planes, kind.startswith("s"))
+        place = RoutineSlot(at.bits, bits, floats, planes, kind.startswith("s"))
         return _Operand(place, at, twin)
 
-    def _twin(self, operand: Operand) -> Written | None:
+    def _twin(self, operand: Operand) -> InMemory | None:
         register = operand.of if isinstance(operand, RegisterPart) else operand
         if isinstance(register, Register) and self.has(register):
             return self.second(register)
@@ -381,13 +385,13 @@ class NumericsStep(ProductStep):
         name: str,
         kind: str,
         operands: tuple[Operand, Operand],
-        where: tuple[Written, int, str],
+        where: tuple[InMemory, int, str],
     ) -> None:
         """One element of an atomic operation."""
         writer, bits = self.writer, type_bits(kind)
         source, goal = operands
         value, old = self._source(source, kind), self._twin(goal)
-        place = Place(bits, bits, KINDS[kind], self.planes)
+        place = RoutineSlot(bits, bits, KINDS[kind], self.planes)
         count = KINDS[kind].many
         form = Form(
             name,
@@ -543,7 +547,7 @@ def _sources(
 def _of_float(
     place: int,
     count: int,
-    floats: Sequence[tuple[int, Kind | None]],
+    floats: Sequence[tuple[int, PackedFloats | None]],
     whole: Sequence[int],
 ) -> tuple[tuple[int, int], ...]:
     if not floats:  # from an integer

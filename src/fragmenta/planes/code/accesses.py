@@ -17,17 +17,26 @@ from fragmenta.planes.code import layout as at
 from fragmenta.simt.lane_copies import copy
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine, field
-from fragmenta.simt.memory import INTEGERS, Access, Move, Where, accessing, pointer
+from fragmenta.simt.memory import (
+    INTEGERS,
+    AccessForm,
+    AddressRange,
+    ElementMove,
+    accessing,
+    pointer,
+)
 
 
-class Held(NamedTuple):
+class AccessRegister(NamedTuple):
     """A register of an access: whether it is followed, and the bytes of a plane."""
 
     followed: bool
     size: int
 
 
-def access(what: Access, stores: bool, held: tuple[Held, ...], planes: int) -> Routine:
+def access(
+    what: AccessForm, stores: bool, held: tuple[AccessRegister, ...], planes: int
+) -> Routine:
     """The routine of a load or a store in all planes.
 
     Its registers are the first planes of those that are followed.  Others are not
@@ -41,18 +50,18 @@ def access(what: Access, stores: bool, held: tuple[Held, ...], planes: int) -> R
     return accessing(name, what, stores, mover, given)
 
 
-class _PlaneMove(Move):
+class _PlaneMove(ElementMove):
     """Moves the elements of one lane, or of all, in all planes."""
 
     def __init__(
         self,
         code: Code,
-        access: Access,
+        access: AccessForm,
         stores: bool,
         registers: tuple[Raw, ...],
         block: Raw,
         *,
-        held: tuple[Held, ...],
+        held: tuple[AccessRegister, ...],
         planes: int,
     ) -> None:
         super().__init__(code, access, stores, registers, block)
@@ -63,13 +72,13 @@ class _PlaneMove(Move):
         """Neighbours are moved at once, whatever they are."""
         return True
 
-    def _planes(self, where: Where, address: Value, of: Type) -> Iterable[Raw]:
+    def _planes(self, where: AddressRange, address: Value, of: Type) -> Iterable[Raw]:
         """Where the element at an address is, plane by plane."""
         step = self._step(where)
         for plane in range(self.planes):
             yield pointer(self.code, where, address + step * plane, of)
 
-    def _step(self, where: Where) -> Value:
+    def _step(self, where: AddressRange) -> Value:
         if self.access.space == "global":
             return where.notes
         near = self.access.space in ("shared", "cluster")
@@ -86,7 +95,7 @@ class _PlaneMove(Move):
             for each in self.held
         ]
 
-    def lane(self, where: Where, address: Value, lane: Value) -> None:
+    def lane(self, where: AddressRange, address: Value, lane: Value) -> None:
         """The elements of one lane."""
         b, access = self.code.builder, self.access
         of, wide = INTEGERS[access.bits], INTEGERS[access.register]
@@ -107,7 +116,7 @@ class _PlaneMove(Move):
                     value = convert(Value(b, loaded), wide, signed=False)
                     b.store(value.raw, place)
 
-    def whole(self, where: Where, address: Value) -> None:
+    def whole(self, where: AddressRange, address: Value) -> None:
         """The elements of all lanes, which are side by side."""
         b, access = self.code.builder, self.access
         of, count = INTEGERS[access.bits], access.elements
@@ -169,7 +178,7 @@ def lane_copies(size: int, to_bits: int, of_bits: int, planes: int) -> Routine:
 
 
 def _steps(
-    code: Code, block: Raw, source: Where, planes: int
+    code: Code, block: Raw, source: AddressRange, planes: int
 ) -> Iterable[tuple[Number, Number]]:
     """How far behind the first plane the others are, of the goal and of the source."""
     step = field(code, block, at.SHARED_STEP, I64)[0]

@@ -19,13 +19,13 @@ from fragmenta.ptx.module import (
     Sink,
     Vector,
 )
-from fragmenta.simt.emitter import HANDLERS, Writer, Written
+from fragmenta.simt.emitter import HANDLERS, InMemory, Writer
 
 ZERO = Immediate(0, "int", 0)
 _UNSIGNED = {f"s{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
 
 
-class Beside:
+class PlaneInstruction:
     """The twins of an instruction: what it does, in a plane of its registers.
 
     ``twins`` are the registers that are followed, by number: one in each plane.
@@ -53,7 +53,7 @@ class Beside:
         """Whether a register is followed."""
         return register.number in self.followed
 
-    def second(self, register: Register) -> Written:
+    def second(self, register: Register) -> InMemory:
         """Where plane 0 of a register is; plane p is p times its bytes further on."""
         return self.writer.register(self.followed[register.number][0])
 

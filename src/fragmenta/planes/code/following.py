@@ -2,7 +2,7 @@
 
 Before an instruction runs, it is done to planes what it will do to values: a move moves
 them, a load loads them from the planes of memory.  Where the hardware computes, an
-algebra has its turn: a subclass of :class:`Step` with methods of its own.
+algebra has its turn: a subclass of :class:`PlaneStep` with methods of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fragmenta.errors import Error
 from fragmenta.planes.code import accesses, routines
-from fragmenta.planes.code.accesses import Held
-from fragmenta.planes.code.beside import ZERO, Beside
+from fragmenta.planes.code.accesses import AccessRegister
+from fragmenta.planes.code.beside import ZERO, PlaneInstruction
 from fragmenta.planes.code.flow import from_parameter, of_lanes
 from fragmenta.planes.code.kinds import (
     floating,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from fragmenta.planes.code.probes import PlaneProbes
 
 
-class Step(Beside):
+class PlaneStep(PlaneInstruction):
     """What is done beside one instruction; an algebra overrides what computes.
 
     The methods for algebras are :meth:`compute`, :meth:`product`, :meth:`reduction`,
@@ -387,7 +387,7 @@ class Step(Beside):
             size = own.bits // 8 * LANES
             for part in range(0, max(own.bits, 64), 64):  # b128 has two halves
                 registers_.append(own._replace(bits=min(own.bits, 64)))
-                held.append(Held(there, size))
+                held.append(AccessRegister(there, size))
                 if isinstance(each, Register) and there:
                     second = self.second(each).moved(part // 8 * LANES, 0)
                     places.append(f"ptr {writer.address(second)}")
@@ -541,5 +541,5 @@ def follow(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> Non
 
 def follow_on(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> None:
     """Write the code after an instruction."""
-    if instruction.is_fetch or probes.step.after is not Step.after:
+    if instruction.is_fetch or probes.step.after is not PlaneStep.after:
         probes.step(probes, writer, instruction).finish()

@@ -32,7 +32,7 @@ from fragmenta.jit.trace import (
     convert,
     shift_unsigned,
 )
-from fragmenta.planes.code.products import Product, fields
+from fragmenta.planes.code.products import ProductShape, fields
 from fragmenta.registers.words import Container
 from fragmenta.simt.layout import LANES as WARP
 
@@ -62,7 +62,7 @@ def any_of(code: Code, memory: Memory, count: int) -> Value:
     return any_lane(found.value != 0)
 
 
-def raw_bits(code: Code, how: Product, side: Side, goal: Memory) -> None:
+def raw_bits(code: Code, how: ProductShape, side: Side, goal: Memory) -> None:
     """The raw bits of A or B in panels."""
 
     def put(bits: Value, row: Value) -> None:
@@ -71,7 +71,9 @@ def raw_bits(code: Code, how: Product, side: Side, goal: Memory) -> None:
     side.panels(code).each(put)
 
 
-def end_bits(code: Code, how: Product, name: str, of: Memory, goal: Memory) -> None:
+def end_bits(
+    code: Code, how: ProductShape, name: str, of: Memory, goal: Memory
+) -> None:
     """The raw bits of C or D, which are in the order (register, lane), in panels."""
     part = how.op.fragment(name.upper())
     items = items_of(part, "col", single=True)
@@ -109,7 +111,7 @@ def scales_of(code: Code, given: WarpOperands, side: Side) -> Memory | None:
 
 def second_scales(
     code: Code,
-    how: Product,
+    how: ProductShape,
     given: WarpOperands,
     side: Side,
     read: Callable[[Value, Memory], None],
@@ -139,7 +141,7 @@ def second_scales(
     return goal, has
 
 
-class Held(NamedTuple):
+class GatherBuffer(NamedTuple):
     """Memory for one round of planes of an operand, and how it is read in panels."""
 
     memory: Memory
@@ -153,13 +155,15 @@ class Held(NamedTuple):
         return self.memory.after(number * self.size)
 
 
-def held_by(code: Code, how: Product, name: str, size: int, items: Items) -> Held:
+def held_by(
+    code: Code, how: ProductShape, name: str, size: int, items: Items
+) -> GatherBuffer:
     """Memory for the planes of an operand that make one word."""
     count = min(how.planes, fields(how.bits(name)).per)
-    return Held(code.scratch(I32, count * size), size, items)
+    return GatherBuffer(code.scratch(I32, count * size), size, items)
 
 
-def rounds(how: Product, name: str) -> list[range]:
+def rounds(how: ProductShape, name: str) -> list[range]:
     """The planes that make each word, as far as the algebra uses them."""
     part = fields(how.bits(name))
     used = -(-how.words(name) // len(part.quarters))
@@ -167,7 +171,7 @@ def rounds(how: Product, name: str) -> list[range]:
     return [range(each, min(each + part.per, how.planes)) for each in starts]
 
 
-def _used(how: Product, name: str, number: int) -> tuple[int, ...]:
+def _used(how: ProductShape, name: str, number: int) -> tuple[int, ...]:
     """The fields of an element that make words of a round, as far as they are used."""
     quarters = fields(how.bits(name)).quarters
     return quarters[: how.words(name) - number * len(quarters)]
@@ -175,9 +179,9 @@ def _used(how: Product, name: str, number: int) -> tuple[int, ...]:
 
 def gather(
     code: Code,
-    how: Product,
+    how: ProductShape,
     name: str,
-    held: Held,
+    held: GatherBuffer,
     read: Callable[[Value, Memory], None],
     goal: Memory,
 ) -> Value:
@@ -204,7 +208,7 @@ def gather(
 
 
 def _cleared_before(
-    code: Code, how: Product, name: str, goal: Memory, number: int, first: Value
+    code: Code, how: ProductShape, name: str, goal: Memory, number: int, first: Value
 ) -> None:
     """Clear the words of earlier rounds, which had no bits."""
     count = number * len(fields(how.bits(name)).quarters) * how.sizes[name]
@@ -215,9 +219,9 @@ def _cleared_before(
 
 def _joined(
     code: Code,
-    how: Product,
+    how: ProductShape,
     name: str,
-    held: Held,
+    held: GatherBuffer,
     planes: int,
     goal: Memory,
     number: int,
@@ -247,9 +251,9 @@ def _joined(
 
 def scatter(
     code: Code,
-    how: Product,
+    how: ProductShape,
     source: Memory,
-    held: Held,
+    held: GatherBuffer,
     write: Callable[[Value, Memory], None],
 ) -> None:
     """Put the second values of D into planes.
@@ -282,7 +286,10 @@ def scatter(
 
 
 def clear(
-    code: Code, how: Product, held: Held, write: Callable[[Value, Memory], None]
+    code: Code,
+    how: ProductShape,
+    held: GatherBuffer,
+    write: Callable[[Value, Memory], None],
 ) -> None:
     """Clear the planes of D."""
     zero = code.constant(0, I32).in_all_lanes()

@@ -60,10 +60,10 @@ from fragmenta.planes.code.gathering import (
 )
 from fragmenta.planes.code.products import (
     Ends,
-    Product,
     ProductAlgebra,
-    Tiles,
-    Where,
+    ProductMatrices,
+    ProductShape,
+    ProductSite,
     product_model,
 )
 from fragmenta.shared.descriptor import LINES, MAJORS, extent
@@ -80,20 +80,22 @@ _HARDWARE = "hardware"
 
 def described(
     op: Instruction, target: str, algebra: ProductAlgebra, ways: Ways
-) -> Product:
+) -> ProductShape:
     """The product of an instruction with its immediates."""
     negated = (ways.imm_scale_a == -1, ways.imm_scale_b == -1)
-    return Product(op, product_model(op, target), algebra.planes, negated, algebra.most)
+    return ProductShape(
+        op, product_model(op, target), algebra.planes, negated, algebra.most
+    )
 
 
-def _sizes(how: Product) -> list[int]:
+def _sizes(how: ProductShape) -> list[int]:
     """Words of 64 bits of the matrices in the memory that is given."""
     bits = [how.sizes[name] for name in "abcd"]
     seconds = [how.words(name) * how.sizes[name] for name in "abcd"]
     return [*bits, *seconds]
 
 
-def room(how: Product) -> int:
+def room(how: ProductShape) -> int:
     """Words of 64 bits that the matrices of a product need."""
     return sum(_sizes(how))
 
@@ -114,7 +116,7 @@ def group_product(
         "shadows": pointer(I64),
         "selectors": pointer(I64),
         "work": pointer(I64),
-        **dict.fromkeys((*Where._fields, "writes"), I64),
+        **dict.fromkeys((*ProductSite._fields, "writes"), I64),
     }
     trace = partial(_trace, how, algebra, ways)
     name = f"{algebra.name}_group_product"
@@ -148,7 +150,7 @@ class _Parts(NamedTuple):
 
 
 def _trace(
-    how: Product,
+    how: ProductShape,
     algebra: ProductAlgebra,
     ways: Ways,
     code: Code,
@@ -180,7 +182,7 @@ def _trace(
     steps = [code.constant(number, I64) for number in (ROW, LANES)]
     failed = _called(code, address_of_call(code, _HARDWARE), [*given, *steps])
     status = code.variable(code.constant(0, I32))
-    reader = _Reader(code, how, ways, descriptors, size, status)
+    reader = _DescriptorReader(code, how, ways, descriptors, size, status)
     sides = reader.sides(shared, inputs, flipped=True)
     for name, side in sides.items():
         raw_bits(code, how, side, getattr(parts, name))
@@ -199,7 +201,7 @@ def _trace(
     chosen = {"selector": selectors[1]} if op.sparse else {}
     all_given = WarpOperands(op, model, sides["a"], sides["b"], c, d, metadata, chosen)
     index, _ = columns_of(code, all_given)
-    tiles = Tiles(
+    tiles = ProductMatrices(
         parts.a,
         parts.b,
         parts.c,
@@ -230,7 +232,7 @@ def _called(code: Code, address: Value, given: list[Memory | Value]) -> Value:
     return Value(b, b.call(b.inttoptr(address.raw, kind.as_pointer()), raws))
 
 
-def _by_panel(how: Product, algebra: ProductAlgebra) -> bool:
+def _by_panel(how: ProductShape, algebra: ProductAlgebra) -> bool:
     """Whether C and D are read and written panel by panel.
 
     Then their second values stay in the cache.  The algebra must fill every ``d2``.
@@ -251,7 +253,7 @@ class _PanelEnds:
     def __init__(
         self,
         code: Code,
-        how: Product,
+        how: ProductShape,
         registers: _Registers,
         parts: _Parts,
         d: Memory,
@@ -332,7 +334,7 @@ def _joined(low: Value, high: Value) -> Value:
     return convert(low, I64, signed=False) | (convert(high, I64, signed=False) << 32)
 
 
-def _parted(how: Product, work: Memory) -> _Parts:
+def _parted(how: ProductShape, work: Memory) -> _Parts:
     found, start = [], 0
     for place, size in enumerate(_sizes(how)):
         part = work.after(start)
@@ -353,13 +355,13 @@ def _copied(code: Code, to: Memory, of: Memory, count: int) -> None:
         to[at] = of.lanes(at, LANES)
 
 
-class _Reader:
+class _DescriptorReader:
     """Reads A and B through descriptors, from shared memory or from its shadows."""
 
     def __init__(
         self,
         code: Code,
-        how: Product,
+        how: ProductShape,
         ways: Ways,
         descriptors: Memory,
         size: Value,
@@ -414,8 +416,8 @@ class _Reader:
 
 def _second_of_operand(
     code: Code,
-    how: Product,
-    reader: _Reader,
+    how: ProductShape,
+    reader: _DescriptorReader,
     registers: _Registers,
     shadows: Memory,
     name: str,
@@ -453,7 +455,7 @@ class _Registers:
     """The registers of four warps, and their planes."""
 
     def __init__(
-        self, code: Code, how: Product, ways: Ways, warps: Memory, table: Memory
+        self, code: Code, how: ProductShape, ways: Ways, warps: Memory, table: Memory
     ) -> None:
         self._code, self._how, self._table = code, how, table
         self.table, self.addresses = table, warps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.planes.code import layout as at
-from fragmenta.planes.code.following import Step, follow, follow_on
+from fragmenta.planes.code.following import PlaneStep, follow, follow_on
 from fragmenta.planes.code.twins import Twins, place_twins
 from fragmenta.ptx.module import Instruction
 from fragmenta.simt import layout
@@ -19,7 +19,7 @@ class PlaneProbes(Probes):
 
     def __init__(
         self,
-        step: type[Step],
+        step: type[PlaneStep],
         planes: int,
         granule: int,
         counts_losses: bool = False,

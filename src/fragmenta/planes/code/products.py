@@ -31,7 +31,7 @@ class Ends(NamedTuple):
     end: Callable[[Value], None]
 
 
-class Product(NamedTuple):
+class ProductShape(NamedTuple):
     """Which instruction it is, and how large its matrices are."""
 
     op: Instruction
@@ -100,7 +100,7 @@ def words(bits: int, planes: int) -> int:
     return max(1, -(-bits * planes // 64))
 
 
-class Tiles(NamedTuple):
+class ProductMatrices(NamedTuple):
     """The operands of a product as matrices, and their second values."""
 
     a: Memory
@@ -150,7 +150,7 @@ class ProductAlgebra(Protocol):
     def most(self) -> int:
         """How many words of a second value it uses, at most; the others are 0."""
 
-    def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
+    def product(self, code: Code, how: ProductShape, tiles: ProductMatrices) -> Value:
         """Write the code that fills ``tiles.d2``; 1 if it did (I1 or I32).
 
         0: no element of D has a second value, and ``d2`` is not filled.  Other bits are
@@ -176,7 +176,7 @@ class Eight(NamedTuple):
 
 
 @contextmanager
-def each_eight(code: Code, how: Product) -> Iterator[Eight]:
+def each_eight(code: Code, how: ProductShape) -> Iterator[Eight]:
     """Every row of the result, eight columns at a time."""
     model, m = how.model, how.op.shape[0]
     panels, a_panels = how.columns // LANES, m // LANES
@@ -227,8 +227,8 @@ def fields(bits: int) -> Fields:
     return Fields(QUARTER, 4, orders[bits])
 
 
-class Where(NamedTuple):
-    """The last fields of :class:`Tiles`, as numbers."""
+class ProductSite(NamedTuple):
+    """The last fields of :class:`ProductMatrices`, as numbers."""
 
     data: int = 0
     site: int = 0
@@ -237,7 +237,7 @@ class Where(NamedTuple):
     warp: int = 0
 
 
-NOWHERE = Where()
+NOWHERE = ProductSite()
 
 
 # ── matrices in arrays ──────────────────────────────────────────────────────
@@ -252,7 +252,9 @@ def matrix_function(
     op: Instruction, target: str, algebra: ProductAlgebra, negated: tuple[bool, bool]
 ) -> Traced:
     """The function of an algebra for an instruction whose matrices are in arrays."""
-    how = Product(op, product_model(op, target), algebra.planes, negated, algebra.most)
+    how = ProductShape(
+        op, product_model(op, target), algebra.planes, negated, algebra.most
+    )
     kinds = {**dict.fromkeys("abcd", how.raw), "index": I32}
     kinds |= {"scale_a": I8, "scale_b": I8}
     kinds |= dict.fromkeys(("a2", "b2", "c2", "d2", *SCALES), I64)
@@ -266,7 +268,7 @@ def matrix_function(
 
 
 def _trace_matrices(
-    how: Product, algebra: ProductAlgebra, code: Code, *given: Memory | Value
+    how: ProductShape, algebra: ProductAlgebra, code: Code, *given: Memory | Value
 ) -> Value:
     memories = dict(zip(ARRAYS, given, strict=False))
     of_a, of_b, has, *numbers = given[len(ARRAYS) :]
@@ -277,7 +279,7 @@ def _trace_matrices(
     flags = [(has & (1 << place)) != 0 for place in range(5)]  # type: ignore[operator]
     scales = (of_a, of_b, *flags[3:]) if how.model.scale else ()
     every: list[object] = [*memories.values(), *flags[:3], *numbers, *scales]
-    tiles = Tiles(*every)  # type: ignore[arg-type]
+    tiles = ProductMatrices(*every)  # type: ignore[arg-type]
     return convert(algebra.product(code, how, tiles), I32, signed=False)
 
 

@@ -40,11 +40,16 @@ from fragmenta.planes.code.gathering import (
     scatter,
     second_scales,
 )
-from fragmenta.planes.code.products import Product, ProductAlgebra, Tiles, product_model
+from fragmenta.planes.code.products import (
+    ProductAlgebra,
+    ProductMatrices,
+    ProductShape,
+    product_model,
+)
 from fragmenta.ptx.module import Instruction, Operand, Register, Vector
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt import layout, warps
-from fragmenta.simt.emitter import Writer, Written
+from fragmenta.simt.emitter import InMemory, Writer
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, field
 from fragmenta.simt.matrices import STAGE, operation
@@ -63,7 +68,7 @@ def write_product(
     instruction: Instruction,
     algebra: str,
     planes: int,
-    second: Callable[[Register], Written | None],
+    second: Callable[[Register], InMemory | None],
     data: str,
     number: int,
     chain: tuple[int, int] = (0, 1),
@@ -101,7 +106,7 @@ def write_product(
 
 
 def _places(
-    operand: Operand, second: Callable[[Register], Written | None]
+    operand: Operand, second: Callable[[Register], InMemory | None]
 ) -> Iterable[int]:
     """Where plane 0 of each register is; -1 if it has none."""
     items = operand.items if isinstance(operand, Vector) else (operand,)
@@ -111,7 +116,7 @@ def _places(
 
 
 def _scales(
-    op: Op, instruction: Instruction, second: Callable[[Register], Written | None]
+    op: Op, instruction: Instruction, second: Callable[[Register], InMemory | None]
 ) -> Iterable[int]:
     """The same of the registers with the block scales of A and B."""
     if not op.scale_vec:
@@ -160,7 +165,7 @@ CALL = routine("plane product", _call, [P, P, P, P, P, I64, I64, P, I64], I32)
 @once
 def warp_product(op: Op, target: str, algebra: ProductAlgebra) -> Traced:
     """The function of an instruction on a target, for an algebra."""
-    how = Product(op, product_model(op, target), algebra.planes, most=algebra.most)
+    how = ProductShape(op, product_model(op, target), algebra.planes, most=algebra.most)
     parameters = {
         "warp": pointer(I32),
         "table": pointer(I64),
@@ -175,7 +180,7 @@ def warp_product(op: Op, target: str, algebra: ProductAlgebra) -> Traced:
 
 
 def _trace(
-    how: Product,
+    how: ProductShape,
     algebra: ProductAlgebra,
     code: Code,
     warp: Memory,
@@ -212,7 +217,7 @@ def _trace(
     index, _ = columns_of(code, given)
     number = convert(warp[layout.WARP_NUMBER // 4], I64)
     scale_a, scale_b = (scales_of(code, given, side) for side in sides.values())
-    tiles = Tiles(
+    tiles = ProductMatrices(
         bits["a"],
         bits["b"],
         bits["c"],
@@ -250,7 +255,9 @@ def _trace(
 class _Registers:
     """The planes of the registers of operands in the memory of a warp."""
 
-    def __init__(self, code: Code, how: Product, warp: Memory, table: Memory) -> None:
+    def __init__(
+        self, code: Code, how: ProductShape, warp: Memory, table: Memory
+    ) -> None:
         self._code, self._how, self._warp, self._table = code, how, warp, table
         self._first, start = {}, HEAD
         for name in NAMES:

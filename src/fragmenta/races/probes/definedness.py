@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.errors import Error
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.planes.code.beside import Beside
+from fragmenta.planes.code.beside import PlaneInstruction
 from fragmenta.planes.code.kinds import truth_table
 from fragmenta.planes.code.twins import added, place_twin, place_words
 from fragmenta.ptx import families
@@ -47,8 +47,8 @@ from fragmenta.races.probes.windows import FAR, NEAR, window_of
 from fragmenta.simt import layout
 from fragmenta.simt.accessing import element_type, space_of
 from fragmenta.simt.emitter import (
+    InMemory,
     Writer,
-    Written,
     address_of,
 )
 from fragmenta.simt.events import described, if_some, notify, tell
@@ -155,7 +155,7 @@ def _place(program: Program, unit: PlacedFunction, register: Register) -> Regist
     return added(unit, register, place)
 
 
-class _Step(Beside):
+class _Step(PlaneInstruction):
     """What is done with shadows before one instruction."""
 
     signs = True
@@ -357,7 +357,7 @@ class _Step(Beside):
 
     def _packed(self) -> None:
         goal = self.second(self.writes[0])
-        sources: list[Written | None] = [
+        sources: list[InMemory | None] = [
             self.second(each) if isinstance(each, Register) and self.has(each) else None
             for each in self.instruction.operands[1:]
         ]
@@ -578,7 +578,7 @@ def _atomic_element(
         writer.compute(f"mov.b{bits}", result, old)
 
 
-def _report_atomic(step: _Step, old: Written, new: Written, outlives: str) -> None:
+def _report_atomic(step: _Step, old: InMemory, new: InMemory, outlives: str) -> None:
     """Report undefined bits that are in global memory now, or were there before."""
     writer = step.writer
     word = "0"

@@ -34,10 +34,10 @@ from fragmenta.races.shadow.boxes import watched_rows
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.shared_memory import SUPPORT, watched
 from fragmenta.simt import layout
-from fragmenta.simt.emitter import MEMORY, Writer, Written
+from fragmenta.simt.emitter import MEMORY, InMemory, Writer
 from fragmenta.simt.events import described, if_some, located, notify, tell
 from fragmenta.simt.library import Routine, as_signed
-from fragmenta.simt.memory import Access
+from fragmenta.simt.memory import AccessForm
 from fragmenta.simt.mode import Mode
 from fragmenta.simt.probes import Probes
 from fragmenta.simt.program import Program
@@ -60,8 +60,8 @@ class RaceProbes(Probes):
         self,
         writer: Writer,
         instruction: Instruction,
-        what: Access,
-        at: Written,
+        what: AccessForm,
+        at: InMemory,
         offset: int,
         registers: list[str],
         kind: str,
@@ -107,9 +107,9 @@ class RaceProbes(Probes):
         self,
         writer: Writer,
         size: int,
-        to: Written,
+        to: InMemory,
         to_offset: int,
-        of: Written,
+        of: InMemory,
         of_offset: int,
         reads: str,
     ) -> None:
@@ -117,10 +117,10 @@ class RaceProbes(Probes):
         _link(writer, SUPPORT)
         _link(writer, GLOBAL_SUPPORT)
         lanes = writer.lanes()
-        there = Access("shared", 32, 32, size // 4, address=to.bits)
+        there = AccessForm("shared", 32, 32, size // 4, address=to.bits)
         goal = _given(writer, to, to_offset, lanes)
         writer.call(watched(there, "cp.async"), *goal)
-        here = Access("global", 32, 32, size // 4, address=of.bits)
+        here = AccessForm("global", 32, 32, size // 4, address=of.bits)
         reading = writer.value(f"and i32 {lanes}, {reads}")
         source = _given(writer, of, of_offset, reading)
         writer.call(watched_global(here, "read"), *source)
@@ -128,7 +128,7 @@ class RaceProbes(Probes):
     def matrix_rows(
         self,
         writer: Writer,
-        at: Written,
+        at: InMemory,
         offset: int,
         used: int,
         stores: bool,
@@ -136,7 +136,7 @@ class RaceProbes(Probes):
         width: int,
     ) -> None:
         """Compare the rows of ``ldmatrix`` or ``stmatrix``."""
-        what = Access("shared", 8 * width, 8 * width, address=at.bits)
+        what = AccessForm("shared", 8 * width, 8 * width, address=at.bits)
         chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
         given = _given(writer, at, offset, chosen)
         _link(writer, SUPPORT)
@@ -236,7 +236,7 @@ def probes(mode: Mode) -> Probes:
 # ── emitted checks ──────────────────────────────────────────────────────────
 
 
-def _given(writer: Writer, at: Written, offset: int, lanes: str) -> tuple[str, ...]:
+def _given(writer: Writer, at: InMemory, offset: int, lanes: str) -> tuple[str, ...]:
     """The arguments that every check of an access takes."""
     where = f"ptr {writer.address(at)}", f"i64 {offset}"
     return (*MEMORY, *where, f"i32 {lanes}", f"i32 {writer.site()}")

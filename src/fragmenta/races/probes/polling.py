@@ -79,7 +79,7 @@ def spins(function: Function, index: int) -> bool:
     return False
 
 
-class Loop(NamedTuple):
+class PollingLoop(NamedTuple):
     """A loop on a word: an access, and instructions that only compute."""
 
     access: int
@@ -93,7 +93,7 @@ class Loop(NamedTuple):
     """For each input the strong access before the loop whose result it is, if it is."""
 
 
-def looped(function: Function, index: int) -> Loop | None:
+def looped(function: Function, index: int) -> PollingLoop | None:
     """The loop on a load or an atomic; None if there is none, or not of one word.
 
     >>> from fragmenta.ptx.reading import parse
@@ -141,7 +141,7 @@ def looped(function: Function, index: int) -> Loop | None:
     if any(type_bits(each.type) > 64 for each in needed.values()):
         return None
     inputs = tuple(needed.values())
-    return Loop(
+    return PollingLoop(
         index, inside, before, inputs, tuple(sources.get(e.number) for e in inputs)
     )
 

@@ -27,9 +27,9 @@ from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.ptx.ordering import role, scope
 from fragmenta.races.probes.polling import condition, looped
 from fragmenta.races.probes.windows import FAR, NEAR, window_of
-from fragmenta.simt.emitter import Writer, Written, immediate_bits
+from fragmenta.simt.emitter import InMemory, Writer, immediate_bits
 from fragmenta.simt.events import described, if_some, located, notify, tell
-from fragmenta.simt.memory import Access
+from fragmenta.simt.memory import AccessForm
 from fragmenta.simt.probes import Probes
 from fragmenta.simt.program import meets
 
@@ -46,8 +46,8 @@ class OrderProbes(Probes):
         self,
         writer: Writer,
         instruction: Instruction,
-        what: Access,
-        at: Written,
+        what: AccessForm,
+        at: InMemory,
         offset: int,
         registers: list[str],
         kind: str,
@@ -69,7 +69,7 @@ class OrderProbes(Probes):
     def matrix_rows(
         self,
         writer: Writer,
-        at: Written,
+        at: InMemory,
         offset: int,
         used: int,
         stores: bool,

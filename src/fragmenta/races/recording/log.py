@@ -38,11 +38,11 @@ class Met(NamedTuple):
     warpgroup: bool = False
 
 
-class Left(NamedTuple):
+class Exited(NamedTuple):
     """Lanes ended."""
 
 
-class Made(NamedTuple):
+class Initialised(NamedTuple):
     """An mbarrier was initialised; without arrivals, it was made invalid."""
 
     mbarrier: Place
@@ -152,7 +152,7 @@ class Looped(NamedTuple):
     """A loop on a word that has to be run to know what it waits for."""
 
     registers: tuple[int, ...]
-    """What it starts from: ``inputs`` of ``Loop`` in ``races.probes.polling``."""
+    """Where it starts: ``inputs`` of ``PollingLoop`` in ``races.probes.polling``."""
 
 
 class Flag(NamedTuple):
@@ -195,8 +195,8 @@ class Touched(NamedTuple):
 Action: TypeAlias = (
     Arrives
     | Met
-    | Left
-    | Made
+    | Exited
+    | Initialised
     | Counted
     | Waited
     | Peeked

@@ -27,15 +27,15 @@ from fragmenta.races.recording.log import (
     ClusterWaited,
     Counted,
     Entry,
+    Exited,
     Fenced,
     Flag,
     Flying,
+    Initialised,
     Issued,
     Joined,
-    Left,
     Log,
     Looped,
-    Made,
     Met,
     Peeked,
     Place,
@@ -47,7 +47,7 @@ from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES, RANK_BITS, SHARED_WINDOW
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units import port
-from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.barrier_state import ClusterBarrierRecord
 from fragmenta.units.blocks import Warp
 from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Event, carries_out, first, together
@@ -274,7 +274,7 @@ class Recorder(Port):
         """An mbarrier was made or is none any more."""
         if isinstance(what, Mbarrier):
             alive = step.warp.block.mbarriers.get(what.offset) is what
-            self._add(step, Made(_place(what), what.expected if alive else 0))
+            self._add(step, Initialised(_place(what), what.expected if alive else 0))
 
     def counts(
         self, step: Step, mbarrier: Mbarrier, arrivals: int, expected: int, drops: bool
@@ -421,9 +421,9 @@ class Recorder(Port):
 
     # ── barriers ────────────────────────────────────────────────────────────
 
-    def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+    def release(self, step: Step, barrier: Mbarrier | ClusterBarrierRecord) -> None:
         """Lanes arrive at the barrier of the cluster; mbarriers count arrivals."""
-        if isinstance(barrier, Barrier):
+        if isinstance(barrier, ClusterBarrierRecord):
             self._add(step, ClusterArrived(step.event.words))
 
     def fence(self, step: Step) -> None:
@@ -506,7 +506,7 @@ def met(warp: Warp, event: Event, lanes: int) -> int:
 @carries_out("leaves")
 def leaves(warp: Warp, event: Event, lanes: int) -> int:
     """Lanes are about to end."""
-    _recorder(warp).add(warp, lanes, event.site, Left())
+    _recorder(warp).add(warp, lanes, event.site, Exited())
     return lanes
 
 

@@ -17,7 +17,7 @@ from fragmenta.ptx.module import Module
 from fragmenta.races.shadow import notes as log
 from fragmenta.races.shadow.layout import MBARRIERS
 from fragmenta.simt.compiled import Compiled, sparse
-from fragmenta.simt.context import Shape
+from fragmenta.simt.context import Grid
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding
 from fragmenta.units.renewal import Renewal
@@ -241,7 +241,7 @@ class History:
 # ── looking back ────────────────────────────────────────────────────────────
 
 
-class Access(Protocol):
+class TimedAccess(Protocol):
     """An access, by where and when it was made."""
 
     @property
@@ -254,7 +254,7 @@ class Access(Protocol):
 
 
 def moment(
-    notes: Sequence[Note], agent: int, rank: int, warp: int, access: Access
+    notes: Sequence[Note], agent: int, rank: int, warp: int, access: TimedAccess
 ) -> int:
     """The time of an access: of its issue, or after the last event of its warp.
 
@@ -271,7 +271,7 @@ def moment(
 
 
 def issuer(
-    notes: Sequence[Note], agent: int, access: Access, goal: int
+    notes: Sequence[Note], agent: int, access: TimedAccess, goal: int
 ) -> tuple[int, int, int] | None:
     """The rank, the warp and the lanes that issued a copy to the block of a rank."""
     for each in notes:
@@ -280,7 +280,7 @@ def issuer(
     return None
 
 
-def _is(note: Note, agent: int, access: Access) -> bool:
+def _is(note: Note, agent: int, access: TimedAccess) -> bool:
     """Whether a note is about the work that an access belongs to."""
     return note.site == access.site and (agent, access.epoch) in note.about[0]
 
@@ -320,5 +320,5 @@ class Recorded(NamedTuple):
     compiled: Compiled
     members: tuple[int, ...] = ()
     """The numbers of its blocks in the grid, by rank."""
-    shape: Shape | None = None
+    shape: Grid | None = None
     """The shape of the launch."""

@@ -19,12 +19,12 @@ from fragmenta.ptx.ordering import Scope, scope
 from fragmenta.ptx.rules import INFO, SEVERITIES, named
 from fragmenta.races.report import phrases
 from fragmenta.races.report.directions import CLUSTER, LANE_WAITS, Directions, need
-from fragmenta.races.report.places import Advice, Places
+from fragmenta.races.report.places import Advice, MissingBarriers
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Wait
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import COMMITTED, WARPGROUP
 from fragmenta.simt import layout
-from fragmenta.simt.naming import Names, block_words, counted, element, place
+from fragmenta.simt.naming import KernelNames, block_words, counted, element, place
 from fragmenta.units.findings import Finding, Launched
 
 ALL = 0xFFFFFFFF
@@ -54,9 +54,9 @@ def grouped(
         together.setdefault(key(problem), []).append((reporter, each))
     _join_open(together)
     every = [(_told(some), some) for some in map(_as_seen, together.values())]
-    places: dict[int, Places] = {}
+    places: dict[int, MissingBarriers] = {}
     for number, ((reporter, told), _) in enumerate(every):
-        reporter.place(number, told, places.setdefault(id(reporter), Places()))
+        reporter.place(number, told, places.setdefault(id(reporter), MissingBarriers()))
     made = [
         (
             _with_count(reporter.report(told, places[id(reporter)].advice(number))),
@@ -132,7 +132,7 @@ class Reporter:
 
     def __init__(self, launch: Launched) -> None:
         self.launch = launch
-        self.names = Names(launch.module(), launch.compiled)
+        self.names = KernelNames(launch.module(), launch.compiled)
         self._lines = self.names.module.text.splitlines()
         self._directions = Directions(self.names.module, launch.compiled)
 
@@ -142,7 +142,7 @@ class Reporter:
             return found
         return self._directions.turned(found)
 
-    def place(self, number: int, found: Finding, places: Places) -> None:
+    def place(self, number: int, found: Finding, places: MissingBarriers) -> None:
         """Add a problem to those that lack a barrier, if it does."""
         found = self.turned(found)
         if not isinstance(found, Collision) or not self._lacks_barrier(found):

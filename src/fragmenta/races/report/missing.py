@@ -14,7 +14,7 @@ from fragmenta.ptx.languages import PTX, Words
 from fragmenta.races.report.stories import Agent, Collision
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import Apart
-from fragmenta.simt.naming import Names
+from fragmenta.simt.naming import KernelNames
 from fragmenta.units.findings import Finding
 
 _BAR, _WARP_BAR = PTX.block_barrier, PTX.warp_barrier
@@ -66,7 +66,7 @@ class Missing(NamedTuple):
 
 
 def missing(
-    found: Finding, names: Names, language: Words = PTX, hint: str = ""
+    found: Finding, names: KernelNames, language: Words = PTX, hint: str = ""
 ) -> Missing | None:
     """What is missing between two accesses; None if no single instruction is.
 
@@ -85,7 +85,7 @@ def missing(
     return made._replace(words=words)
 
 
-def _of(found: Finding, names: Names) -> Missing | None:
+def _of(found: Finding, names: KernelNames) -> Missing | None:
     if isinstance(found, Collision):
         return _between(found, names)
     if found.rule is rules.TENSOR_MEMORY_RACE and found.repair is not None:
@@ -96,7 +96,7 @@ def _of(found: Finding, names: Names) -> Missing | None:
     return None if words is None else Missing(words)
 
 
-def _repaired(repair: str, names: Names) -> Missing | None:
+def _repaired(repair: str, names: KernelNames) -> Missing | None:
     for pattern, words in _BY_REPAIR:
         told = re.search(pattern, repair)
         if told is not None:
@@ -107,7 +107,7 @@ def _repaired(repair: str, names: Names) -> Missing | None:
     return None
 
 
-def _between(found: Collision, names: Names) -> Missing | None:
+def _between(found: Collision, names: KernelNames) -> Missing | None:
     story, case = found.story, found.noted.case
     now, before = story.now, story.before
     if found.rule is rules.MISSING_PROXY_FENCE:

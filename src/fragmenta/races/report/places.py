@@ -29,7 +29,7 @@ class Advice(NamedTuple):
 
 
 @dataclass
-class _Place:
+class _MissingBarrier:
     """One barrier that is missing: a place that closes several gaps."""
 
     paths: Paths
@@ -41,12 +41,12 @@ class _Place:
     problems: set[int] = field(default_factory=set)
 
 
-class Places:
+class MissingBarriers:
     """The barriers that the problems of a launch lack."""
 
     def __init__(self) -> None:
-        self._places: list[_Place] = []
-        self._of: dict[int, list[_Place]] = {}
+        self._places: list[_MissingBarrier] = []
+        self._of: dict[int, list[_MissingBarrier]] = {}
 
     def add(self, problem: int, between: Between, need: Need) -> None:
         """A problem has gaps that a barrier would close."""
@@ -62,7 +62,9 @@ class Places:
                 self._placed(problem, between, gap, need)
             )
 
-    def _placed(self, problem: int, between: Between, gap: Gap, need: Need) -> _Place:
+    def _placed(
+        self, problem: int, between: Between, gap: Gap, need: Need
+    ) -> _MissingBarrier:
         around = between.next_round(gap)
         for each in self._places:
             common = tuple(n for n in each.common if n in gap.places)
@@ -70,7 +72,7 @@ class Places:
             if same and common and _goes(each.paths, common, [*each.gaps, gap]):
                 break
         else:
-            each = _Place(between.paths, around, gap.places)
+            each = _MissingBarrier(between.paths, around, gap.places)
             common = gap.places
             self._places.append(each)
         each.common = common
@@ -100,7 +102,7 @@ class Places:
 
 def _goes(paths: Paths, common: tuple[int, ...], gaps: list[Gap]) -> bool:
     """Whether there are words for a place that closes several gaps."""
-    return bool(_words(_Place(paths, gaps[0].around, common, gaps)))
+    return bool(_words(_MissingBarrier(paths, gaps[0].around, common, gaps)))
 
 
 # ── words ───────────────────────────────────────────────────────────────────
@@ -118,7 +120,7 @@ def _same_line(paths: Paths, gap: Gap) -> bool:
     return _line(paths.code[gap.first]) == _line(paths.code[gap.second])
 
 
-def _words(place: _Place) -> str:
+def _words(place: _MissingBarrier) -> str:
     """Where a barrier belongs; nothing if lines cannot say it."""
     paths = place.paths
     some = {n for gap in place.gaps for n in (gap.first, gap.second, *gap.inside)}
@@ -152,7 +154,7 @@ def _words(place: _Place) -> str:
     return f"after {at}{last}{more}"
 
 
-def _in_ptx(place: _Place) -> str:
+def _in_ptx(place: _MissingBarrier) -> str:
     """The same in a PTX text: the first line of a place, in the order of the paths."""
     code = place.paths.code
     starts = [n for n in place.common if n and code[n - 1].line < code[n].line] or list(
@@ -166,7 +168,7 @@ def _in_ptx(place: _Place) -> str:
     return f"before PTX line {code[chosen].line}"
 
 
-def _behind(place: _Place) -> tuple[int, str]:
+def _behind(place: _MissingBarrier) -> tuple[int, str]:
     """The last line before a place, and what the place is outside of."""
     paths, at = place.paths, place.common[0]
     before = {gap.first for gap in place.gaps}
@@ -189,7 +191,7 @@ def _behind(place: _Place) -> tuple[int, str]:
     return last, f", outside the loop of line {inner[0]}" if inner else ""
 
 
-def _leaves_condition(place: _Place) -> bool:
+def _leaves_condition(place: _MissingBarrier) -> bool:
     """Whether fewer threads come to the first accesses than to the place behind."""
     paths = place.paths
     there = paths.divided(place.common[0])
@@ -203,7 +205,7 @@ def _precedes(gap: Gap, index: int, at: int) -> bool:
     return index >= gap.first or index < at
 
 
-def _loop(place: _Place) -> Sequence[int]:
+def _loop(place: _MissingBarrier) -> Sequence[int]:
     """The instructions of the smallest loop that has all accesses; none if unrolled."""
     wanted = {n for gap in place.gaps for n in (gap.first, gap.second)}
     found = [body for body in place.paths.loops.values() if wanted <= body]

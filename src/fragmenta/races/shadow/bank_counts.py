@@ -30,7 +30,7 @@ from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of, sparse
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, field, pointer_at
-from fragmenta.simt.memory import Access, addresses, spill
+from fragmenta.simt.memory import AccessForm, addresses, spill
 from fragmenta.simt.passes import passes
 from fragmenta.simt.warps import routine
 
@@ -52,7 +52,7 @@ SITE = np.dtype(
 """What is kept for each instruction: counts, and the worst execution."""
 
 
-def counted_banks(access: Access) -> Routine:
+def counted_banks(access: AccessForm) -> Routine:
     """The routine that counts the passes of an access of shared memory.
 
     It takes what the routine of the access takes, without its registers.  An
@@ -79,7 +79,7 @@ def counted_banks(access: Access) -> Routine:
 
 def _count(
     code: Code,
-    access: Access,
+    access: AccessForm,
     table: Raw,
     register: Raw,
     offset: Value,

@@ -26,7 +26,7 @@ from fragmenta.jit.trace import (
 from fragmenta.races.shadow import layout, notes, problem_table
 from fragmenta.races.shadow.notes import Noting
 from fragmenta.races.shadow.order import (
-    Head,
+    BlockHead,
     WarpClocks,
     acquire,
     clear,
@@ -48,15 +48,15 @@ MODES = {name: number for number, name in enumerate(barriers.MODES)}
 """The modes of a barrier as ``BAR_BEFORE`` takes them."""
 
 
-def watching(code: Code, block: Raw, then: Callable[[Head], None]) -> None:
+def watching(code: Code, block: Raw, then: Callable[[BlockHead], None]) -> None:
     """Write code that runs only if the block is watched."""
     pointer = pointer_at(code, block, engine.BLOCK_WATCH)
     b = code.builder
     with b.if_then(b.icmp_unsigned("!=", pointer, pointer.type(None))):
-        then(Head(code, pointer))
+        then(BlockHead(code, pointer))
 
 
-def clock_at(code: Code, head: Head, number: Value, phase: Value) -> Raw:
+def clock_at(code: Code, head: BlockHead, number: Value, phase: Value) -> Raw:
     """The clock of a phase of a barrier."""
     b = code.builder
     index = convert(number * 2 + (phase & 1), I64)
@@ -109,7 +109,7 @@ def _note(
         notes.add(code, clocks.head, made)
 
 
-def _noting(code: Code, head: Head) -> AbstractContextManager[object]:
+def _noting(code: Code, head: BlockHead) -> AbstractContextManager[object]:
     """Write code that runs only if there is a log."""
     log, b = head.pointer(layout.HEAD_NOTES), code.builder
     there: AbstractContextManager[object] = b.if_then(
@@ -136,7 +136,7 @@ def _before(
 ) -> None:
     """Lanes that come to a barrier publish to its clock what they know."""
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         new = lanes & ~field(code, warp, engine.ARRIVED, I32)[0]
         clocks = warp_of(code, head, warp)
 
@@ -187,7 +187,7 @@ def _exit(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
     So what they did precedes what comes after the barrier, as if they arrived there.
     """
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         clocks, zero = warp_of(code, head, warp), lanes.lift(0)
         clock = _present(code, clocks, block, zero)
         publish(clocks, lanes, _live(code, warp), clock_row(code, clock))
@@ -207,7 +207,7 @@ def _exited(code: Code, warp: Raw, block: Raw, numbers: Raw, passed: Value) -> V
     tickets = warps.words(code, warps.place(code, warp, engine.TICKETS))
     ticket = lane_of(code, tickets, first)
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         flag = field(code, head.raw, layout.HEAD_EXITED, I32)
         ended = (flag[0] != 0) & (flag[0] <= ticket + 1)
         with code.when(ended & (passed != 0) & (number == 0)):
@@ -221,7 +221,7 @@ def _exited(code: Code, warp: Raw, block: Raw, numbers: Raw, passed: Value) -> V
 def _after(code: Code, warp: Raw, block: Raw, numbers: Raw, passed: Value) -> None:
     """Lanes that pass a barrier acquire what its clock knows."""
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         clocks, live = warp_of(code, head, warp), _live(code, warp)
         tickets = warps.place(code, warp, engine.TICKETS)
 
@@ -257,7 +257,7 @@ def _warp_sync(code: Code, warp: Raw, block: Raw, passed: Value) -> None:
     for all of them.
     """
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         clocks, live = warp_of(code, head, warp), _live(code, warp)
         members = warps.place(code, warp, engine.MEMBERS)
         full = ((live & ~passed) == 0) & (passed != 0)
@@ -287,7 +287,7 @@ def _warp_sync(code: Code, warp: Raw, block: Raw, passed: Value) -> None:
 def _fence(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
     """Lanes execute ``fence.proxy.async``."""
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         fence_async(warp_of(code, head, warp), lanes, _live(code, warp))
 
     watching(code, block, then)
@@ -296,7 +296,7 @@ def _fence(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
 def _renew(code: Code, block: Raw) -> None:
     """A new block begins: clear its shadow and its clocks."""
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         number = field(code, block, engine.BLOCK_INDEX, I64)[0]
         field(code, head.raw, layout.HEAD_CLUSTER, I32)[0] = convert(number, I32)
         field(code, head.raw, layout.HEAD_EXITED, I32)[0] = convert(number, I32).lift(0)
@@ -325,7 +325,7 @@ def _renew(code: Code, block: Raw) -> None:
     watching(code, block, then)
 
 
-def _renew_notes(code: Code, block: Raw, head: Head, number: Value) -> None:
+def _renew_notes(code: Code, block: Raw, head: BlockHead, number: Value) -> None:
     """The log is that of the last block, or of the first that has a problem."""
     log = head.pointer(layout.HEAD_NOTES)
     table = head.pointer(layout.HEAD_PROBLEMS)

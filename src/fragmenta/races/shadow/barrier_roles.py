@@ -13,7 +13,7 @@ from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, larger, select
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.barrier_clocks import clock_at, each_barrier, watching
-from fragmenta.races.shadow.order import Head, WarpClocks, clock_row, warp_of
+from fragmenta.races.shadow.order import BlockHead, WarpClocks, clock_row, warp_of
 from fragmenta.simt import layout as engine
 from fragmenta.simt import warps
 from fragmenta.simt.layout import LANES
@@ -34,7 +34,7 @@ def _collides(
     """The lanes whose arrival collides with those of others; it is noted, too."""
     found = code.variable(lanes.lift(0))
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         new = lanes & ~field(code, warp, engine.ARRIVED, I32)[0]
         clocks = warp_of(code, head, warp)
 
@@ -129,7 +129,7 @@ def _meets(
     """The lanes that meet others which came to another line; it is noted, too."""
     found = code.variable(lanes.lift(0))
 
-    def then(head: Head) -> None:
+    def then(head: BlockHead) -> None:
         new = lanes & ~field(code, warp, engine.ARRIVED, I32)[0]
         own = field(code, warp, engine.WARP_NUMBER, I32)[0]
 
@@ -163,7 +163,7 @@ def _meets(
 
 def _tell(
     code: Code,
-    head: Head,
+    head: BlockHead,
     kind: int,
     number: Value,
     clock: Raw,

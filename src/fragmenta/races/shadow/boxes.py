@@ -17,7 +17,7 @@ from fragmenta.jit.trace import I8, I32, I64, Code, Memory, Value, convert, sele
 from fragmenta.races.shadow import box_layout as at
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.barrier_clocks import watching
-from fragmenta.races.shadow.order import Head
+from fragmenta.races.shadow.order import BlockHead
 from fragmenta.shared.swizzles import exchanged
 from fragmenta.simt import layout as engine
 from fragmenta.simt import memory
@@ -46,7 +46,7 @@ _ASK_ROWS = ir.FunctionType(ir.VoidType(), [I64, I64, I64, POINTER])
 class Boxes:
     """The boxes of a block."""
 
-    def __init__(self, code: Code, head: Head) -> None:
+    def __init__(self, code: Code, head: BlockHead) -> None:
         self.code, self.raw = code, head.pointer(layout.HEAD_BOXES)
         self.signature = field(code, self.raw, at.BOXES_SIGNATURE, I64)
         self.count = field(code, self.raw, at.BOXES_COUNT, I64)[0]
@@ -97,7 +97,7 @@ def _written(
     coordinates: Raw,
 ) -> None:
     """A copy writes bytes: a box whose layout has a number, or others (0)."""
-    head = Head(code, head_at)
+    head = BlockHead(code, head_at)
     with code.when(there(code, head.pointer(layout.HEAD_BOXES))):
         boxes = Boxes(code, head)
         first = convert(shift(start, 7), I64)
@@ -179,7 +179,7 @@ def _look(
     code: Code, head_at: Raw, of: Value, word: Value, site: Value, warp: Value
 ) -> None:
     """A product reads an operand: judge it, if that was not done."""
-    b, head = code.builder, Head(code, head_at)
+    b, head = code.builder, BlockHead(code, head_at)
     with code.when(there(code, head.pointer(layout.HEAD_BOXES))):
         boxes = Boxes(code, head)
         signature = boxes.signature[0]
@@ -231,7 +231,7 @@ def watched_rows(bits: int) -> Routine:
         lanes: Value,
         site: Value,
     ) -> None:
-        def check(head: Head) -> None:
+        def check(head: BlockHead) -> None:
             with code.when(there(code, head.pointer(layout.HEAD_BOXES))):
                 boxes = Boxes(code, head)
                 left = field(code, head.pointer(layout.HEAD_ROWS), 0, I8)
@@ -256,7 +256,7 @@ def watched_rows(bits: int) -> Routine:
 
 def _rows(
     code: Code,
-    head: Head,
+    head: BlockHead,
     boxes: Boxes,
     warp: Raw,
     spilled: Raw,

@@ -13,7 +13,7 @@ from llvmlite import ir
 from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.order import Head
+from fragmenta.races.shadow.order import BlockHead
 from fragmenta.races.shadow.readers import bucket_of, cell_at, is_set
 from fragmenta.races.shadow.shared_records import epoch_of, with_part
 from fragmenta.simt.library import field
@@ -26,7 +26,7 @@ FULL = layout.CELLS // 2
 class _Sets:
     """The sets of readers, by their numbers."""
 
-    def __init__(self, code: Code, head: Head) -> None:
+    def __init__(self, code: Code, head: BlockHead) -> None:
         self.code, self.raw = code, head.pointer(layout.HEAD_SETS)
         self.used = field(code, self.raw, layout.SETS_USED, I32)
         self.heads = field(code, place(code, self.raw, layout.SETS_HEADS), 0, I32)
@@ -48,13 +48,13 @@ class _Sets:
 
 
 def _each_read(
-    code: Code, head: Head, do: Callable[[Memory, Value, Value], None]
+    code: Code, head: BlockHead, do: Callable[[Memory, Value, Value], None]
 ) -> None:
     """Write code that runs for each record in the cluster that names a set."""
     b = code.builder
     first = head.pointer(layout.HEAD_FIRST)
     with code.loop(convert(head.word(layout.HEAD_BLOCKS), I64)) as rank:
-        other = Head(code, b.gep(first, [(rank * layout.HEAD_BYTES).raw]))
+        other = BlockHead(code, b.gep(first, [(rank * layout.HEAD_BYTES).raw]))
         reads = field(code, other.pointer(layout.HEAD_READS), 0, I64)
         with code.loop((other.long(layout.HEAD_SIZE) + 3) >> 2) as word:
             record = reads[word]
@@ -63,7 +63,7 @@ def _each_read(
 
 
 def _collect(code: Code, head_at: Raw) -> None:
-    head = Head(code, head_at)
+    head = BlockHead(code, head_at)
     sets = _Sets(code, head)
     last = convert(sets.used[0], I64)
     one = sets.used[0].lift(1)
@@ -119,7 +119,7 @@ COLLECT = routine("watch.collect", _collect, [P], None)
 """Drops sets that no word names: the head of any block of the cluster."""
 
 
-def make_room(code: Code, head: Head) -> None:
+def make_room(code: Code, head: BlockHead) -> None:
     """Collect sets, if there are too many; no set may be in use here."""
     b = code.builder
     used = field(code, head.pointer(layout.HEAD_SETS), layout.SETS_USED, I32)[0]

@@ -31,7 +31,7 @@ from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.layout import MBARRIERS
 from fragmenta.races.shadow.notes import Noting
 from fragmenta.races.shadow.observing import Seen, mark_used, observing
-from fragmenta.races.shadow.order import Head, acquire, clear, copy, merge, row_now
+from fragmenta.races.shadow.order import BlockHead, acquire, clear, copy, merge, row_now
 from fragmenta.races.shadow.shared_check import shadow
 from fragmenta.simt import layout as engine
 from fragmenta.simt.library import POINTER, field, pointer_at
@@ -241,7 +241,7 @@ class _Copy:
     def _all_written(self) -> Value:
         """1 if every byte of the box was written before."""
         code = self.seen.code
-        writes, _ = shadow(code, Head(code, self._head(self.rank)))
+        writes, _ = shadow(code, BlockHead(code, self._head(self.rank)))
         start = convert(self.seen.word(at.TASK_SHARED)[0], I64)
         first, count = shift(start, 2), shift(convert(self.size, I64), 2)
         found = code.variable(code.constant(1, I32))

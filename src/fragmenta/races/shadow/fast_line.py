@@ -25,7 +25,7 @@ from fragmenta.jit.trace import (
 from fragmenta.jit.trace import LANES as TOGETHER
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import Lanes
-from fragmenta.races.shadow.order import Head, WarpClocks
+from fragmenta.races.shadow.order import BlockHead, WarpClocks
 from fragmenta.races.shadow.readers import call_added, each_reader, is_set
 from fragmenta.races.shadow.shared_check import settled, shadow
 from fragmenta.races.shadow.shared_records import (
@@ -45,13 +45,13 @@ _ALIKE = layout.EPOCH_FIELD | _WHO | layout.MASK_FIELD
 _EXACT = _ALIKE | layout.LANE_FIELD
 
 
-class Line:
+class WarpLine:
     """Words side by side that 32 lanes access, each of them its own."""
 
     def __init__(
         self,
         code: Code,
-        head: Head,
+        head: BlockHead,
         warp: WarpClocks,
         size: int,
         kind: str,

@@ -26,7 +26,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import Lanes
-from fragmenta.races.shadow.order import Head, WarpClocks
+from fragmenta.races.shadow.order import BlockHead, WarpClocks
 from fragmenta.races.shadow.readers import call_added, is_set
 from fragmenta.races.shadow.shared_check import settled, shadow
 from fragmenta.races.shadow.shared_records import (
@@ -49,7 +49,7 @@ class Quick(NamedTuple):
     """What all lanes of an access have in common."""
 
     code: Code
-    head: Head
+    head: BlockHead
     viewer: Viewer
     size: int
     writes: bool
@@ -197,7 +197,7 @@ class Quick(NamedTuple):
 
 
 def quick(
-    code: Code, head: Head, warp: WarpClocks, size: int, writes: bool, site: Value
+    code: Code, head: BlockHead, warp: WarpClocks, size: int, writes: bool, site: Value
 ) -> Quick:
     """What all lanes of an access have in common."""
     zero = site.lift(0)

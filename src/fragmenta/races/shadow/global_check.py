@@ -42,7 +42,7 @@ from fragmenta.races.shadow.layout import (
     HEAD_WARPS,
     Apart,
 )
-from fragmenta.races.shadow.order import Head, Plane, warp_of
+from fragmenta.races.shadow.order import BlockHead, Plane, warp_of
 from fragmenta.races.shadow.problem_table import (
     NOW_WRITES,
     WAS_WRITE,
@@ -61,7 +61,7 @@ from fragmenta.simt.library import (
 )
 
 
-class _Entry(NamedTuple):
+class _AccessEntry(NamedTuple):
     """A line of the table of accesses."""
 
     group: Value
@@ -76,7 +76,7 @@ class Here:
 
     def __init__(self, code: Code, warp: Raw, block: Raw, ledger: Raw) -> None:
         self.code, self.warp, self.block, self.ledger = code, warp, block, ledger
-        self.head = Head(code, pointer_at(code, block, layout.BLOCK_WATCH))
+        self.head = BlockHead(code, pointer_at(code, block, layout.BLOCK_WATCH))
         self.clocks = warp_of(code, self.head, warp)
         self.agent = self.clocks.agent
 
@@ -102,11 +102,11 @@ class Here:
         place = convert(number, I64) * global_records.ENTRY.itemsize
         return field(self.code, b.gep(table, [place.raw]), 0, I32)
 
-    def entry(self, number: Value) -> _Entry:
+    def entry(self, number: Value) -> _AccessEntry:
         """A line of the table of accesses."""
         line = self.line(number)
         agent = line[1]
-        return _Entry(line[0], agent & 0xFFFF, agent >> 16, line[2], line[3])
+        return _AccessEntry(line[0], agent & 0xFFFF, agent >> 16, line[2], line[3])
 
 
 # ── functions ───────────────────────────────────────────────────────────────
@@ -219,7 +219,10 @@ def _word(condition: Value) -> Value:
 
 
 def _of_other(
-    here: Here, entry: _Entry, before: Value | None = None, lane: Value | None = None
+    here: Here,
+    entry: _AccessEntry,
+    before: Value | None = None,
+    lane: Value | None = None,
 ) -> Value:
     """1 if an access of another group is known to a lane.
 
@@ -272,7 +275,7 @@ def _informed(here: Here, lane: Value | None) -> Value:
     return result.value
 
 
-def _narrow(here: Here, entry: _Entry, flags: Value) -> Value:
+def _narrow(here: Here, entry: _AccessEntry, flags: Value) -> Value:
     """Whether the scope of an access or of an earlier one leaves out the other."""
     either = flags | entry.flags
     apart = _apart(here, entry)
@@ -378,14 +381,14 @@ def _observed(
     return select(found == 1, found, verdict)
 
 
-def _far(here: Here, one: _Entry, other: _Entry) -> Value:
+def _far(here: Here, one: _AccessEntry, other: _AccessEntry) -> Value:
     """Whether two warps of a group are in different blocks."""
     warps = here.head.word(HEAD_WARPS)
     apart: Value = one.agent // warps != other.agent // warps
     return apart
 
 
-def _known_to_all(here: Here, entry: _Entry, match: Value) -> Value:
+def _known_to_all(here: Here, entry: _AccessEntry, match: Value) -> Value:
     """Whether all lanes know an access of their group.
 
     With ``match`` each lane is compared with its own earlier access only.
@@ -603,7 +606,7 @@ def _report(
     return case
 
 
-def _apart(here: Here, entry: _Entry) -> Value:
+def _apart(here: Here, entry: _AccessEntry) -> Value:
     """How far a thread is from an earlier access: bits of ``Apart``."""
     mine, warps = here.agent, here.head.word(HEAD_WARPS)
     nothing = mine.lift(0)

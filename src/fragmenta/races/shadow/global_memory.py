@@ -51,8 +51,8 @@ from fragmenta.simt.library import (
     pointer_at,
 )
 from fragmenta.simt.memory import (
-    Access,
-    Where,
+    AccessForm,
+    AddressRange,
     addresses,
     has,
     inside,
@@ -77,7 +77,7 @@ class _Site(NamedTuple):
     """One execution of an instruction, and what all its lanes need."""
 
     code: Code
-    access: Access
+    access: AccessForm
     flags: Flags
     warp: Raw
     block: Raw
@@ -112,7 +112,7 @@ class _Shadow(NamedTuple):
 
 
 def watched_global(
-    access: Access, kind: str, *, scope: Scope = Scope.GPU, constant: bool = False
+    access: AccessForm, kind: str, *, scope: Scope = Scope.GPU, constant: bool = False
 ) -> Routine:
     """The routine that checks an access; it returns nothing.
 
@@ -172,7 +172,7 @@ GLOBAL_SUPPORT = (global_check.CHECKS, REPORT)
 
 def _watch(
     code: Code,
-    access: Access,
+    access: AccessForm,
     flags: Flags,
     constant: bool,
     warp: Raw,
@@ -240,7 +240,7 @@ def _shadow(code: Code, ledger: Raw, address: Value) -> _Shadow:
 
 
 def _dense(
-    site: _Site, shadow: _Shadow, where: Where, one: Value, done: Variable
+    site: _Site, shadow: _Shadow, where: AddressRange, one: Value, done: Variable
 ) -> None:
     """All lanes, side by side: as vectors, if all records have one id."""
     code, size = site.code, site.access.bytes
@@ -426,7 +426,7 @@ def _lane(site: _Site, lane: Value) -> None:
 def _word(
     site: _Site,
     shadow: _Shadow,
-    where: Where,
+    where: AddressRange,
     address: Value,
     lane: Value,
     place: Value,
@@ -477,7 +477,7 @@ def _word(
 def _behind(
     site: _Site,
     shadow: _Shadow,
-    where: Where,
+    where: AddressRange,
     address: Value,
     lane: Value,
     place: Value,
@@ -511,7 +511,7 @@ def _lane_in(record: Value) -> Value:
 
 def _compare_parts(
     site: _Site,
-    where: Where,
+    where: AddressRange,
     address: Value,
     lane: Value,
     at: Value,
@@ -546,7 +546,7 @@ def _compare_parts(
 
 def _compare(
     site: _Site,
-    where: Where,
+    where: AddressRange,
     address: Value,
     lane: Value,
     at: Value,
@@ -627,7 +627,7 @@ def _compare(
 
 def _equal(
     site: _Site,
-    where: Where,
+    where: AddressRange,
     address: Value,
     lane: Value,
     at: Value,
@@ -673,7 +673,7 @@ def _stored(site: _Site, lane: Value) -> Raw:
 
 
 def _initialised(
-    site: _Site, shadow: _Shadow, where: Where, address: Value, lane: Value
+    site: _Site, shadow: _Shadow, where: AddressRange, address: Value, lane: Value
 ) -> None:
     """Check bytes that may not be written yet."""
     b, code = site.code.builder, site.code

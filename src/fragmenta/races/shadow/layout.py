@@ -60,7 +60,7 @@ class Lanes(IntEnum):
     """The lane that it names, by a strong operation with the scope of its block."""
 
 
-class Record(NamedTuple):
+class ShadowRecord(NamedTuple):
     """An access, as the shadow keeps it."""
 
     site: int
@@ -74,7 +74,7 @@ class Record(NamedTuple):
     def pack(self) -> int:
         """The record as 64 bits.
 
-        >>> record = Record(5, 1, 2, 31, Lanes.ONE, 15, 0)
+        >>> record = ShadowRecord(5, 1, 2, 31, Lanes.ONE, 15, 0)
         >>> unpack(record.pack()) == record
         True
         """
@@ -89,7 +89,7 @@ class Record(NamedTuple):
         )
 
 
-def unpack(word: int) -> Record:
+def unpack(word: int) -> ShadowRecord:
     """The record in 64 bits."""
     fields = (
         (SITE_AT, SITE_BITS),
@@ -102,7 +102,7 @@ def unpack(word: int) -> Record:
     )
     numbers = [(word >> at) & ((1 << bits) - 1) for at, bits in fields]
     site, epoch, agent, lane, lanes, mask, ever = numbers
-    return Record(site, epoch, agent, lane, Lanes(lanes), mask, ever)
+    return ShadowRecord(site, epoch, agent, lane, Lanes(lanes), mask, ever)
 
 
 def field_mask(at: int, bits: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Value, convert
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.order import Head
+from fragmenta.races.shadow.order import BlockHead
 from fragmenta.simt.library import field
 
 NOTE = np.dtype(
@@ -74,7 +74,7 @@ class Noting(NamedTuple):
     about: tuple[Value, ...]
 
 
-def add(code: Code, head: Head, note: Noting) -> None:
+def add(code: Code, head: BlockHead, note: Noting) -> None:
     """Add a note, if there is room."""
     log = head.pointer(layout.HEAD_NOTES)
     count = field(code, log, COUNT, I64)
@@ -93,7 +93,7 @@ def add(code: Code, head: Head, note: Noting) -> None:
         count[0] = count[0] + 1
 
 
-def count(code: Code, head: Head) -> Value:
+def count(code: Code, head: BlockHead) -> Value:
     """How many notes there are."""
     return field(code, head.pointer(layout.HEAD_NOTES), COUNT, I64)[0]
 

@@ -25,7 +25,7 @@ from fragmenta.jit.trace import (
 from fragmenta.races.shadow import layout, notes
 from fragmenta.races.shadow.notes import Noting
 from fragmenta.races.shadow.order import (
-    Head,
+    BlockHead,
     acquire,
     clear,
     copy,
@@ -57,7 +57,7 @@ class Seen:
     ) -> None:
         self.code, self.block, self.warp, self.event = code, block, warp, event
         self.lanes, self.about, self.number = lanes, about, number
-        self.head = Head(code, pointer_at(code, block, engine.BLOCK_WATCH))
+        self.head = BlockHead(code, pointer_at(code, block, engine.BLOCK_WATCH))
         self.clocks = warp_of(code, self.head, warp)
 
     @property
@@ -147,7 +147,7 @@ def _used(seen: Seen) -> Value:
     return convert(public | maker | knows, I32, signed=False)
 
 
-def mark_used(code: Code, head: Head, record: Raw) -> None:
+def mark_used(code: Code, head: BlockHead, record: Raw) -> None:
     """The mbarrier of this ``mbarrier.init`` is used."""
     site = convert(field(code, record, units.MBARRIER_BIRTH + 12, I32)[0], I64)
     used = field(code, head.pointer(layout.HEAD_USED), 0, I8)

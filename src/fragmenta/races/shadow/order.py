@@ -47,7 +47,7 @@ from fragmenta.simt.warps import (
 )
 
 
-class Head:
+class BlockHead:
     """The head of a block, read by compiled code."""
 
     def __init__(self, code: Code, pointer: Raw) -> None:
@@ -134,7 +134,7 @@ class WarpClocks(NamedTuple):
     """The clocks of a warp, read and changed by compiled code."""
 
     code: Code
-    head: Head
+    head: BlockHead
     state: Raw
     agent: Value
 
@@ -270,7 +270,7 @@ def _epochs(plane: Plane, agent: Value) -> Value:
     return select(named, larger(base, extra).in_all_lanes(32), base.in_all_lanes(32))
 
 
-def warp_at(code: Code, head: Head, number: Value) -> WarpClocks:
+def warp_at(code: Code, head: BlockHead, number: Value) -> WarpClocks:
     """The clocks of a warp of a block."""
     b = code.builder
     step = convert(number, I64) * head.long(layout.HEAD_STATE_BYTES)
@@ -278,7 +278,7 @@ def warp_at(code: Code, head: Head, number: Value) -> WarpClocks:
     return WarpClocks(code, head, state, head.word(layout.HEAD_AGENT) + number)
 
 
-def warp_of(code: Code, head: Head, warp: Raw) -> WarpClocks:
+def warp_of(code: Code, head: BlockHead, warp: Raw) -> WarpClocks:
     """The clocks of the warp whose memory this is."""
     return warp_at(code, head, field(code, warp, engine.WARP_NUMBER, I32)[0])
 
@@ -305,7 +305,7 @@ def _plane(code: Code, row: Memory, length: Value, number: int) -> Memory:
     return Memory(b, b.gep(row.raw, [(length * (3 * number)).raw]), I32)
 
 
-def merge(code: Code, head: Head, into: Memory, other: Memory) -> None:
+def merge(code: Code, head: BlockHead, into: Memory, other: Memory) -> None:
     """Join what another row knows, in both planes."""
     length, b = head.row, code.builder
     with code.loop(head.planes) as plane:
@@ -316,13 +316,13 @@ def merge(code: Code, head: Head, into: Memory, other: Memory) -> None:
         _merge_plane(code, one, two, length)
 
 
-def copy(code: Code, head: Head, into: Memory, other: Memory) -> None:
+def copy(code: Code, head: BlockHead, into: Memory, other: Memory) -> None:
     """Make a row equal to another."""
     with code.loop(head.row_words(), step=LANES) as at:
         into[at] = other.lanes(at)
 
 
-def clear(code: Code, head: Head, row: Memory) -> None:
+def clear(code: Code, head: BlockHead, row: Memory) -> None:
     """Let a row know nothing."""
     with code.loop(head.row_words(), step=LANES) as at:
         into = row.lanes(at)
@@ -486,11 +486,11 @@ def _fence(
 
 def _merged(code: Code, head: Raw, into: Raw, other: Raw) -> None:
     rows = (field(code, each, 0, I32) for each in (into, other))
-    merge(code, Head(code, head), *rows)
+    merge(code, BlockHead(code, head), *rows)
 
 
 def _warp(code: Code, head: Raw, number: Value) -> WarpClocks:
-    return warp_at(code, Head(code, head), number)
+    return warp_at(code, BlockHead(code, head), number)
 
 
 _GIVEN = [P, I32, I32, I32, P]

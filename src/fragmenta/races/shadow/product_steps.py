@@ -16,7 +16,7 @@ from fragmenta.races.shadow import box_layout as boxes_at
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow import product_layout as at
 from fragmenta.races.shadow.boxes import START, Boxes, if_new, mixed, there
-from fragmenta.races.shadow.order import Head
+from fragmenta.races.shadow.order import BlockHead
 from fragmenta.simt import warps
 from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, routine
@@ -27,7 +27,7 @@ _PARTS = 2 * at.PART_BYTES // 8
 _COORDINATES = range(5)
 
 
-def zero(code: Code, head: Head, warp: Value, d: Raw) -> None:
+def zero(code: Code, head: BlockHead, warp: Value, d: Raw) -> None:
     """A warp is about to issue a product: note whether its D is 0.
 
     Kernels that never leave out the old D begin a new sum so.
@@ -52,7 +52,7 @@ def _step(
     warp: Value,
 ) -> None:
     """A product reads A and B from shared memory."""
-    head = Head(code, head_at)
+    head = BlockHead(code, head_at)
     raw = head.pointer(layout.HEAD_STEPS)
     with code.when(there(code, raw)):
         first = pointer_at(code, raw, at.STEPS_CHAINS)
@@ -84,7 +84,7 @@ def _step(
             _judge(code, head, raw, chain, convert(together, I64, signed=False), warp)
 
 
-def _note(code: Code, head: Head, part: Memory, word: Value) -> None:
+def _note(code: Code, head: BlockHead, part: Memory, word: Value) -> None:
     """Note where an operand is: its descriptor, and the box in which it begins."""
     zero_ = code.constant(0, I64)
     part[at.PART_WORD >> 3] = word
@@ -110,7 +110,7 @@ def _note(code: Code, head: Head, part: Memory, word: Value) -> None:
 
 
 def _judge(
-    code: Code, head: Head, raw: Raw, chain: Raw, together: Value, warp: Value
+    code: Code, head: BlockHead, raw: Raw, chain: Raw, together: Value, warp: Value
 ) -> None:
     """Ask Python about a step, unless one like it was judged.
 

@@ -25,7 +25,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import Lanes
-from fragmenta.races.shadow.order import Head, Plane
+from fragmenta.races.shadow.order import BlockHead, Plane
 from fragmenta.races.shadow.shared_records import (
     Viewer,
     agent_of,
@@ -58,7 +58,7 @@ def cell_at(code: Code, sets: Raw, number: Value) -> Raw:
 
 
 def each_reader(
-    code: Code, head: Head, record: Value, visit: Callable[[Value], None]
+    code: Code, head: BlockHead, record: Value, visit: Callable[[Value], None]
 ) -> None:
     """Write code that runs for the record of each reader."""
     sets = head.pointer(layout.HEAD_SETS)
@@ -80,7 +80,7 @@ def bucket_of(entry: Value, rest: Value) -> Value:
     return shift_unsigned(mixed, 64 - layout.HEADS.bit_length() + 1)
 
 
-def joined(code: Code, head: Head, rest: Value, entry: Value) -> Value:
+def joined(code: Code, head: BlockHead, rest: Value, entry: Value) -> Value:
     """The number of the set with one more record; 0 if there is no place for it."""
     sets = head.pointer(layout.HEAD_SETS)
     bucket = bucket_of(entry, rest)
@@ -119,7 +119,7 @@ def _entry(record: Value, lane: Value, word_lane: Value) -> Value:
     return entry & as_signed(~layout.LANE_FIELD, 64)
 
 
-def added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Value:
+def added(code: Code, head: BlockHead, viewer: Viewer, old: Value, new: Value) -> Value:
     """The record of the reads of a word after one more read.
 
     Readers that the new one knows are left out: who knows the new one knows them.
@@ -171,7 +171,7 @@ def _bit(condition: Value) -> Value:
 
 def _grow(
     code: Code,
-    head: Head,
+    head: BlockHead,
     rest: Value,
     mask: Value,
     new: Value,
@@ -186,7 +186,12 @@ def _grow(
 
 
 def _rebuild(
-    code: Code, head: Head, viewer: Viewer, old: Value, new: Value, result: Variable
+    code: Code,
+    head: BlockHead,
+    viewer: Viewer,
+    old: Value,
+    new: Value,
+    result: Variable,
 ) -> None:
     """The result is a set without readers that are known, and with one more."""
     word_lane = lane_in(old)
@@ -238,7 +243,7 @@ def _together(viewer: Viewer, old: Value, new: Value, unknown: Value) -> Value:
 def _added(
     code: Code, head: Raw, row: Raw, agent: Value, own: Value, old: Value, new: Value
 ) -> Value:
-    top = Head(code, head)
+    top = BlockHead(code, head)
     viewer = Viewer(Plane(field(code, row, 0, I32), top.row), agent, own)
     return added(code, top, viewer, old, new)
 
@@ -247,7 +252,9 @@ ADDED = routine("watch.added", _added, [P, P, I32, I32, I64, I64], I64)
 """The record of reads after one more: head, row, agent, own lane, old, new."""
 
 
-def call_added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Value:
+def call_added(
+    code: Code, head: BlockHead, viewer: Viewer, old: Value, new: Value
+) -> Value:
     """The record of reads after one more; :data:`ADDED` must be linked."""
     b = code.builder
     function = b.module.globals.get(ADDED.name)

@@ -22,7 +22,7 @@ from fragmenta.jit.trace import (
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import Apart, Lanes
-from fragmenta.races.shadow.order import Head
+from fragmenta.races.shadow.order import BlockHead
 from fragmenta.races.shadow.problem_table import (
     PARTLY,
     WAS_WRITE,
@@ -79,7 +79,7 @@ class Now(NamedTuple):
         return there
 
 
-class Word(NamedTuple):
+class SharedWord(NamedTuple):
     """A word of shared memory and its records."""
 
     writes: Memory
@@ -91,7 +91,7 @@ class Word(NamedTuple):
     """The address of the word, with the rank."""
 
 
-def shadow(code: Code, head: Head) -> tuple[Memory, Memory]:
+def shadow(code: Code, head: BlockHead) -> tuple[Memory, Memory]:
     """The records of writes and of reads."""
     writes, reads = (
         field(code, head.pointer(offset), 0, I64)
@@ -101,7 +101,11 @@ def shadow(code: Code, head: Head) -> tuple[Memory, Memory]:
 
 
 def check(
-    code: Code, head: Head, now: Now, word: Word, equal: Callable[[], Value] | None
+    code: Code,
+    head: BlockHead,
+    now: Now,
+    word: SharedWord,
+    equal: Callable[[], Value] | None,
 ) -> None:
     """Check an access of a word, and record it.
 
@@ -137,13 +141,13 @@ def check(
         word.reads[word.number] = added(code, head, now.viewer, reads, new)
 
 
-def _strict(head: Head) -> Value:
+def _strict(head: BlockHead) -> Value:
     """Whether rules are reported that shipped kernels break."""
     strict: Value = head.word(layout.HEAD_STRICT) != 0
     return strict
 
 
-def _trusts(head: Head, now: Now, record: Value) -> Value:
+def _trusts(head: BlockHead, now: Now, record: Value) -> Value:
     """Whether lanes of a warp rely on ``.volatile`` alone; with strict rules only.
 
     Such accesses are strong, so they do not race, but nothing says which is first:
@@ -156,9 +160,9 @@ def _trusts(head: Head, now: Now, record: Value) -> Value:
 
 def _after_write(
     code: Code,
-    head: Head,
+    head: BlockHead,
     now: Now,
-    word: Word,
+    word: SharedWord,
     write: Value,
     overlap: Value,
     equal: Callable[[], Value] | None,
@@ -210,7 +214,7 @@ def _after_write(
                 _report(code, head, now, word, rule, write, overlap, WAS_WRITE)
 
 
-def _in_scope(head: Head, agent: Value, lanes: Value, record: Value) -> Value:
+def _in_scope(head: BlockHead, agent: Value, lanes: Value, record: Value) -> Value:
     """Whether a record is strong, and it and a strong access include each other."""
     before, block = lanes_of(record), int(Lanes.STRONG_BLOCK)
     warps = head.word(layout.HEAD_WARPS)
@@ -221,7 +225,12 @@ def _in_scope(head: Head, agent: Value, lanes: Value, record: Value) -> Value:
 
 
 def _observed(
-    code: Code, head: Head, now: Now, word: Word, write: Value, overlap: Value
+    code: Code,
+    head: BlockHead,
+    now: Now,
+    word: SharedWord,
+    write: Value,
+    overlap: Value,
 ) -> Value:
     """1 if an access comes after a strong read of what a strong operation wrote.
 
@@ -245,7 +254,12 @@ def _observed(
 
 
 def _after_reads(
-    code: Code, head: Head, now: Now, word: Word, reads: Value, overlap: Value
+    code: Code,
+    head: BlockHead,
+    now: Now,
+    word: SharedWord,
+    reads: Value,
+    overlap: Value,
 ) -> None:
     """The bytes were read since they were written."""
     lane = lane_in(reads)
@@ -297,7 +311,7 @@ def _written(now: Now, old: Value, new: Value) -> Value:
     return select(kept, old, made)
 
 
-def _is(head: Head, agent: Value, kind: str) -> Value:
+def _is(head: BlockHead, agent: Value, kind: str) -> Value:
     """Whether an agent is of a kind."""
     number = layout.AGENT_KINDS.index(kind)
     first = head.word(layout.HEAD_KINDS + 4 * number)
@@ -307,9 +321,9 @@ def _is(head: Head, agent: Value, kind: str) -> Value:
 
 def _report(
     code: Code,
-    head: Head,
+    head: BlockHead,
     now: Now,
-    word: Word,
+    word: SharedWord,
     rule: Value,
     before: Value,
     bytes_: Value,
@@ -353,7 +367,9 @@ def _report(
     )
 
 
-def _moments(head: Head, now: Now, before: Value) -> tuple[MomentValues, MomentValues]:
+def _moments(
+    head: BlockHead, now: Now, before: Value
+) -> tuple[MomentValues, MomentValues]:
     """The access, and the one of a record before it."""
     group, none = head.word(layout.HEAD_CLUSTER), now.lane.lift(-1)
     this = MomentValues(
@@ -382,7 +398,7 @@ def _is_one(lanes: Value) -> Value:
     return one
 
 
-def _apart(head: Head, now: Now, before: Value) -> Value:
+def _apart(head: BlockHead, now: Now, before: Value) -> Value:
     """How far apart two warps are: bits of ``Apart``."""
     earlier, warps = agent_of(before), head.word(layout.HEAD_WARPS)
     nothing, copiers = now.agent.lift(0), head.word(layout.HEAD_KINDS + 4)

@@ -33,7 +33,7 @@ from fragmenta.races.shadow import fast_line, fast_word, layout
 from fragmenta.races.shadow.barrier_clocks import watching
 from fragmenta.races.shadow.collection import COLLECT, make_room
 from fragmenta.races.shadow.layout import KINDS, Lanes
-from fragmenta.races.shadow.order import Head, Plane, WarpClocks, warp_at, warp_of
+from fragmenta.races.shadow.order import BlockHead, Plane, WarpClocks, warp_at, warp_of
 from fragmenta.races.shadow.problem_table import REPORT
 from fragmenta.races.shadow.readers import ADDED, each_reader, is_set
 from fragmenta.races.shadow.shared_check import (
@@ -41,7 +41,7 @@ from fragmenta.races.shadow.shared_check import (
     OTHER,
     SAME,
     Now,
-    Word,
+    SharedWord,
     check,
     settled,
     shadow,
@@ -62,11 +62,11 @@ ASYNC = 8
 """With the bits of a kind of access: it uses the async proxy."""
 
 
-def _target(code: Code, head: Head, rank: Value) -> Head:
+def _target(code: Code, head: BlockHead, rank: Value) -> BlockHead:
     """The head of another block of the cluster."""
     b = code.builder
     step = convert(rank, I64) * layout.HEAD_BYTES
-    return Head(code, b.gep(head.pointer(layout.HEAD_FIRST), [step.raw]))
+    return BlockHead(code, b.gep(head.pointer(layout.HEAD_FIRST), [step.raw]))
 
 
 def _word(
@@ -76,7 +76,7 @@ def _word(
     at: Value,
     begin: Value,
     end: Value,
-) -> Word:
+) -> SharedWord:
     """The word at an offset, of an access from ``begin`` to ``end``."""
     zero = convert(at, I32).lift(0)
     low = convert(begin - at, I32)
@@ -84,7 +84,7 @@ def _word(
     high = smaller(convert(end - at, I32), 4)
     mask = ((zero + 1) << high) - ((zero + 1) << low)
     address = convert(at, I32) | (rank << 24)
-    return Word(*parts, shift_unsigned(at, 2), mask, address)
+    return SharedWord(*parts, shift_unsigned(at, 2), mask, address)
 
 
 # ── one lane ────────────────────────────────────────────────────────────────
@@ -102,7 +102,7 @@ def _lane(
     site: Value,
     values: Raw,
 ) -> None:
-    head = Head(code, head_at)
+    head = BlockHead(code, head_at)
     rank = convert(shift_unsigned(address, 24), I32)
     begin = address & OFFSET
     end = begin + convert(size, I64)
@@ -117,7 +117,7 @@ def _lane(
             with code.loop(end, begin & -4, 4) as at:
                 word = _word(code, parts, rank, at, begin, end)
 
-                def equal(at: Value = at, word: Word = word) -> Value:
+                def equal(at: Value = at, word: SharedWord = word) -> Value:
                     lane = convert(now.lane, I64)
                     given = (values, lane, address, at, begin, word.mask)
                     return _equal(code, block, local, *given)
@@ -126,7 +126,7 @@ def _lane(
 
 
 def _now(
-    code: Code, head: Head, number: Value, lanes: Value, kind: Value, site: Value
+    code: Code, head: BlockHead, number: Value, lanes: Value, kind: Value, site: Value
 ) -> Now:
     """An access by lanes of a warp."""
     warp = warp_at(code, head, number)
@@ -153,7 +153,7 @@ def _now(
 
 
 def _copier(
-    code: Code, head: Head, warp: WarpClocks, number: Value, copy: Value
+    code: Code, head: BlockHead, warp: WarpClocks, number: Value, copy: Value
 ) -> tuple[Value, Value]:
     """Who accesses, and when: the warp, or its ``cp.async``."""
     first = head.word(layout.HEAD_KINDS + 4)
@@ -255,7 +255,7 @@ SUPPORT = (Routine("watch.shared", _build), REPORT)
 
 def check_lane(
     code: Code,
-    head: Head,
+    head: BlockHead,
     block: Raw,
     warp: Raw,
     lanes: Value,
@@ -276,7 +276,7 @@ def check_lane(
 
 def _call_lane(
     code: Code,
-    head: Head,
+    head: BlockHead,
     block: Raw,
     number: Value,
     lanes: Value,
@@ -310,7 +310,7 @@ def _call_lane(
 
 
 @cache
-def watched(access: memory.Access, kind: str, raced: bool = False) -> Routine:
+def watched(access: memory.AccessForm, kind: str, raced: bool = False) -> Routine:
     """The routine that checks an access of shared memory, just before it happens.
 
     ``kind`` is one of ``layout.KINDS``.  It has the parameters of the routine of the
@@ -332,7 +332,7 @@ def watched(access: memory.Access, kind: str, raced: bool = False) -> Routine:
         site: Value,
         *registers: Raw,
     ) -> None:
-        def check(head: Head) -> None:
+        def check(head: BlockHead) -> None:
             some = lanes & ~warp_of(code, head, warp).ignored if raced else lanes
             place = register, offset, some, site
             _warp(code, access, kind, head, warp, block, *place, *registers)
@@ -349,9 +349,9 @@ def watched(access: memory.Access, kind: str, raced: bool = False) -> Routine:
 
 def _warp(
     code: Code,
-    access: memory.Access,
+    access: memory.AccessForm,
     kind: str,
-    head: Head,
+    head: BlockHead,
     warp: Raw,
     block: Raw,
     register: Raw,
@@ -384,7 +384,7 @@ def _warp(
     if kind in ("read", "write"):
         clocks = warp_of(code, head, warp)
         with code.when(left.value != 0):
-            line = fast_line.Line(
+            line = fast_line.WarpLine(
                 code, head, clocks, access.bytes, kind, lanes, first, one, site
             )
             step = ir.Constant(memory.WIDE, [access.bytes * i for i in range(LANES)])
@@ -406,7 +406,7 @@ def _warp(
 
 def _lanes(
     code: Code,
-    access: memory.Access,
+    access: memory.AccessForm,
     kind: str,
     fast: fast_word.Quick,
     lanes: Value,
@@ -438,7 +438,7 @@ def _lanes(
 
 def _values(
     code: Code,
-    access: memory.Access,
+    access: memory.AccessForm,
     registers: tuple[Raw, ...],
     lanes: Value,
     spilled: Raw,
@@ -474,7 +474,7 @@ def _touch(
 ) -> None:
     """An agent that is not a warp accesses bytes at each of several offsets."""
     b = code.builder
-    head = Head(code, head_at)
+    head = BlockHead(code, head_at)
     make_room(code, head)
     row = field(code, clock, 0, I32)
     # Without clocks of the async proxy, this reads the first plane again.
@@ -505,7 +505,7 @@ def _touch(
 
 
 def _range(
-    code: Code, head: Head, now: Now, memo: _Memo, begin: Value, end: Value
+    code: Code, head: BlockHead, now: Now, memo: _Memo, begin: Value, end: Value
 ) -> None:
     """Bytes side by side: units of whole words at once where they are alike."""
     parts = shadow(code, head)
@@ -528,7 +528,7 @@ def _unit(code: Code, parts: tuple[Memory, Memory], first: Value) -> list[Memory
 
 
 def _words(
-    code: Code, head: Head, now: Now, memo: _Memo, begin: Value, end: Value
+    code: Code, head: BlockHead, now: Now, memo: _Memo, begin: Value, end: Value
 ) -> None:
     """Bytes side by side, word by word."""
     parts = shadow(code, head)
@@ -550,7 +550,7 @@ class _Memo:
     Only accesses that are known for all lanes are remembered.
     """
 
-    def __init__(self, code: Code, head: Head, now: Now) -> None:
+    def __init__(self, code: Code, head: BlockHead, now: Now) -> None:
         self.code, self.head, self.now = code, head, now
         none = code.constant(-1, I64)
         self.before = [code.variable(none) for _ in range(2)]
@@ -585,7 +585,7 @@ class _Memo:
             unit[0][0] = like.lift(self.after[0].value)
         unit[1][0] = like.lift(self.after[1].value)
 
-    def repeat(self, word: Word) -> None:
+    def repeat(self, word: SharedWord) -> None:
         """Do the same again."""
         with self.code.when(self.now.has(layout.WRITES)):
             word.writes[word.number] = self.after[0].value
@@ -612,7 +612,7 @@ class _Memo:
         quiet: Value = found.value != 0
         return quiet
 
-    def keep(self, word: Word, records: tuple[Value, Value]) -> None:
+    def keep(self, word: SharedWord, records: tuple[Value, Value]) -> None:
         """Remember what was done, if it was in order."""
         write, reads = records
         now = self.now

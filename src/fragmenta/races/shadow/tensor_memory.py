@@ -44,7 +44,7 @@ from fragmenta.units.fast import layout as units
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.fast.step import declared
-from fragmenta.units.fast.tensor_cells import Region, after, part_region, there
+from fragmenta.units.fast.tensor_cells import CellRegion, after, part_region, there
 from fragmenta.units.fast.tensor_issue import BEFORE
 from fragmenta.units.fast.tensor_moves import STORES
 
@@ -119,10 +119,10 @@ def _access_word(code: Code, record: Raw, name: str) -> Memory:
 # ── new accesses ────────────────────────────────────────────────────────────
 
 
-class _Part:
+class _ShadowRegion:
     """A region of a block that an access reads or writes."""
 
-    def __init__(self, region: Region, rank: Value) -> None:
+    def __init__(self, region: CellRegion, rank: Value) -> None:
         self.region, self.rank = region, rank
 
     @property
@@ -242,7 +242,7 @@ class _New:
         first: Value = promised & issued
         return first
 
-    def after_writes(self, part: _Part, own: bool, written: Value) -> None:
+    def after_writes(self, part: _ShadowRegion, own: bool, written: Value) -> None:
         """Compare with the last writes of cells; perhaps all must be written."""
         code, watch = self.code, self.watch
         cells, last = watch.cells(part.rank), code.variable(code.constant(-1, I32))
@@ -260,7 +260,7 @@ class _New:
 
         part.region.each_lane(one)
 
-    def after_reads(self, part: _Part) -> None:
+    def after_reads(self, part: _ShadowRegion) -> None:
         """Compare with the reads of cells that it writes."""
         code, watch = self.code, self.watch
         with code.loop(watch.long(at.WATCH_READS_COUNT)[0]) as number:
@@ -298,7 +298,7 @@ class _New:
         form = after(code, record, at.offset(at.ACCESS, "form"))
         clear_memory(code.builder, form, ir.Constant(I64, 2 * at.REGION.itemsize))
 
-    def read(self, part: _Part, words: dict[str, Value]) -> None:
+    def read(self, part: _ShadowRegion, words: dict[str, Value]) -> None:
         """List a read; of an agent and a lane, only the last of each region."""
         code, watch = self.code, self.watch
         count, where = watch.long(at.WATCH_READS_COUNT), at.offset(at.READ, "where")
@@ -323,7 +323,7 @@ class _New:
         count[0] = count[0] + 1
         return record
 
-    def mark(self, part: _Part) -> None:
+    def mark(self, part: _ShadowRegion) -> None:
         """It is the last write of these cells."""
         code, watch = self.code, self.watch
         cells = watch.cells(part.rank)
@@ -375,8 +375,8 @@ def _move(seen: Seen) -> Value:
     return answer.value
 
 
-def _comparing(new: _New, written: Value) -> Callable[[_Part], None]:
-    def one(part: _Part) -> None:
+def _comparing(new: _New, written: Value) -> Callable[[_ShadowRegion], None]:
+    def one(part: _ShadowRegion) -> None:
         new.after_writes(part, True, written)
         if new.kind == ST:
             new.after_reads(part)
@@ -384,14 +384,14 @@ def _comparing(new: _New, written: Value) -> Callable[[_Part], None]:
     return one
 
 
-def _reading(new: _New, words: dict[str, Value]) -> Callable[[_Part], None]:
-    def one(part: _Part) -> None:
+def _reading(new: _New, words: dict[str, Value]) -> Callable[[_ShadowRegion], None]:
+    def one(part: _ShadowRegion) -> None:
         new.read(part, words)
 
     return one
 
 
-def _each_part(seen: Seen, watch: _Watch, do: Callable[[_Part], None]) -> None:
+def _each_part(seen: Seen, watch: _Watch, do: Callable[[_ShadowRegion], None]) -> None:
     """Do something with each region of a load or a store."""
     code = seen.code
     move = pointer_at(code, seen.event, units.EVENT_FORM)
@@ -399,8 +399,8 @@ def _each_part(seen: Seen, watch: _Watch, do: Callable[[_Part], None]) -> None:
     for number in range(2):
         with code.when(regions > number):
             place = tensors.ENTRY_REGIONS + number * tensors.REGION_BYTES
-            region = Region(code, after(code, seen.about, place), seen.number)
-            do(_Part(region, watch.rank))
+            region = CellRegion(code, after(code, seen.about, place), seen.number)
+            do(_ShadowRegion(region, watch.rank))
 
 
 def _moved(seen: Seen) -> None:
@@ -471,12 +471,12 @@ class _Product(_New):
         rank = self.watch.rank
         return select(self.pair, (rank & -2) + number, rank)
 
-    def part(self, operand: int, block: int) -> _Part:
+    def part(self, operand: int, block: int) -> _ShadowRegion:
         """The cells of an operand in a block."""
         place = tensors.PRODUCT_PLACES + 8 * operand
         column = field(self.code, self.record, place, I64)[0]
         region = part_region(self.code, self.form, operand, block, column)
-        return _Part(region, self.block(block))
+        return _ShadowRegion(region, self.block(block))
 
     def each_block(self, do: Callable[[int], None]) -> None:
         """Do something for each block."""

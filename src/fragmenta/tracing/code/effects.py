@@ -14,7 +14,7 @@ Owned: TypeAlias = tuple[str, Register]
 """A register, and the name of its function."""
 
 
-class Program(NamedTuple):
+class CallGraph(NamedTuple):
     """A kernel and the functions that it may call, as far as steps need them."""
 
     module: Module
@@ -32,7 +32,7 @@ class Program(NamedTuple):
         return [each for each in inner if each in known] if known else inner
 
 
-def written(program: Program, function: Function, index: int) -> list[Owned]:
+def written(program: CallGraph, function: Function, index: int) -> list[Owned]:
     """The registers that an instruction writes, each once, in the order of the log.
 
     A product of a warpgroup and a load of tensor memory write theirs later: these are
@@ -46,20 +46,20 @@ def written(program: Program, function: Function, index: int) -> list[Owned]:
     return list(dict.fromkeys([*own, *_restored(program, of), *_passed(program, of)]))
 
 
-def returns(program: Program, function: Function, index: int) -> bool:
+def returns(program: CallGraph, function: Function, index: int) -> bool:
     """Whether registers change when a call returns."""
     of = function.instructions[index]
     return bool(effects(of).writes) or bool(_restored(program, of))
 
 
-def _restored(program: Program, of: Instruction) -> list[Owned]:
+def _restored(program: CallGraph, of: Instruction) -> list[Owned]:
     functions = program.module.functions
     if not {*program.called(of)} & {*program.recursive}:
         return []
     return [(n, each) for n in program.recursive for each in functions[n].registers]
 
 
-def _passed(program: Program, of: Instruction) -> list[Owned]:
+def _passed(program: CallGraph, of: Instruction) -> list[Owned]:
     """The registers in which functions get their arguments."""
     found = []
     for name in program.called(of):

@@ -14,7 +14,7 @@ from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Value, convert, copy_memory
 from fragmenta.simt import layout as engine
 from fragmenta.simt.library import POINTER, field, pointer_at
-from fragmenta.simt.loaded import Loaded
+from fragmenta.simt.loaded import LoadedRoutines
 from fragmenta.simt.warps import P, routine
 from fragmenta.tracing.code import layout as at
 from fragmenta.tracing.code.routines import empty_if, place, put, recorded, warp_number
@@ -191,4 +191,4 @@ _NOTE = routine("replay.note", _note, [P, P, P, I32, I32, P, I64], None)
 @once
 def note() -> int:
     """Where the function of a recorder is."""
-    return Loaded([_NOTE]).address(_NOTE)
+    return LoadedRoutines([_NOTE]).address(_NOTE)

@@ -6,15 +6,15 @@ from typing import NamedTuple, TypeAlias
 
 from fragmenta.ptx.module import Instruction
 from fragmenta.simt import layout
-from fragmenta.simt.emitter import MEMORY, Writer, Written
+from fragmenta.simt.emitter import MEMORY, InMemory, Writer
 from fragmenta.simt.events import if_some
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.memory import Access, load
+from fragmenta.simt.memory import AccessForm, load
 from fragmenta.simt.probes import Probes
 from fragmenta.simt.program import JUMPS, register_bytes
 from fragmenta.simt.program import Program as Compiled
 from fragmenta.tracing.code import layout as at
-from fragmenta.tracing.code.effects import Owned, Program, is_late, returns, written
+from fragmenta.tracing.code.effects import CallGraph, Owned, is_late, returns, written
 from fragmenta.tracing.code.routines import COMPLETE, THERE, access, step
 
 Form: TypeAlias = tuple[int, str, str, int, int]
@@ -24,7 +24,7 @@ Form: TypeAlias = tuple[int, str, str, int, int]
 class _Taken(NamedTuple):
     """An access whose bytes are taken when it is done."""
 
-    access: Access
+    access: AccessForm
     registers: int
     """How many registers of addresses are before the bytes."""
     lanes: str
@@ -41,7 +41,7 @@ class TraceProbes(Probes):
         self._waiting: list[_Taken] = []
         """What the present instruction writes."""
         self._bases: dict[str, int] = {}
-        self._program: Program | None = None
+        self._program: CallGraph | None = None
 
     # ── steps ───────────────────────────────────────────────────────────────
 
@@ -67,11 +67,11 @@ class TraceProbes(Probes):
         if returns(self._known(writer.program), writer.unit.function, writer.index):
             self._step(writer, writer.active())
 
-    def _known(self, program: Compiled) -> Program:
+    def _known(self, program: Compiled) -> CallGraph:
         if self._program is None:
             recursive = [name for name, each in program.units.items() if each.recursive]
             given = program.module, tuple(program.units), tuple(recursive)
-            self._program = Program(*given)
+            self._program = CallGraph(*given)
         return self._program
 
     def _registers(self, writer: Writer) -> list[Owned]:
@@ -101,8 +101,8 @@ class TraceProbes(Probes):
         self,
         writer: Writer,
         instruction: Instruction,
-        what: Access,
-        at: Written,
+        what: AccessForm,
+        at: InMemory,
         offset: int,
         registers: list[str],
         kind: str,
@@ -115,22 +115,22 @@ class TraceProbes(Probes):
         self,
         writer: Writer,
         size: int,
-        to: Written,
+        to: InMemory,
         to_offset: int,
-        of: Written,
+        of: InMemory,
         of_offset: int,
         reads: str,
     ) -> None:
         """Write down the addresses of a ``cp.async`` that is done at once."""
         wide = min(8, size)
-        what = Access("shared", 8 * wide, 8 * wide, size // wide)
+        what = AccessForm("shared", 8 * wide, 8 * wide, size // wide)
         both = [(to, to_offset), (of, of_offset)]
         self._row(writer, what, "copy", both, reads=reads)
 
     def matrix_rows(
         self,
         writer: Writer,
-        at: Written,
+        at: InMemory,
         offset: int,
         used: int,
         stores: bool,
@@ -138,7 +138,7 @@ class TraceProbes(Probes):
         width: int,
     ) -> None:
         """Write down the addresses of the rows of a matrix."""
-        what = Access("shared", 64, 64, width // 8)
+        what = AccessForm("shared", 64, 64, width // 8)
         chosen = (1 << used) - 1
         lanes = str(chosen - (1 << 32) if chosen >> 31 else chosen)
         kind = "write" if stores else "read"
@@ -147,9 +147,9 @@ class TraceProbes(Probes):
     def _row(
         self,
         writer: Writer,
-        what: Access,
+        what: AccessForm,
         kind: str,
-        places: list[tuple[Written, int]],
+        places: list[tuple[InMemory, int]],
         lanes: str = "",
         reads: str = "0",
     ) -> None:
@@ -173,7 +173,7 @@ class TraceProbes(Probes):
         if takes:
             self._waiting.append(_Taken(what, len(places), lanes))
 
-    def _form(self, writer: Writer, what: Access, kind: str) -> int:
+    def _form(self, writer: Writer, what: AccessForm, kind: str) -> int:
         """The number of a kind of row."""
         key = self._site(writer), kind, what.space, what.bits // 8, what.elements
         if key not in self._numbers:
@@ -194,7 +194,7 @@ class TraceProbes(Probes):
         }
         return {"traced": told}
 
-    def _late(self, program: Program, name: str) -> dict[str, list[int]]:
+    def _late(self, program: CallGraph, name: str) -> dict[str, list[int]]:
         """The registers that instructions of a function write later, by their index."""
         function = program.module.functions[name]
         return {

@@ -12,11 +12,11 @@ from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, routine
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Step, fast_path, note, observe
+from fragmenta.units.fast.step import FastStep, fast_path, note, observe
 from fragmenta.units.fast.tasks import call
 
 
-class _Entry:
+class _WarpRecord:
     """What is known of a warp."""
 
     def __init__(self, code: Code, barrier: Raw, rank: Value, warp: Value) -> None:
@@ -77,7 +77,7 @@ def _settle_all(code: Code, cluster: Raw, barrier: Raw) -> None:
         with code.loop(warps) as number:
             warp = b.gep(first, [(number * size).raw])
             live = field(code, warp, engine.LIVE, I32)[0]
-            here = _Entry(code, barrier, rank, number).word(at.ENTRY_ARRIVED)[0]
+            here = _WarpRecord(code, barrier, rank, number).word(at.ENTRY_ARRIVED)[0]
             missing.value = missing.value | (live & ~here)
 
     _each_block(code, cluster, look)
@@ -91,23 +91,23 @@ def _settle_all(code: Code, cluster: Raw, barrier: Raw) -> None:
         field(code, barrier, at.BARRIER_ARRIVED, I32)[0] = code.constant(0, I32)
         blocks = field(code, cluster, layout.CLUSTER_BLOCKS, I32)[0]
         with code.loop(convert(blocks, I64) * at.ENTRIES) as number:
-            entry = _Entry(code, barrier, number.lift(0), number)
+            entry = _WarpRecord(code, barrier, number.lift(0), number)
             entry.word(at.ENTRY_ARRIVED)[0] = code.constant(0, I32)
 
 
 SETTLE = routine("units.cluster.settle", _settle, [P], None)
 
 
-def _here(step: Step) -> tuple[Raw, Memory, _Entry]:
+def _here(step: FastStep) -> tuple[Raw, Memory, _WarpRecord]:
     """The barrier, its phase, and what is known of the warp."""
     code = step.code
     barrier = pointer_at(code, step.cluster, layout.CLUSTER_BARRIER)
     step.require(step.word(barrier, at.BARRIER_MIXED)[0] == 0)
-    entry = _Entry(code, barrier, step.rank, step.number)
+    entry = _WarpRecord(code, barrier, step.rank, step.number)
     return barrier, step.long(barrier, at.BARRIER_PHASE), entry
 
 
-def _arrive(step: Step) -> Value:
+def _arrive(step: FastStep) -> Value:
     """Arrive at the barrier."""
     barrier, phase, entry = _here(step)
     here, tickets = (entry.word(each) for each in (at.ENTRY_ARRIVED, at.ENTRY_LANES))
@@ -125,7 +125,7 @@ def _arrive(step: Step) -> Value:
     return step.lanes
 
 
-def _wait(step: Step) -> Value:
+def _wait(step: FastStep) -> Value:
     """Wait until all threads have arrived."""
     barrier, phase, entry = _here(step)
     call(step.code, SETTLE, step.cluster)

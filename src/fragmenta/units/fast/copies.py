@@ -29,11 +29,11 @@ from fragmenta.jit.trace import (
 from fragmenta.simt import layout as engine
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, SHARED_WINDOW, SLOT_BITS
 from fragmenta.simt.library import POINTER, as_signed, field, pointer_at
-from fragmenta.simt.memory import Where, inside, segment
+from fragmenta.simt.memory import AddressRange, inside, segment
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Step, fast_path, shift
-from fragmenta.units.fast.tasks import ISSUE, UNIT, Task, call, each_rank, task_at
+from fragmenta.units.fast.step import FastStep, fast_path, shift
+from fragmenta.units.fast.tasks import ISSUE, UNIT, FastTask, call, each_rank, task_at
 
 GENERIC, OWN, MASKED, PAIRED = 1, 2, 4, 8
 """Words of the instruction: whether addresses in shared memory are generic, whether
@@ -46,7 +46,7 @@ ALIGNMENT = 128
 MAP_ALIGNMENT, MAP_SIZE = 64, 128
 
 
-def memory(step: Step, address: Value, *, constant: bool = False) -> Where:
+def memory(step: FastStep, address: Value, *, constant: bool = False) -> AddressRange:
     """The global memory of an address; also the parameters, if it is constant."""
     slot = shift(address, SLOT_BITS)
     good = slot >= engine.FIRST_ARGUMENT
@@ -59,7 +59,7 @@ def memory(step: Step, address: Value, *, constant: bool = False) -> Where:
 class Issue:
     """A copy that one lane issues; or several lanes together."""
 
-    def __init__(self, step: Step, kind: int, *, alone: bool = True) -> None:
+    def __init__(self, step: FastStep, kind: int, *, alone: bool = True) -> None:
         self.step, self.code = step, step.code
         schedule = step.word(step.cluster, layout.CLUSTER_SCHEDULE)[0]
         pool = pointer_at(self.code, step.cluster, layout.CLUSTER_TASKS)
@@ -67,7 +67,7 @@ class Issue:
         step.require((schedule != layout.RANDOM) & (free >= 0))
         if alone:
             step.require((step.lanes & (step.lanes - 1)) == 0)
-        self.task: Task = task_at(self.code, step.cluster, free)
+        self.task: FastTask = task_at(self.code, step.cluster, free)
         self._begin(kind)
 
     def _begin(self, kind: int) -> None:
@@ -177,7 +177,7 @@ class Issue:
     # ── global memory ───────────────────────────────────────────────────────
 
     def rows(
-        self, where: Where, first: Value, extent: Value, row: Value, store: bool
+        self, where: AddressRange, first: Value, extent: Value, row: Value, store: bool
     ) -> None:
         """Require rows to be in memory, which must be writable for a store."""
         good = inside(where, first, extent)
@@ -222,7 +222,7 @@ def shift_by(number: Value, by: Value) -> Value:
 class Map:
     """A tensor map that is known, as compiled code reads it."""
 
-    def __init__(self, step: Step, operand: int) -> None:
+    def __init__(self, step: FastStep, operand: int) -> None:
         self.step, self.code = step, step.code
         self.address = address = step.value(operand)
         where = memory(step, address, constant=True)
@@ -336,7 +336,7 @@ def _box(issue: Issue, operand: int, first: int, offset: Value, store: bool) -> 
 
 
 def _inner(
-    step: Step, form: Map, place: Value, store: bool
+    step: FastStep, form: Map, place: Value, store: bool
 ) -> tuple[Value, Value, Value]:
     """Along dimension 0: where rows begin, their bytes, and what is before them."""
     start = place * form.word(at.MAP_ELEMENT)
@@ -361,7 +361,7 @@ def _clipped(form: Map, each: int, place: Value) -> tuple[Value, Value]:
 # ── instructions ────────────────────────────────────────────────────────────
 
 
-def _tensor_load(step: Step) -> Value:
+def _tensor_load(step: FastStep) -> Value:
     """Operands: the goal, the map, the mbarrier, the mask, five coordinates."""
     issue = Issue(step, at.LOAD)
     rank, offset = issue.shared(0)
@@ -372,7 +372,7 @@ def _tensor_load(step: Step) -> Value:
     return issue.issue()
 
 
-def _tensor_store(step: Step) -> Value:
+def _tensor_store(step: FastStep) -> Value:
     """Operands: the map, the source, five coordinates."""
     issue = Issue(step, at.STORE)
     rank, offset = issue.shared(1)
@@ -392,7 +392,7 @@ def _size(issue: Issue, operand: int) -> Value:
     return size
 
 
-def _bulk_load(step: Step) -> Value:
+def _bulk_load(step: FastStep) -> Value:
     """Operands: the goal, the source, the size, the mbarrier, the mask."""
     issue = Issue(step, at.LOAD)
     size = _size(issue, 2)
@@ -406,7 +406,7 @@ def _bulk_load(step: Step) -> Value:
     return issue.issue()
 
 
-def _bulk_store(step: Step) -> Value:
+def _bulk_store(step: FastStep) -> Value:
     """Operands: the goal, the source, the size."""
     issue = Issue(step, at.STORE)
     size = _size(issue, 2)
@@ -419,7 +419,7 @@ def _bulk_store(step: Step) -> Value:
     return issue.issue()
 
 
-def _exchange(step: Step) -> Value:
+def _exchange(step: FastStep) -> Value:
     """Operands: the goal, the source, the size, the mbarrier."""
     issue = Issue(step, at.EXCHANGE)
     step.require(step.word(step.cluster, layout.CLUSTER_BLOCKS)[0] > 1)
@@ -442,7 +442,7 @@ def _exchange(step: Step) -> Value:
     return issue.issue()
 
 
-def _tensor_prefetch(step: Step) -> Value:
+def _tensor_prefetch(step: FastStep) -> Value:
     """A hint: the map, five coordinates."""
     form = Map(step, 0)
     rank = convert(shift(step.flags, RANK_AT), I64)
@@ -453,7 +453,7 @@ def _tensor_prefetch(step: Step) -> Value:
     return step.lanes
 
 
-def _bulk_prefetch(step: Step) -> Value:
+def _bulk_prefetch(step: FastStep) -> Value:
     """A hint: the source, the size."""
     step.require(((step.value(0) | step.value(1)) & (UNIT - 1)) == 0)
     return step.lanes

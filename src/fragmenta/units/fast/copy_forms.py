@@ -26,7 +26,7 @@ ROWS = ("tile::gather4", "tile::scatter4")
 """Words of copies of four rows: their coordinates are a column and the rows."""
 
 
-class Form(NamedTuple):
+class CopyForm(NamedTuple):
     """What the mnemonic says."""
 
     mnemonic: str
@@ -52,7 +52,7 @@ class Form(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def form(mnemonic: str) -> Form:
+def form(mnemonic: str) -> CopyForm:
     """What a mnemonic says.
 
     >>> found = form("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group")
@@ -68,7 +68,7 @@ def form(mnemonic: str) -> Form:
     operands = tuple(name for name, _, word in names if not word or word in words)
     operation = next((word for word in words if word in TYPES_OF), None)
     to, of = ("", spaces[0]) if kind.endswith("prefetch") else spaces[:2]
-    return Form(mnemonic, kind, words, to, of, operation, words[-1], operands)
+    return CopyForm(mnemonic, kind, words, to, of, operation, words[-1], operands)
 
 
 def _kind(words: tuple[str, ...], to: str, of: str) -> str:

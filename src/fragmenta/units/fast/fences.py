@@ -8,22 +8,22 @@ from __future__ import annotations
 from fragmenta.jit.trace import I32, Value, convert, select
 from fragmenta.simt.library import pointer_at
 from fragmenta.units.fast import layout
-from fragmenta.units.fast.step import Step, fast_path
+from fragmenta.units.fast.step import FastStep, fast_path
 
 
-def _proxy(step: Step) -> Value:
+def _proxy(step: FastStep) -> Value:
     """``fence.proxy.async``."""
     step.observe(layout.PORT_PROXY, step.state)
     return step.lanes
 
 
-def _made(step: Step) -> Value:
+def _made(step: FastStep) -> Value:
     """``fence.mbarrier_init``."""
     step.require(step.observe(layout.PORT_INIT_FENCE, step.state) != 0)
     return step.lanes
 
 
-def _registers(step: Step) -> Value:
+def _registers(step: FastStep) -> Value:
     """``setmaxnreg``: only an observer counts registers."""
     code, count = step.code, step.value(0)
     step.require((count >= 24) & (count <= 256) & ((count & 7) == 0))

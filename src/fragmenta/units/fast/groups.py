@@ -12,10 +12,10 @@ from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, repeat, routine
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Step, fast_path, note, observe
+from fragmenta.units.fast.step import FastStep, fast_path, note, observe
 from fragmenta.units.fast.tasks import (
     TAKE,
-    Task,
+    FastTask,
     call,
     call_finish,
     each_rank,
@@ -27,7 +27,7 @@ READ = 1
 """A word of the instruction: only the sources have to be read."""
 
 
-def _each_queue(step: Step, do: Callable[[Value, Raw], None]) -> None:
+def _each_queue(step: FastStep, do: Callable[[Value, Raw], None]) -> None:
     """Do something for each lane that has groups."""
     code, b = step.code, step.code.builder
     queues = pointer_at(code, step.state, layout.STATE_QUEUES)
@@ -42,7 +42,7 @@ def _each_queue(step: Step, do: Callable[[Value, Raw], None]) -> None:
     each_rank(code, step.lanes, one)
 
 
-def _bound(step: Step, queue: Raw, left: Value) -> Value:
+def _bound(step: FastStep, queue: Raw, left: Value) -> Value:
     """The first group that a wait leaves out."""
     epoch = step.word(queue, at.QUEUE_EPOCH)[0]
     waited = step.word(queue, at.QUEUE_WAITED)[0]
@@ -50,7 +50,7 @@ def _bound(step: Step, queue: Raw, left: Value) -> Value:
     return select(left == 0, epoch, kept)
 
 
-def _commit(step: Step) -> Value:
+def _commit(step: FastStep) -> Value:
     """Close the group of each lane."""
 
     def one(lane: Value, queue: Raw) -> None:
@@ -62,7 +62,7 @@ def _commit(step: Step) -> Value:
 
 
 def _each_task(
-    code: Code, cluster: Raw, queue: Raw, bound: Value, do: Callable[[Task], None]
+    code: Code, cluster: Raw, queue: Raw, bound: Value, do: Callable[[FastTask], None]
 ) -> None:
     """Do something for each task of a queue that is in a group before a bound.
 
@@ -85,7 +85,7 @@ def _needed(code: Code, cluster: Raw, queue: Raw, bound: Value) -> Value:
     """How much memory the images of the tasks of a queue need."""
     total = code.variable(code.constant(0, I64))
 
-    def one(task: Task) -> None:
+    def one(task: FastTask) -> None:
         total.value = total.value + image_bytes(task)
 
     _each_task(code, cluster, queue, bound, one)
@@ -96,7 +96,7 @@ def _finish(code: Code, cluster: Raw, queue: Raw, bound: Value, read: Value) -> 
     """Finish the tasks of a queue, or read their sources."""
     nothing = ir.Constant(POINTER, None)
 
-    def one(task: Task) -> None:
+    def one(task: FastTask) -> None:
         with code.when(read != 0):
             call(code, TAKE, cluster, task.record, nothing)
         with code.when(read == 0):
@@ -109,7 +109,7 @@ NEEDED = routine("units.groups.needed", _needed, [P, P, I32], I64)
 FINISHED = routine("units.groups.finish", _finish, [P, P, I32, I32], None)
 
 
-def _wait(step: Step) -> Value:
+def _wait(step: FastStep) -> Value:
     """Wait for groups; the operand is how many are left out."""
     code, b = step.code, step.code.builder
     left = step.value(0)

@@ -24,7 +24,7 @@ from fragmenta.units.fast import (
     tensor_products,
     wgmma,
 )
-from fragmenta.units.fast.copy_forms import Form, form
+from fragmenta.units.fast.copy_forms import CopyForm, form
 from fragmenta.units.fast.map_fields import REPLACED
 from fragmenta.units.fast.step import OPERAND
 
@@ -175,7 +175,7 @@ def _copy(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(routine, flags, tuple(order), calls, "prefetch" not in of.kind)
 
 
-def _copy_flags(of: Form) -> int:
+def _copy_flags(of: CopyForm) -> int:
     operation = task_layout.OPERATIONS.index(of.operation or "")
     shared = of.of if of.to == "global" else of.to
     flags = operation << task_layout.OPERATION_AT

@@ -33,7 +33,7 @@ from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.copies import Issue
 from fragmenta.units.fast.groups import FINISHED
-from fragmenta.units.fast.step import Step, fast_path, shift
+from fragmenta.units.fast.step import FastStep, fast_path, shift
 from fragmenta.units.fast.tasks import call
 
 ALL = 1
@@ -45,7 +45,7 @@ GENERIC, NO_INCREMENT = 1, 2
 class _Queue:
     """The groups of a warp, if they are not Python's."""
 
-    def __init__(self, step: Step, made_at_once: bool = False) -> None:
+    def __init__(self, step: FastStep, made_at_once: bool = False) -> None:
         """``made_at_once``: it asks the observer for copies that were made at once."""
         b, self.step = step.code.builder, step
         queues = pointer_at(step.code, step.state, layout.STATE_LANE_QUEUES)
@@ -122,12 +122,12 @@ class _Queue:
         self.step.require((left == 0) & self.is_of_lanes())
 
 
-def _lanes_where(step: Step, condition: Value) -> Value:
+def _lanes_where(step: FastStep, condition: Value) -> Value:
     """The lanes for which a condition holds."""
     return to_word(condition) & step.lanes
 
 
-def _copy(step: Step) -> Value:
+def _copy(step: FastStep) -> Value:
     """Operands: the goal, the source, the size, and which lanes read, or how much."""
     code = step.code
     queue = _Queue(step)
@@ -167,7 +167,7 @@ def _copy(step: Step) -> Value:
     return issue.issue()
 
 
-def _counts(step: Step, size: Value) -> Value:
+def _counts(step: FastStep, size: Value) -> Value:
     """How many bytes each lane reads: a predicate says none, a number how many."""
     code = step.code
     whole = size.in_all_lanes(LANES)
@@ -189,7 +189,7 @@ def _counts(step: Step, size: Value) -> Value:
     return found.value
 
 
-def _commit(step: Step) -> Value:
+def _commit(step: FastStep) -> Value:
     """Close a group."""
     queue = _Queue(step, made_at_once=True)
     queue.may_commit()
@@ -197,7 +197,7 @@ def _commit(step: Step) -> Value:
     return step.lanes
 
 
-def _wait(step: Step) -> Value:
+def _wait(step: FastStep) -> Value:
     """Wait for groups; the operand is how many are left out."""
     code = step.code
     queue, left = _Queue(step, made_at_once=True), step.value(0)
@@ -215,7 +215,7 @@ def _wait(step: Step) -> Value:
     return step.lanes
 
 
-def _arrive(step: Step) -> Value:
+def _arrive(step: FastStep) -> Value:
     """Arrive at an mbarrier when the ``cp.async`` so far are done."""
     b, queue = step.code.builder, _Queue(step)
     issue = Issue(step, at.ARRIVAL, alone=False)

@@ -16,7 +16,7 @@ from fragmenta.simt import warps
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.library import field, pointer_at
 from fragmenta.units.fast import layout
-from fragmenta.units.fast.step import Mbarrier, Step, fast_path, shift
+from fragmenta.units.fast.step import FastMbarrier, FastStep, fast_path, shift
 from fragmenta.units.fast.tasks import WANTED, call
 
 EXPECTS, PARITY, TESTS, GENERIC, COUNTED, NARROW = 1, 2, 4, 8, 16, 64
@@ -28,7 +28,7 @@ _WATCHED_PHASES = 2
 """The last phase of which Python looks whether a wait can miss it."""
 
 
-def _own(step: Step) -> tuple[Value, Mbarrier]:
+def _own(step: FastStep) -> tuple[Value, FastMbarrier]:
     """The place of the first operand in the block's own memory, and its mbarrier."""
     generic = (step.flags & GENERIC) != 0
     address = step.shared_address(step.value(0), generic)
@@ -38,7 +38,7 @@ def _own(step: Step) -> tuple[Value, Mbarrier]:
     return address, step.mbarrier_at(step.state, convert(offset, I64))
 
 
-def _idle(mbarrier: Mbarrier) -> Value:
+def _idle(mbarrier: FastMbarrier) -> Value:
     """Whether no phase is under way, and nobody waits."""
     code, word = mbarrier.step.code, mbarrier.word
     waiting = code.variable(code.constant(0, I32))
@@ -54,7 +54,7 @@ def _idle(mbarrier: Mbarrier) -> Value:
     return found_
 
 
-def _init(step: Step) -> Value:
+def _init(step: FastStep) -> Value:
     """Make an mbarrier; ``operands`` are the address and the count."""
     code, (address, mbarrier) = step.code, _own(step)
     count, old = step.value(1), mbarrier.alive
@@ -82,7 +82,7 @@ def _init(step: Step) -> Value:
 
 
 def _begin(
-    mbarrier: Mbarrier, slot: Value, again: Value, count: Value, address: Value
+    mbarrier: FastMbarrier, slot: Value, again: Value, count: Value, address: Value
 ) -> None:
     """Begin the first phase of a new mbarrier."""
     step, code, word = mbarrier.step, mbarrier.step.code, mbarrier.word
@@ -107,7 +107,7 @@ def _begin(
     mbarrier.write()
 
 
-def _inval(step: Step) -> Value:
+def _inval(step: FastStep) -> Value:
     """End an mbarrier; the operand is its address."""
     code, (address, mbarrier) = step.code, _own(step)
     step.require(mbarrier.alive & mbarrier.intact)
@@ -130,21 +130,21 @@ def _inval(step: Step) -> Value:
     return step.lanes
 
 
-def _found(step: Step, operand: int) -> tuple[Value, Mbarrier]:
+def _found(step: FastStep, operand: int) -> tuple[Value, FastMbarrier]:
     """The address of an operand, and the mbarrier there."""
     generic = (step.flags & GENERIC) != 0
     address = step.shared_address(step.value(operand), generic)
     return address, step.mbarrier(address)
 
 
-def _more_bytes(step: Step, mbarrier: Mbarrier, count: Value) -> Value:
+def _more_bytes(step: FastStep, mbarrier: FastMbarrier, count: Value) -> Value:
     """The bytes that are pending if more are expected."""
     sum_ = mbarrier.word(layout.MBARRIER_TX)[0] + count
     step.require((sum_ >= -layout.MOST) & (sum_ <= layout.MOST))
     return sum_
 
 
-def _arrive(step: Step) -> Value:
+def _arrive(step: FastStep) -> Value:
     """Arrive; ``operands`` are the result, the address, and a count, if there is one.
 
     The count is of bytes if the instruction expects some.
@@ -175,7 +175,7 @@ def _arrive(step: Step) -> Value:
     return step.lanes
 
 
-def _expect(step: Step) -> Value:
+def _expect(step: FastStep) -> Value:
     """Expect bytes; ``operands`` are nothing, the address, and the count."""
     _, mbarrier = _found(step, 1)
     count = step.value(2)
@@ -187,7 +187,7 @@ def _expect(step: Step) -> Value:
     return step.lanes
 
 
-def _wait(step: Step) -> Value:
+def _wait(step: FastStep) -> Value:
     """Test whether a phase is over; operands: the result, the address, the phase."""
     code = step.code
     address, mbarrier = _found(step, 1)
@@ -240,22 +240,22 @@ def _wait(step: Step) -> Value:
     return passed.value
 
 
-def _saw(mbarrier: Mbarrier, warp: Value, phase: Value) -> None:
-    """Note that a warp has seen the end of a phase, as ``Mbarrier.saw`` does."""
+def _saw(mbarrier: FastMbarrier, warp: Value, phase: Value) -> None:
+    """Note that a warp has seen the end of a phase, as ``FastMbarrier.saw`` does."""
     seen = mbarrier.word(layout.MBARRIER_SEEN)
     following = seen[warp]
     late = (phase > following) & (((phase - following) & 1) == 0)
     seen[warp] = select(late, following, phase) + 1
 
 
-def _driven(step: Step, mbarrier: Mbarrier) -> Value:
+def _driven(step: FastStep, mbarrier: FastMbarrier) -> Value:
     """Whether the warp has ended the last phase of an mbarrier, and gives way."""
     fair = step.word(step.cluster, layout.CLUSTER_FAIR)[0] != 0
     found: Value = fair & (mbarrier.word(layout.MBARRIER_DRIVER)[0] == step.name)
     return found
 
 
-def _looked_at(step: Step, mbarrier: Mbarrier, wanted: Value) -> Value:
+def _looked_at(step: FastStep, mbarrier: FastMbarrier, wanted: Value) -> Value:
     """Whether Python looks if waits for a phase can miss it, in the first cluster."""
     b, port = (
         step.code.builder,
@@ -269,7 +269,9 @@ def _looked_at(step: Step, mbarrier: Mbarrier, wanted: Value) -> Value:
     return found
 
 
-def _gives_way(step: Step, mbarrier: Mbarrier, wanted: Value, ended: Value) -> Value:
+def _gives_way(
+    step: FastStep, mbarrier: FastMbarrier, wanted: Value, ended: Value
+) -> Value:
     """Whether the warp lets the others have a turn first: ``units.fairness``."""
     code = step.code
     tests = (step.flags & TESTS) != 0

@@ -1,6 +1,6 @@
 """A fast path while it is traced: the instruction, its operands, and the way out.
 
-A fast path asks with :meth:`Step.require` for all that it expects.  If something is
+A fast path asks with :meth:`FastStep.require` for all that it expects.  If something is
 otherwise, Python carries out the instruction.  So nothing may be changed before the
 last such question.
 """
@@ -52,7 +52,7 @@ CALLBACK = ir.FunctionType(I32, [POINTER, POINTER, I32, I32])
 """Python: block, warp, number of the event, lanes."""
 
 
-class Step:
+class FastStep:
     """An instruction that some lanes of a warp execute."""
 
     def __init__(
@@ -227,7 +227,7 @@ class Step:
         self.require(shift(found, 32) == 0)
         return convert(found, I32)
 
-    def mbarrier(self, address: Value) -> Mbarrier:
+    def mbarrier(self, address: Value) -> FastMbarrier:
         """The mbarrier at an address of shared memory, if it is as it was left."""
         rank, offset = shift(address, RANK_BITS), address & (1 << RANK_BITS) - 1
         blocks = self.word(self.cluster, layout.CLUSTER_BLOCKS)[0]
@@ -238,14 +238,14 @@ class Step:
         state = peers[convert(rank, I64)].raw
         return self.mbarrier_of(state, convert(offset, I64))
 
-    def mbarrier_of(self, state: Raw, offset: Value) -> Mbarrier:
+    def mbarrier_of(self, state: Raw, offset: Value) -> FastMbarrier:
         """The mbarrier at an offset in the shared memory of a block."""
         found = self.mbarrier_at(state, offset)
         self.require(found.alive & found.intact)
         self.require(self.observe(layout.PORT_USED, found.record) != 0)
         return found
 
-    def mbarrier_at(self, state: Raw, offset: Value) -> Mbarrier:
+    def mbarrier_at(self, state: Raw, offset: Value) -> FastMbarrier:
         """The mbarrier that is or may be at an offset, if there is room for one."""
         size = self.long(state, layout.STATE_SHARED_SIZE)[0]
         self.require((offset < size - 7) & ((offset & 7) == 0))
@@ -254,13 +254,13 @@ class Step:
         record = b.gep(records, [(offset * (layout.MBARRIER_BYTES // 8)).raw])
         shared = pointer_at(self.code, state, layout.STATE_SHARED)
         bits = b.bitcast(b.gep(shared, [offset.raw]), I64.as_pointer())
-        return Mbarrier(self, state, record, Memory(b, bits, I64))
+        return FastMbarrier(self, state, record, Memory(b, bits, I64))
 
 
-class Mbarrier(NamedTuple):
+class FastMbarrier(NamedTuple):
     """An mbarrier, read and changed by compiled code."""
 
-    step: Step
+    step: FastStep
     state: Raw
     """The state of its block."""
     record: Raw
@@ -377,7 +377,7 @@ OPERAND = routine("units.operand", _operand, [P, P, P, I32, P], I64)
 
 
 def fast_path(
-    name: str, trace: Callable[[Step], Value], split: tuple[int, ...] = ()
+    name: str, trace: Callable[[FastStep], Value], split: tuple[int, ...] = ()
 ) -> Routine:
     """A routine that carries out an instruction, or leaves it to Python.
 
@@ -391,7 +391,7 @@ def fast_path(
         code = Code(function)
         b = code.builder
         out = b.append_basic_block("python")
-        step = Step(code, block, warp, event, Value(b, lanes), out)
+        step = FastStep(code, block, warp, event, Value(b, lanes), out)
         passed = trace(step)
         b.ret(passed.raw)
         b.position_at_end(out)
@@ -402,7 +402,7 @@ def fast_path(
     return Routine(name, build)
 
 
-def _split(first: Step, function: ir.Function, operands: tuple[int, ...]) -> None:
+def _split(first: FastStep, function: ir.Function, operands: tuple[int, ...]) -> None:
     """Call a fast path for each group of lanes, if there are several.
 
     A group that needs Python asks for it alone.  In a random order, each call of
@@ -410,7 +410,7 @@ def _split(first: Step, function: ir.Function, operands: tuple[int, ...]) -> Non
     """
     code, b = first.code, first.code.builder
     python = b.append_basic_block("together")
-    step = Step(code, first.block, first.warp, first.event, first.lanes, python)
+    step = FastStep(code, first.block, first.warp, first.event, first.lanes, python)
     random = step.word(step.cluster, layout.CLUSTER_SCHEDULE)[0] == layout.RANDOM
     step.require(~random & ((step.lanes & (step.lanes - 1)) != 0))
     values = [step.lane_values(each) for each in operands]

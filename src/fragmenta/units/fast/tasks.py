@@ -28,14 +28,14 @@ from fragmenta.jit.trace import (
 from fragmenta.shared.swizzles import exchanged
 from fragmenta.simt.layout import POISON
 from fragmenta.simt.library import POINTER, Routine, field, pointer_at
-from fragmenta.simt.memory import Where, inside, segment
+from fragmenta.simt.memory import AddressRange, inside, segment
 from fragmenta.simt.warps import P, clear_memory, repeat, routine
 from fragmenta.units.fast import layout, tensor_cells
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.fast.step import (
-    Mbarrier,
-    Step,
+    FastMbarrier,
+    FastStep,
     declared,
     note,
     observe,
@@ -48,7 +48,7 @@ UNIT = 16
 WIDE = ir.VectorType(I16, UNIT // 2)
 
 
-class Task:
+class FastTask:
     """The record of a task, as compiled code reads and writes it."""
 
     def __init__(self, code: Code, cluster: Raw, record: Raw) -> None:
@@ -75,7 +75,7 @@ class Task:
         """A word of the pool."""
         return field(self.code, self.pool, offset, I32)
 
-    def other(self, index: Value) -> Task:
+    def other(self, index: Value) -> FastTask:
         """Another task of the pool."""
         return task_at(self.code, self.cluster, index)
 
@@ -103,12 +103,12 @@ class Task:
         found: Raw = peers[convert(rank, I64)].raw
         return found
 
-    def mbarrier(self, rank: Value) -> Mbarrier:
+    def mbarrier(self, rank: Value) -> FastMbarrier:
         """The mbarrier of a block that it signals."""
         code, state = self.code, self.state_of(rank)
         b = code.builder
         out = b.block  # nothing is required of it any more
-        step = Step(
+        step = FastStep(
             code,
             self.pointer(at.TASK_BLOCK),
             self.pointer(at.TASK_WARP),
@@ -121,15 +121,15 @@ class Task:
         record = b.gep(records, [(offset * (layout.MBARRIER_BYTES // 8)).raw])
         shared = pointer_at(code, state, layout.STATE_SHARED)
         bits = b.bitcast(b.gep(shared, [offset.raw]), I64.as_pointer())
-        return Mbarrier(step, state, record, Memory(b, bits, I64))
+        return FastMbarrier(step, state, record, Memory(b, bits, I64))
 
 
-def task_at(code: Code, cluster: Raw, index: Value) -> Task:
+def task_at(code: Code, cluster: Raw, index: Value) -> FastTask:
     """A task by its number in the pool."""
     b = code.builder
     pool = pointer_at(code, cluster, layout.CLUSTER_TASKS)
     place = convert(index, I64) * at.TASK_RECORD + at.POOL_TASKS
-    return Task(code, cluster, b.gep(pool, [place.raw]))
+    return FastTask(code, cluster, b.gep(pool, [place.raw]))
 
 
 def each_rank(code: Code, mask: Value, do: Callable[[Value], None]) -> None:
@@ -163,7 +163,7 @@ def _unit(code: Code, base: Raw, place: Value) -> Raw:
     return b.bitcast(b.gep(base, [place.raw]), WIDE.as_pointer())
 
 
-def _fill(code: Code, task: Task, base: Raw, pattern: Value) -> None:
+def _fill(code: Code, task: FastTask, base: Raw, pattern: Value) -> None:
     """Fill all lines of a box in shared memory with 16 bits, again and again."""
     b, first = code.builder, task.number(at.TASK_SHARED)
     units = task.number(at.TASK_LINE) >> 4
@@ -177,7 +177,7 @@ def _fill(code: Code, task: Task, base: Raw, pattern: Value) -> None:
         b.store(wide.raw, _unit(code, base, place)).align = 1
 
 
-def _extent(task: Task) -> Value:
+def _extent(task: FastTask) -> Value:
     """The bytes from the first row in global memory to the end of the last."""
     counts, steps = task.long(at.TASK_COUNTS), task.long(at.TASK_STEPS)
     total = task.long(at.TASK_ROW)[0]
@@ -186,7 +186,7 @@ def _extent(task: Task) -> Value:
     return total
 
 
-def _each_row(code: Code, task: Task, do: Callable[[Value, Value], None]) -> None:
+def _each_row(code: Code, task: FastTask, do: Callable[[Value, Value], None]) -> None:
     """Do something for each row: where it is in global memory, and in the box."""
     counts, steps = task.long(at.TASK_COUNTS), task.long(at.TASK_STEPS)
     jumps = task.long(at.TASK_JUMPS)
@@ -204,19 +204,19 @@ def _each_row(code: Code, task: Task, do: Callable[[Value, Value], None]) -> Non
         do(there, here)
 
 
-def _global(code: Code, task: Task) -> tuple[Where, Value]:
+def _global(code: Code, task: FastTask) -> tuple[AddressRange, Value]:
     """The global memory of a task, and whether all of its rows are in it."""
     where = segment(code, task.pointer(at.TASK_BLOCK), task.long(at.TASK_FIRST)[0])
     some = task.long(at.TASK_ROW)[0] > 0
     return where, some & inside(where, task.long(at.TASK_FIRST)[0], _extent(task))
 
 
-def _host(code: Code, where: Where, address: Value) -> Raw:
+def _host(code: Code, where: AddressRange, address: Value) -> Raw:
     place = where.base + (address - where.start)
     return code.builder.inttoptr(place.raw, POINTER)
 
 
-def _fits(task: Task, size: Value) -> Value:
+def _fits(task: FastTask, size: Value) -> Value:
     """Whether the lines of a task are in shared memory of this size."""
     first, lines = task.number(at.TASK_SHARED), task.number(at.TASK_LINES)
     end = first + lines * task.number(at.TASK_PITCH)
@@ -224,7 +224,9 @@ def _fits(task: Task, size: Value) -> Value:
     return good
 
 
-def _copy_rows(code: Code, task: Task, base: Raw, where: Where, loads: bool) -> None:
+def _copy_rows(
+    code: Code, task: FastTask, base: Raw, where: AddressRange, loads: bool
+) -> None:
     """Copy all rows between global memory and the lines of a box."""
     b, row = code.builder, task.long(at.TASK_ROW)[0]
     changed = task.number(at.TASK_SWIZZLE)
@@ -263,7 +265,7 @@ def move(b: Builder, goal: Raw, source: Raw, size: Raw) -> None:
 # ── moving ──────────────────────────────────────────────────────────────────
 
 
-def _load(code: Code, task: Task) -> None:
+def _load(code: Code, task: FastTask) -> None:
     """Global to shared memory, of each block that it goes to."""
     where, some = _global(code, task)
     counts = task.long(at.TASK_COUNTS)
@@ -288,7 +290,7 @@ def _load(code: Code, task: Task) -> None:
     each_rank(code, task.word(at.TASK_RANKS)[0], one)
 
 
-def _source(code: Code, task: Task) -> tuple[Raw, Value]:
+def _source(code: Code, task: FastTask) -> tuple[Raw, Value]:
     """Where a task reads shared memory, and its size: an image once it was read."""
     b, taken = code.builder, task.word(at.TASK_STATE)[0] == at.TAKEN
     state = task.state_of(task.word(at.TASK_RANK)[0])
@@ -300,7 +302,7 @@ def _source(code: Code, task: Task) -> tuple[Raw, Value]:
     return b.select(taken.raw, before, shared), size
 
 
-def _window(task: Task) -> tuple[Value, Value]:
+def _window(task: FastTask) -> tuple[Value, Value]:
     """Where the window of shared memory with the box begins, and its bytes."""
     first = task.number(at.TASK_SHARED)
     begin = first & -at.PATTERN
@@ -308,7 +310,7 @@ def _window(task: Task) -> tuple[Value, Value]:
     return begin, first - begin + lines
 
 
-def _store(code: Code, task: Task) -> None:
+def _store(code: Code, task: FastTask) -> None:
     """Shared to global memory."""
     where, some = _global(code, task)
     base, size = _source(code, task)
@@ -338,7 +340,9 @@ REDUCE = ir.FunctionType(
 """The code of a reduction: :func:`fragmenta.simt.boxes.compiled`."""
 
 
-def _reduce(code: Code, task: Task, where: Where, base: Raw, number: Value) -> None:
+def _reduce(
+    code: Code, task: FastTask, where: AddressRange, base: Raw, number: Value
+) -> None:
     """Combine a box with global memory."""
     b, form = code.builder, task.pointer(at.TASK_FORM)
     function = field(code, form, at.MAP_REDUCE, POINTER)[number].raw
@@ -363,7 +367,7 @@ def _reduce(code: Code, task: Task, where: Where, base: Raw, number: Value) -> N
         )
 
 
-def _exchange(code: Code, task: Task) -> None:
+def _exchange(code: Code, task: FastTask) -> None:
     """Shared to shared memory of blocks of the cluster."""
     b, size = code.builder, task.number(at.TASK_LINE)
     source = task.word(at.TASK_SOURCE)[0]
@@ -385,7 +389,7 @@ def _exchange(code: Code, task: Task) -> None:
     each_rank(code, task.word(at.TASK_RANKS)[0], one)
 
 
-def _each_lane(code: Code, task: Task, do: Callable[[Value, Raw], None]) -> None:
+def _each_lane(code: Code, task: FastTask, do: Callable[[Value, Raw], None]) -> None:
     """Do something for each lane of ``cp.async``: its number, and where it writes."""
     b, size = code.builder, task.number(at.TASK_LINE)
     state = task.state_of(task.word(at.TASK_RANK)[0])
@@ -401,7 +405,7 @@ def _each_lane(code: Code, task: Task, do: Callable[[Value, Raw], None]) -> None
     each_rank(code, task.word(at.TASK_LANES)[0], one)
 
 
-def _lane_copy(code: Code, task: Task) -> None:
+def _lane_copy(code: Code, task: FastTask) -> None:
     """Some bytes of each lane, with zeros after them."""
     b, size = code.builder, task.number(at.TASK_LINE)
     block = task.pointer(at.TASK_BLOCK)
@@ -419,7 +423,7 @@ def _lane_copy(code: Code, task: Task) -> None:
 
 def _move(code: Code, cluster: Raw, record: Raw) -> None:
     """Move the bytes of a task."""
-    task = Task(code, cluster, record)
+    task = FastTask(code, cluster, record)
     kind = task.word(at.TASK_KIND)[0]
     for number, do in (
         (at.LOAD, _load),
@@ -432,12 +436,12 @@ def _move(code: Code, cluster: Raw, record: Raw) -> None:
             do(code, task)
 
 
-def _cells(code: Code, task: Task) -> None:
+def _cells(code: Code, task: FastTask) -> None:
     """The registers of a warp to cells of tensor memory."""
     tensor_cells.write(code, _tensor(code, task), task.pointer(at.TASK_IMAGE))
 
 
-def _tensor(code: Code, task: Task) -> Raw:
+def _tensor(code: Code, task: FastTask) -> Raw:
     return code.builder.gep(task.record, [ir.Constant(I32, at.TASK_TENSOR)])
 
 
@@ -446,7 +450,7 @@ MOVE = routine("units.task.move", _move, [P, P], None)
 
 def _poison(code: Code, cluster: Raw, record: Raw) -> None:
     """Fill what a task will write with poison."""
-    task = Task(code, cluster, record)
+    task = FastTask(code, cluster, record)
     kind, b = task.word(at.TASK_KIND)[0], code.builder
     pattern = code.constant(POISON & 0xFFFF, I32)
 
@@ -480,7 +484,7 @@ def _poison(code: Code, cluster: Raw, record: Raw) -> None:
     _hide(code, task, 1)
 
 
-def _hide(code: Code, task: Task, by: int) -> None:
+def _hide(code: Code, task: FastTask, by: int) -> None:
     """Hide the cells that a task will write, or show them again."""
     kind = task.word(at.TASK_KIND)[0]
     with code.when(kind == at.CELLS):
@@ -500,7 +504,7 @@ def each_written(
     A box in shared memory is one piece for each block, in whole units of its swizzle.
     Of other memory, a piece is a row, what a lane copies, or the cells of a lane.
     """
-    task = Task(code, cluster, record)
+    task = FastTask(code, cluster, record)
     kind, b = task.word(at.TASK_KIND)[0], code.builder
 
     def box(rank: Value) -> None:
@@ -524,7 +528,7 @@ def each_written(
         line = task.number(at.TASK_LINE)
         _each_lane(code, task, lambda _, goal: do(goal, line))
 
-    def cells(tensor: Raw, region: tensor_cells.Region) -> None:
+    def cells(tensor: Raw, region: tensor_cells.CellRegion) -> None:
         image = pointer_at(code, tensor, tensors.TENSOR_IMAGE)
         size = region.columns * 4
         region.each_lane(lambda first: do(b.gep(image, [(first * 4).raw]), size))
@@ -536,10 +540,10 @@ def each_region(
     code: Code,
     cluster: Raw,
     record: Raw,
-    do: Callable[[Raw, tensor_cells.Region], None],
+    do: Callable[[Raw, tensor_cells.CellRegion], None],
 ) -> None:
     """Do something with the cells that a task writes: in which memory, and which."""
-    task = Task(code, cluster, record)
+    task = FastTask(code, cluster, record)
     kind, tensor = task.word(at.TASK_KIND)[0], _tensor(code, task)
     with code.when(kind == at.CELLS):
         tensor_cells.each_store_region(code, tensor, do)
@@ -552,7 +556,7 @@ def each_region(
 
 def _complete(code: Code, cluster: Raw, record: Raw) -> None:
     """Do a task: it moves its bytes, and signals."""
-    task = Task(code, cluster, record)
+    task = FastTask(code, cluster, record)
     changes = field(code, cluster, layout.CLUSTER_CHANGES, I64)
     changes[0] = changes[0] + 1
     woke(code, cluster)
@@ -593,7 +597,7 @@ COMPLETE = routine("units.task.complete", _complete, [P, P], None)
 
 def _issue(code: Code, cluster: Raw, record: Raw) -> None:
     """Begin the first free task, whose record says everything about it."""
-    task = Task(code, cluster, record)
+    task = FastTask(code, cluster, record)
     ordinal = field(code, cluster, layout.CLUSTER_ORDINAL, I64)
     task.in_pool(at.POOL_FREE)[0] = task.word(at.TASK_NEXT)[0]
     ordinal[0] = ordinal[0] + 1
@@ -625,7 +629,7 @@ def _issue(code: Code, cluster: Raw, record: Raw) -> None:
         _link(code, task)
 
 
-def _epoch(code: Code, task: Task) -> Value:
+def _epoch(code: Code, task: FastTask) -> Value:
     """The epoch of its groups in which a task was issued; -1 if it is in none.
 
     For ``cp.async`` it is that of the observer: arrivals begin new ones, too.
@@ -642,7 +646,7 @@ def _epoch(code: Code, task: Task) -> Value:
     return found.value
 
 
-def _link(code: Code, task: Task) -> None:
+def _link(code: Code, task: FastTask) -> None:
     """Put a task at the end of the list of those in flight."""
     first, last = task.in_pool(at.POOL_FIRST), task.in_pool(at.POOL_LAST)
     own, before = task.word(at.TASK_INDEX)[0], last[0]
@@ -656,7 +660,7 @@ def _link(code: Code, task: Task) -> None:
     count[0] = count[0] + 1
 
 
-def _unlink(code: Code, task: Task) -> None:
+def _unlink(code: Code, task: FastTask) -> None:
     """Take a task out of that list."""
     first, last = task.in_pool(at.POOL_FIRST), task.in_pool(at.POOL_LAST)
     before = task.word(at.TASK_PREVIOUS)[0]
@@ -674,7 +678,7 @@ def _unlink(code: Code, task: Task) -> None:
 ISSUE = routine("units.task.issue", _issue, [P, P], None)
 
 
-def _finish_before(code: Code, arrival: Task) -> None:
+def _finish_before(code: Code, arrival: FastTask) -> None:
     """Finish the ``cp.async`` that an arrival waits for."""
     own, queue = arrival.long(at.TASK_ORDINAL)[0], arrival.long(at.TASK_FORM)[0]
     now = code.variable(arrival.in_pool(at.POOL_FIRST)[0])
@@ -687,7 +691,7 @@ def _finish_before(code: Code, arrival: Task) -> None:
         again(now.value >= 0)
 
 
-def _finish_queue(code: Code, last: Task, queue: Value) -> Value:
+def _finish_queue(code: Code, last: FastTask, queue: Value) -> Value:
     """Finish what a thread issued to the Tensor Cores before a task; 0 if it is done.
 
     Only a commit waits for earlier commits.
@@ -715,7 +719,7 @@ def call_finish(code: Code, cluster: Raw, record: Raw) -> Value:
     return Value(code.builder, call(code, FINISH, cluster, record, returns=I32))
 
 
-def _ready(code: Code, task: Task) -> Value:
+def _ready(code: Code, task: FastTask) -> Value:
     """Do what must be done before a task, and compute a product; 0 if that is done.
 
     Otherwise the pool says which task Python has to look at.
@@ -751,7 +755,7 @@ def _finish(code: Code, cluster: Raw, record: Raw) -> Value:
 
     The result is 0, or 1 if Python has to do something first.
     """
-    task = Task(code, cluster, record)
+    task = FastTask(code, cluster, record)
     failed = code.variable(code.constant(0, I32))
     with code.when(task.word(at.TASK_STATE)[0] != at.FREE):
         failed.value = _ready(code, task)
@@ -790,7 +794,7 @@ def _wanted(code: Code, cluster: Raw, rank: Value, offset: Value) -> Value:
 WANTED = routine("units.task.wanted", _wanted, [P, I32, I32], I32)
 
 
-def image_bytes(task: Task) -> Value:
+def image_bytes(task: FastTask) -> Value:
     """How much memory the image of a task needs."""
     _, size = _window(task)
     needed: Value = (size + 63) & -64
@@ -802,7 +806,7 @@ def _take(code: Code, cluster: Raw, record: Raw, given: Raw) -> None:
 
     Where to is given, or in the arena, which must have room.
     """
-    b, task = code.builder, Task(code, cluster, record)
+    b, task = code.builder, FastTask(code, cluster, record)
     state = task.word(at.TASK_STATE)
     with code.when(state[0] == at.IN_FLIGHT):
         base, size = _source(code, task)

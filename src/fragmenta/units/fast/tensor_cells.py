@@ -40,7 +40,7 @@ def after(code: Code, base: Raw, offset: int) -> Raw:
 # ── regions ─────────────────────────────────────────────────────────────────
 
 
-class Region:
+class CellRegion:
     """Some lanes, and adjacent columns from the column of an address on."""
 
     def __init__(self, code: Code, record: Raw, column: Value) -> None:
@@ -91,11 +91,13 @@ class Region:
 # ── products ────────────────────────────────────────────────────────────────
 
 
-def part_region(code: Code, form: Raw, part: int, block: int, column: Value) -> Region:
+def part_region(
+    code: Code, form: Raw, part: int, block: int, column: Value
+) -> CellRegion:
     """The cells of an operand of a product in a block."""
     place = at.FORM_PARTS + part * at.PART_BYTES + at.PART_REGIONS
     record = after(code, form, place + block * at.REGION_BYTES)
-    return Region(code, record, column)
+    return CellRegion(code, record, column)
 
 
 def each_block(code: Code, product: Raw, do: Callable[[int, Raw], None]) -> None:
@@ -109,7 +111,7 @@ def each_block(code: Code, product: Raw, do: Callable[[int, Raw], None]) -> None
 def hide_product(code: Code, product: Raw, by: int) -> None:
     """Hide D of a product in flight, or show it again."""
 
-    def one(tensor: Raw, region: Region) -> None:
+    def one(tensor: Raw, region: CellRegion) -> None:
         with code.when(field(code, tensor, at.TENSOR_LATE, I32)[0] != 0):
             region.count(pointer_at(code, tensor, at.TENSOR_QUEUED), by)
 
@@ -117,7 +119,7 @@ def hide_product(code: Code, product: Raw, by: int) -> None:
 
 
 def each_product_region(
-    code: Code, product: Raw, do: Callable[[Raw, Region], None]
+    code: Code, product: Raw, do: Callable[[Raw, CellRegion], None]
 ) -> None:
     """Do something with the cells of D of a product, in each block."""
     form = pointer_at(code, product, at.PRODUCT_FORM)
@@ -132,7 +134,7 @@ def each_product_region(
 # ── loads and stores ────────────────────────────────────────────────────────
 
 
-class Move:
+class CellMove:
     """A load or a store of a warp."""
 
     def __init__(
@@ -146,14 +148,14 @@ class Move:
         self.packed = field(code, move, at.MOVE_PACKED, I32)[0] != 0
         self.image = field(code, pointer_at(code, tensor, at.TENSOR_IMAGE), 0, I32)
 
-    def each_region(self, do: Callable[[Region], None]) -> None:
+    def each_region(self, do: Callable[[CellRegion], None]) -> None:
         """Do something with each region."""
         code = self.code
         regions = field(code, self.move, at.MOVE_REGIONS, I32)[0]
         for number in range(2):
             with code.when(regions > number):
                 place = at.ENTRY_REGIONS + number * at.REGION_BYTES
-                do(Region(code, after(code, self.entry, place), self.column))
+                do(CellRegion(code, after(code, self.entry, place), self.column))
 
     def cell(self, register: Value, lane: Value, part: int, parts: int) -> Value:
         """The number of the cell of a lane of a register."""
@@ -216,8 +218,8 @@ class Move:
                 self.image[self.cell(number, lane, 1, 2)] = high
 
 
-def _store_of(code: Code, record: Raw) -> Move:
-    return Move(
+def _store_of(code: Code, record: Raw) -> CellMove:
+    return CellMove(
         code,
         pointer_at(code, record, at.STORE_MOVE),
         pointer_at(code, record, at.STORE_ENTRY),
@@ -238,7 +240,7 @@ def write(code: Code, record: Raw, words: Raw) -> None:
 
 
 def each_store_region(
-    code: Code, record: Raw, do: Callable[[Raw, Region], None]
+    code: Code, record: Raw, do: Callable[[Raw, CellRegion], None]
 ) -> None:
     """Do something with the cells of a store."""
     move = _store_of(code, record)
@@ -251,7 +253,7 @@ def hide_store(code: Code, record: Raw, by: int) -> None:
     cells = pointer_at(code, move.tensor, at.TENSOR_STORES)
     storing = field(code, move.tensor, at.TENSOR_STORING, I32)
 
-    def one(region: Region) -> None:
+    def one(region: CellRegion) -> None:
         region.count(cells, by)
         storing[0] = storing[0] + by
 

@@ -14,7 +14,7 @@ from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as at
 from fragmenta.units.fast.copies import Issue
-from fragmenta.units.fast.step import Mbarrier, Step, fast_path, shift
+from fragmenta.units.fast.step import FastMbarrier, FastStep, fast_path, shift
 from fragmenta.units.fast.tasks import call, each_rank
 from fragmenta.units.fast.tensor_cells import after, part_region, there
 from fragmenta.units.fast.tensor_products import MULTIPLY
@@ -27,7 +27,7 @@ BEFORE = 1
 """A word of a fence: ``before_thread_sync``; without it, ``after_thread_sync``."""
 
 
-def queue_of(step: Step) -> Raw:
+def queue_of(step: FastStep) -> Raw:
     """What the thread has issued to the Tensor Cores, none of it Python's."""
     code, b = step.code, step.code.builder
     step.require((step.lanes & (step.lanes - 1)) == 0)
@@ -41,7 +41,7 @@ def queue_of(step: Step) -> Raw:
 class _Product:
     """A product that is about to be issued."""
 
-    def __init__(self, step: Step, record: Raw) -> None:
+    def __init__(self, step: FastStep, record: Raw) -> None:
         self.step, self.record, code = step, record, step.code
         self.form = pointer_at(code, step.event, layout.EVENT_FORM)
         step.require(there(code, self.form))
@@ -145,7 +145,7 @@ class _Product:
         self._put(at.PRODUCT_ENABLE, enable)
 
 
-def _mma(step: Step) -> Value:
+def _mma(step: FastStep) -> Value:
     """Issue a product."""
     code, b = step.code, step.code.builder
     issue = Issue(step, tasks.PRODUCT)
@@ -172,7 +172,7 @@ def _mma(step: Step) -> Value:
 # ── commits ─────────────────────────────────────────────────────────────────
 
 
-def _goals(step: Step, address: Value) -> Value:
+def _goals(step: FastStep, address: Value) -> Value:
     """The blocks whose mbarriers a commit signals, by rank."""
     code = step.code
     found = code.variable(address.lift(1) << shift(address, RANK_BITS))
@@ -185,7 +185,7 @@ def _goals(step: Step, address: Value) -> Value:
     return found.value
 
 
-def _commit(step: Step) -> Value:
+def _commit(step: FastStep) -> Value:
     """Signal mbarriers when the work of the thread is done."""
     code, b = step.code, step.code.builder
     queue = queue_of(step)
@@ -198,7 +198,7 @@ def _commit(step: Step) -> Value:
     schedule = step.word(step.cluster, layout.CLUSTER_SCHEDULE)[0]
 
     def ready(rank: Value) -> None:
-        mbarrier: Mbarrier = step.mbarrier(rank << RANK_BITS | offset)
+        mbarrier: FastMbarrier = step.mbarrier(rank << RANK_BITS | offset)
         step.require(mbarrier.word(layout.MBARRIER_EXPECTED)[0] >= 1)
         pending = mbarrier.word(layout.MBARRIER_PENDING)[0]
         step.require((schedule != layout.EAGER) | (pending >= 1))
@@ -225,7 +225,7 @@ def _commit(step: Step) -> Value:
     return issue.issue()
 
 
-def _fence(step: Step) -> Value:
+def _fence(step: FastStep) -> Value:
     """``tcgen05.fence``: only an observer needs it."""
     step.observe(layout.PORT_TENSOR_FENCE, step.state)
     return step.lanes

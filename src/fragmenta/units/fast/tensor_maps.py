@@ -31,7 +31,7 @@ from fragmenta.units.fast.map_fields import (
     SWIZZLE_96,
     TF32,
 )
-from fragmenta.units.fast.step import Step, fast_path, shift
+from fragmenta.units.fast.step import FastStep, fast_path, shift
 
 # Where the flags have what an instruction says of its field, from bit 0: the first bit
 # in the map, the bits less 1, the bits from one number to the next or the largest
@@ -56,7 +56,7 @@ def field_flags(name: str) -> int:
     return found | (limit is not None) << _LIMITED
 
 
-def _in_shared(step: Step, address: Value) -> Raw:
+def _in_shared(step: FastStep, address: Value) -> Raw:
     """Where a map in shared memory is."""
     where = shared(step.code, step.block)
     aligned = (address & (MAP_ALIGNMENT - 1)) == 0
@@ -64,7 +64,7 @@ def _in_shared(step: Step, address: Value) -> Raw:
     return pointer(step.code, where, address, I8)
 
 
-def _in_global(step: Step, address: Value) -> Raw:
+def _in_global(step: FastStep, address: Value) -> Raw:
     """Where a map in global memory is, which may be written."""
     where = memory(step, address)
     aligned = (address & (MAP_ALIGNMENT - 1)) == 0
@@ -72,7 +72,7 @@ def _in_global(step: Step, address: Value) -> Raw:
     return pointer(step.code, where, address, I8)
 
 
-def _change(step: Step, address: Value) -> None:
+def _change(step: FastStep, address: Value) -> None:
     """Tell the observer that a map in global memory is changed, if it may be."""
     fine = step.observe(layout.PORT_CHANGE_MAP, step.state, address)
     step.require(fine != 0)
@@ -81,7 +81,7 @@ def _change(step: Step, address: Value) -> None:
 class _Field:
     """The field of an instruction."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: FastStep) -> None:
         step.require(step.threads == 1)
         flags = convert(step.flags, I64)
         self.low = flags & ((1 << _BITS) - 1)
@@ -96,7 +96,7 @@ class _Field:
         self.raw = self.value - (shift(flags, _LESS) & 1)
 
 
-def _place(step: Step) -> Raw:
+def _place(step: FastStep) -> Raw:
     """Where the map is that an instruction changes; nothing is required after this."""
     code, b = step.code, step.code.builder
     address = step.value(0)
@@ -110,7 +110,7 @@ def _place(step: Step) -> Raw:
     return b.inttoptr(b.load(found), I8.as_pointer())
 
 
-def _put(step: Step, base: Raw, first: Value, bits: Value, raw: Value) -> None:
+def _put(step: FastStep, base: Raw, first: Value, bits: Value, raw: Value) -> None:
     """Put bits into a map; all 64 only at a whole byte."""
     b = step.code.builder
     at = b.bitcast(b.gep(base, [(first >> 3).raw]), I64.as_pointer())
@@ -121,7 +121,7 @@ def _put(step: Step, base: Raw, first: Value, bits: Value, raw: Value) -> None:
     b.store(new.raw, at).align = 1
 
 
-def _replace(step: Step) -> Value:
+def _replace(step: FastStep) -> Value:
     """Operands: the map, the number of the dimension, the value."""
     field = _Field(step)
     place = _place(step)
@@ -133,7 +133,7 @@ def _replace(step: Step) -> Value:
     return step.lanes
 
 
-def _replace_stride(step: Step) -> Value:
+def _replace_stride(step: FastStep) -> Value:
     """The same for a stride, which is in two fields."""
     field = _Field(step)
     place = _place(step)
@@ -147,7 +147,7 @@ def _replace_stride(step: Step) -> Value:
     return step.lanes
 
 
-def _copy(step: Step) -> Value:
+def _copy(step: FastStep) -> Value:
     """Copy a map from shared to global memory; operands: the goal, the source."""
     b, goal = step.code.builder, step.value(0)
     source, into = _in_shared(step, step.value(1)), _in_global(step, goal)
@@ -159,7 +159,7 @@ def _copy(step: Step) -> Value:
     return step.lanes
 
 
-def _acquire(step: Step) -> Value:
+def _acquire(step: FastStep) -> Value:
     """``fence.proxy.tensormap`` that acquires a map; only an observer needs it."""
     step.observe(layout.PORT_ACQUIRE_MAP, step.state, step.value(0))
     return step.lanes

@@ -16,9 +16,9 @@ from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as at
 from fragmenta.units.fast.copies import Issue
-from fragmenta.units.fast.step import Step, fast_path, shift
-from fragmenta.units.fast.tasks import Task, call_finish, task_at
-from fragmenta.units.fast.tensor_cells import Move, Region, after, there
+from fragmenta.units.fast.step import FastStep, fast_path, shift
+from fragmenta.units.fast.tasks import FastTask, call_finish, task_at
+from fragmenta.units.fast.tensor_cells import CellMove, CellRegion, after, there
 
 ALL = -1
 STORES = 1
@@ -27,7 +27,7 @@ WARPS = 4
 _REGISTER = 4 * LANES
 
 
-def _found(step: Step) -> Move:
+def _found(step: FastStep) -> CellMove:
     """The cells that a warp loads or stores; the operand is the address."""
     code, b = step.code, step.code.builder
     step.require(step.lanes == ALL)
@@ -42,9 +42,9 @@ def _found(step: Step) -> Move:
     column = address & 0xFFFF
     reach = convert(_word(step, entry, at.ENTRY_REACH), I64)
     step.require(column + reach <= at.COLUMNS)
-    found = Move(code, move, entry, column, tensor)
+    found = CellMove(code, move, entry, column, tensor)
 
-    def allocated(region: Region) -> None:
+    def allocated(region: CellRegion) -> None:
         step.require(region.allocated(tensor))
 
     found.each_region(allocated)
@@ -52,11 +52,11 @@ def _found(step: Step) -> Move:
     return found
 
 
-def _word(step: Step, base: Raw, offset: int) -> Value:
+def _word(step: FastStep, base: Raw, offset: int) -> Value:
     return field(step.code, base, offset, I32)[0]
 
 
-def _load(step: Step) -> Value:
+def _load(step: FastStep) -> Value:
     """Load cells into registers; the operand is the address."""
     move = _found(step)
     move.load(step.warp)
@@ -65,7 +65,7 @@ def _load(step: Step) -> Value:
     return step.lanes
 
 
-def _store(step: Step) -> Value:
+def _store(step: FastStep) -> Value:
     """Store registers into cells; the operand is the address.
 
     The registers are kept in the arena, which must have room.
@@ -102,7 +102,7 @@ def _store(step: Step) -> Value:
     return issue.issue()
 
 
-def _wait(step: Step) -> Value:
+def _wait(step: FastStep) -> Value:
     """Wait for all loads, or all stores, of the warp."""
     code = step.code
     stores = (step.flags & STORES) != 0
@@ -118,13 +118,13 @@ def _wait(step: Step) -> Value:
     return step.lanes
 
 
-def _finish_stores(step: Step, first: Value) -> None:
+def _finish_stores(step: FastStep, first: Value) -> None:
     """Finish the stores of the warp that are in flight, the oldest first."""
     code, b = step.code, step.code.builder
     now = code.variable(first)
     warp = Value(b, b.ptrtoint(step.warp, I64))
     with repeat(code) as again:
-        task: Task = task_at(code, step.cluster, now.value)
+        task: FastTask = task_at(code, step.cluster, now.value)
         now.value = task.word(tasks.TASK_NEXT)[0]
         cells = task.word(tasks.TASK_KIND)[0] == tasks.CELLS
         with code.when(cells & (task.long(tasks.TASK_WARP)[0] == warp)):

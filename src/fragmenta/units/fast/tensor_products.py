@@ -42,7 +42,7 @@ _UNITS = {1: I8, 2: I16, 4: I32, 16: ir.VectorType(I32, 4)}
 _WHERE = at.SECOND - 1
 
 
-class Product:
+class FastProduct:
     """The record of a product, and what its form says about operands."""
 
     def __init__(self, code: Code, record: Raw) -> None:
@@ -149,7 +149,7 @@ def _step(code: Code, base: Raw, number: Value, of: Type) -> Raw:
     return b.gep(b.bitcast(base, of.as_pointer()), [number.raw])
 
 
-def _from_cells(product: Product, number: int, goal: Raw, status: Memory) -> None:
+def _from_cells(product: FastProduct, number: int, goal: Raw, status: Memory) -> None:
     """Gather an operand from tensor memory; all its copies must be equal."""
     code, b = product.code, product.code.builder
     unit = product.part(number, at.PART_UNIT)[0]
@@ -182,7 +182,7 @@ def _from_cells(product: Product, number: int, goal: Raw, status: Memory) -> Non
         _each_unit(code, unit, count, compared)
 
 
-def _from_shared(product: Product, number: int, goal: Raw) -> None:
+def _from_shared(product: FastProduct, number: int, goal: Raw) -> None:
     """Gather an operand from shared memory."""
     code, b = product.code, product.code.builder
     source = b.inttoptr(product.place(number).raw, POINTER)
@@ -207,7 +207,7 @@ def _from_shared(product: Product, number: int, goal: Raw) -> None:
 # ── D ───────────────────────────────────────────────────────────────────────
 
 
-def _old_d(product: Product, goal: Raw) -> None:
+def _old_d(product: FastProduct, goal: Raw) -> None:
     """The old D as float32; zeros if it is not added."""
     code, b = product.code, product.code.builder
     kept = field(code, product.record, at.PRODUCT_ENABLE, I64)[0] != 0
@@ -228,13 +228,13 @@ def _old_d(product: Product, goal: Raw) -> None:
         _store(code, half_of(bits).raw, _step(code, goal, index, F32))
 
 
-def _cells_of_d(product: Product) -> _Table:
+def _cells_of_d(product: FastProduct) -> _Table:
     return _Table(
         product.code, product.table(at.D), product.images, product.place(at.D) << 2
     )
 
 
-def _new_d(product: Product, source: Raw) -> None:
+def _new_d(product: FastProduct, source: Raw) -> None:
     """Put D into its cells; the upper half of one with an f16 becomes 0."""
     code, b = product.code, product.code.builder
     half = product.word(at.FORM_HALF) != 0
@@ -257,7 +257,7 @@ def _new_d(product: Product, source: Raw) -> None:
 # ── steps ───────────────────────────────────────────────────────────────────
 
 
-def _steps(product: Product) -> Value:
+def _steps(product: FastProduct) -> Value:
     """Call the machine code of the steps; 0 if it could compute everything."""
     code, b = product.code, product.code.builder
     blocks = product.long(at.FORM_BLOCKS)
@@ -297,7 +297,7 @@ def _call(
     b.call(b.inttoptr(numbers[where].raw, kind.as_pointer()), arguments)
 
 
-def _grouped(product: Product, status: Memory) -> None:
+def _grouped(product: FastProduct, status: Memory) -> None:
     """Sums of groups of e2m1 products, as ``arithmetic.grouped`` has them."""
     with product.code.when(_wrong_scales(product) != 0):
         status[0] = product.code.constant(at.PYTHON, I32)
@@ -305,7 +305,7 @@ def _grouped(product: Product, status: Memory) -> None:
         _grouped_steps(product)
 
 
-def _wrong_scales(product: Product) -> Value:
+def _wrong_scales(product: FastProduct) -> Value:
     """Bits of scales that their type does not have."""
     code, of = product.code, at.Grouped
     numbers = _numbers(product)
@@ -320,13 +320,13 @@ def _wrong_scales(product: Product) -> Value:
     return found.value & convert(numbers[of.UNUSED], I8)
 
 
-def _numbers(product: Product) -> Memory:
+def _numbers(product: FastProduct) -> Memory:
     """The numbers of a form."""
     code, b = product.code, product.code.builder
     return _typed(code, b.inttoptr(product.long(at.FORM_NUMBERS).raw, POINTER), I64)
 
 
-def _grouped_steps(product: Product) -> None:
+def _grouped_steps(product: FastProduct) -> None:
     code, b, of = product.code, product.code.builder, at.Grouped
     numbers = _numbers(product)
     work = product.room(at.ROOM_WORK)
@@ -359,7 +359,7 @@ def _grouped_steps(product: Product) -> None:
     _call(code, numbers, of.STEPS, pointers, *sizes)
 
 
-def _integers(product: Product) -> None:
+def _integers(product: FastProduct) -> None:
     """Sums of integers, as ``arithmetic.integer_kernels`` has them."""
     code, b, of = product.code, product.code.builder, at.Integers
     numbers = _numbers(product)
@@ -373,7 +373,7 @@ def _integers(product: Product) -> None:
 
 def _multiply(code: Code, record: Raw) -> Value:
     """Compute a product and write D; ``DONE``, or ``PYTHON`` and nothing changed."""
-    product, b = Product(code, record), code.builder
+    product, b = FastProduct(code, record), code.builder
     slot = Memory(b, code.array(I32), I32)
     slot[0] = code.constant(at.DONE, I32)
     there = b.icmp_unsigned(
@@ -399,7 +399,7 @@ def _multiply(code: Code, record: Raw) -> Value:
     return slot[0]
 
 
-def _gathered(product: Product, status: Memory) -> None:
+def _gathered(product: FastProduct, status: Memory) -> None:
     """Gather all operands."""
     code, b = product.code, product.code.builder
     cells = b.icmp_unsigned("!=", product.table(at.A), ir.Constant(POINTER, None))

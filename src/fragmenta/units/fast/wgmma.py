@@ -28,7 +28,7 @@ from fragmenta.simt.layout import LANES, POISON
 from fragmenta.simt.library import POINTER, as_signed, field, pointer_at
 from fragmenta.simt.warps import P, all_lanes, put_lanes, routine, to_word
 from fragmenta.units.fast import layout
-from fragmenta.units.fast.step import Step, declared, fast_path, note, shift, woke
+from fragmenta.units.fast.step import FastStep, declared, fast_path, note, shift, woke
 
 FENCES = 1
 """A word of the instruction: ``wgmma.fence``; without it, ``wgmma.commit_group``."""
@@ -67,10 +67,10 @@ def _product(code: Code, group: Raw, number: Value) -> Raw:
     return b.gep(pointer_at(code, group, layout.GROUP_QUEUE), [at.raw])
 
 
-class Group:
+class FastWarpgroup:
     """The warpgroup of a warp, whole and known to Python."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: FastStep) -> None:
         self._step = step
         code, number = step.code, step.number
         b = code.builder
@@ -106,7 +106,7 @@ class Group:
         step.word(step.warp, engine.IN_FLIGHT)[0] = left
 
 
-def _schedule(step: Step) -> Value:
+def _schedule(step: FastStep) -> Value:
     return step.word(step.cluster, layout.CLUSTER_SCHEDULE)[0]
 
 
@@ -287,7 +287,7 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
 RUN = routine("units.wgmma.run", _run, [P, P, P], I32)
 
 
-def _run_next(step: Step, group: Group) -> Value:
+def _run_next(step: FastStep, group: FastWarpgroup) -> Value:
     b = step.code.builder
     kind = ir.FunctionType(I32, [POINTER] * 3)
     function = declared(b.module, RUN.name, kind)
@@ -297,7 +297,7 @@ def _run_next(step: Step, group: Group) -> Value:
 # ── issuing ─────────────────────────────────────────────────────────────────
 
 
-def _descriptor(step: Step, form: Raw, number: int) -> Value:
+def _descriptor(step: FastStep, form: Raw, number: int) -> Value:
     """A descriptor, which must be the same in all lanes."""
     code, b = step.code, step.code.builder
     place, constant = (
@@ -313,7 +313,7 @@ def _descriptor(step: Step, form: Raw, number: int) -> Value:
     return found.value
 
 
-def _scale_d(step: Step, form: Raw) -> Value:
+def _scale_d(step: FastStep, form: Raw) -> Value:
     """Whether the old D is added, which must be the same in all lanes."""
     code, b = step.code, step.code.builder
     place = step.long(form, layout.FORM_SCALE_D)[0]
@@ -326,7 +326,7 @@ def _scale_d(step: Step, form: Raw) -> Value:
     return convert(found.value ^ negated, I64, signed=False)
 
 
-def _known(step: Step, form: Raw, number: int, word: Value) -> Value:
+def _known(step: FastStep, form: Raw, number: int, word: Value) -> Value:
     """Whether Python has looked at a descriptor, and found nothing wrong."""
     code = step.code
     where = pointer_at(code, form, layout.FORM_KNOWN + 8 * number)
@@ -338,10 +338,10 @@ def _known(step: Step, form: Raw, number: int, word: Value) -> Value:
     return found
 
 
-class Given:
+class ProductOperands:
     """The operands of a product, as one warp has them."""
 
-    def __init__(self, step: Step, form: Raw) -> None:
+    def __init__(self, step: FastStep, form: Raw) -> None:
         self._step, self._form = step, form
         self.descriptors = [_descriptor(step, form, each) for each in range(2)]
         self.scale_d = _scale_d(step, form)
@@ -367,7 +367,7 @@ class Given:
         scale = step.long(product, layout.PRODUCT_SCALE_D)[0]
         step.require(scale == self.scale_d)
 
-    def write(self, group: Group, product: Raw, number: Value) -> None:
+    def write(self, group: FastWarpgroup, product: Raw, number: Value) -> None:
         """Write down a new product."""
         step, b = self._step, self._step.code.builder
         form = Value(b, b.ptrtoint(self._form, I64))
@@ -395,7 +395,7 @@ class Given:
         group.word(layout.GROUP_QUEUED)[0] = number + 1
 
 
-def _still_held(step: Step, group: Group) -> None:
+def _still_held(step: FastStep, group: FastWarpgroup) -> None:
     """A warp that is held at a product waits, or goes on."""
     code, b = step.code, step.code.builder
     held = group.count(layout.GROUP_HELD)
@@ -406,7 +406,7 @@ def _still_held(step: Step, group: Group) -> None:
         b.ret(step.lanes.raw)
 
 
-def _hide(step: Step, group: Group, form: Raw, bound: Raw) -> None:
+def _hide(step: FastStep, group: FastWarpgroup, form: Raw, bound: Raw) -> None:
     """Keep D of a warp aside, and poison its registers."""
     code = step.code
     bundle = pointer_at(code, bound, layout.BOUND_BUNDLE)
@@ -420,7 +420,7 @@ def _hide(step: Step, group: Group, form: Raw, bound: Raw) -> None:
     pending[group.own] = before + 1
 
 
-def _start(step: Step, group: Group, product: Raw) -> None:
+def _start(step: FastStep, group: FastWarpgroup, product: Raw) -> None:
     """All four warps have issued a product: it is in flight, or runs at once."""
     code = step.code
     step.word(product, layout.PRODUCT_WARP)[0] = step.number
@@ -434,10 +434,10 @@ def _start(step: Step, group: Group, product: Raw) -> None:
         step.require(_run_next(step, group) == 0)
 
 
-def _issue(step: Step) -> Value:
+def _issue(step: FastStep) -> Value:
     """Issue the part of a warp of a product."""
     code = step.code
-    group = Group(step)
+    group = FastWarpgroup(step)
     _still_held(step, group)
     step.require((step.lanes == ALL) & (_schedule(step) != layout.RANDOM))
     form = pointer_at(code, step.event, layout.EVENT_FORM)
@@ -446,7 +446,7 @@ def _issue(step: Step) -> Value:
     step.require(step.word(form, layout.FORM_NUMBER)[0] < count)
     bound = _bound(code, group.record, form)
     step.require(_there(code, bound))
-    given = Given(step, form)
+    given = ProductOperands(step, form)
     number = group.count(layout.GROUP_ISSUED)
     queued = group.word(layout.GROUP_QUEUED)[0]
     product = _product(code, group.record, number)
@@ -487,17 +487,17 @@ def _issue(step: Step) -> Value:
 # ── fences and groups ───────────────────────────────────────────────────────
 
 
-def _fence(step: Step) -> Value:
+def _fence(step: FastStep) -> Value:
     """Order accesses to registers before the products that follow."""
-    group = Group(step)
+    group = FastWarpgroup(step)
     step.observe(layout.PORT_FENCE, group.record)
     return step.lanes
 
 
-def _commit(step: Step) -> Value:
+def _commit(step: FastStep) -> Value:
     """Close a group of products."""
     code = step.code
-    group = Group(step)
+    group = FastWarpgroup(step)
     number = group.count(layout.GROUP_COMMITTED)
     end = group.count(layout.GROUP_ISSUED)
     ends = field(code, pointer_at(code, group.record, layout.GROUP_ENDS), 0, I32)
@@ -516,10 +516,10 @@ def _commit(step: Step) -> Value:
     return step.lanes
 
 
-def _wait(step: Step) -> Value:
+def _wait(step: FastStep) -> Value:
     """Wait for all groups but the newest; the operand says how many are left."""
     code, b = step.code, step.code.builder
-    group = Group(step)
+    group = FastWarpgroup(step)
     groups = convert(group.count(layout.GROUP_COMMITTED), I64) - step.value(0)
     end = code.variable(code.constant(0, I32))
     with code.when(groups > 0):
