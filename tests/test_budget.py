@@ -30,12 +30,12 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 229_600,
-    "lines of tests": 126_700,
+    "lines of src": 230_100,
+    "lines of tests": 126_760,
     "rooms": 43,
     "floors": 23,
     "places that name an opcode": 221,
-    "names of three classes or more": 90,
+    "names of three classes or more": 5,
     "options of a launch": 10,
 }
 MOST_LINES = {
@@ -43,10 +43,10 @@ MOST_LINES = {
     "reference": 37_500,
     "ptx": 14_640,
     "engine": 28_700,
-    "watch": 28_010,
+    "watch": 28_100,
     "values": 24_600,
     "record": 11_000,
-    "launch": 10_900,
+    "launch": 10_950,
     "hosts": 25_000,
     "gpu": 14_450,
     "hopper": 12_500,

@@ -53,7 +53,7 @@ EVERY = dict(held())
 
 _PLAIN = "str int bool float bytes None tuple frozenset dict list Mapping Hashable"
 _NAMED = (
-    "NDArray Index Bits Block Bytes Addresses Colour JsonRecord Parts Row Run Starts "
+    "NDArray Index Bits Rectangle Bytes Addresses Colour JsonRecord Parts Row Run Starts "
     "re.Pattern Array Steps Place"
 )
 VALUES = frozenset(f"{_PLAIN} {_NAMED}".split())

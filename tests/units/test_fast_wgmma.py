@@ -251,7 +251,7 @@ def test_registers_of_d_in_any_order(
             super().__init__(*given)
             in_place.add(bool(self.words[layout.FORM_IN_PLACE >> 2]))
 
-    monkeypatch.setattr(wgmma_forms, "Form", Seen)
+    monkeypatch.setattr(wgmma_forms, "FormRecord", Seen)
     lines = [PLAIN.line().replace("f0, f1, f2, f3", "f3, f1, f0, f2"), WIDE.line("x2")]
     body = "\n".join([FENCE, *lines, *lines, COMMIT, WAIT.format(0), stored(0)])
     made = kernel.__wrapped__(body)  # launches of one kernel share its forms

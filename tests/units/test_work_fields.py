@@ -72,7 +72,7 @@ def imported(tree: ast.AST) -> set[str]:
 
 def test_no_observer_asks_which_class_a_piece_of_work_is():
     names = kinds(Work)
-    assert {"Wgmma", "Product", "TaskCopy", "Commit", "WarpCopy"} <= names, LOADED
+    assert {"Wgmma", "QueuedMma", "TaskCopy", "Commit", "WarpCopy"} <= names, LOADED
     asking = set()
     for path in HERE.rglob("*.py"):
         name = str(path.relative_to(HERE))

@@ -238,7 +238,7 @@ def _uneven(
 def _small_sizes(
     of: _Set,
     given: Mapping[str, int],
-    task: Callable[[Sizes], loading.Task],
+    task: Callable[[Sizes], loading.ReferenceTask],
     budget: _Budget,
     seed: int,
 ) -> list[dict[str, Tree]]:

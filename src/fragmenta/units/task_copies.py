@@ -20,7 +20,8 @@ from fragmenta.units.blocks import Block, Thread
 from fragmenta.units.events import first, numbers
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.lane_copies import WarpCopy, lane_pairs
-from fragmenta.units.records import Bytes, Record, Word
+from fragmenta.units.records import Bytes, Word
+from fragmenta.units.tasks import TaskFields
 from fragmenta.units.work import (
     CopiedBox,
     Copy,
@@ -37,23 +38,12 @@ from fragmenta.units.work import CopyBlock as At
 UNIT = 16
 
 
-class TaskRecord(Record):
+class TaskRecord(TaskFields):
     """The record of a task: who issued it, what it reads and writes."""
 
-    kind = Word(at.TASK_KIND)
-    event = Word(at.TASK_EVENT)
-    rank = Word(at.TASK_RANK)
-    number = Word(at.TASK_NUMBER)
-    lanes = Word(at.TASK_LANES)
-    flags = Word(at.TASK_FLAGS)
-    signals = Word(at.TASK_SIGNALS)
-    mbarrier = Word(at.TASK_MBARRIER)
     index = Word(at.TASK_INDEX)
     ranks = Word(at.TASK_RANKS)
-    shared = Word(at.TASK_SHARED)
     line = Word(at.TASK_LINE)
-    pitch = Word(at.TASK_PITCH)
-    lines = Word(at.TASK_LINES)
     swizzle = Word(at.TASK_SWIZZLE)
     source = Word(at.TASK_SOURCE)
 

@@ -237,7 +237,7 @@ def _start(warp: Warp, event: Event, lanes: int, task: TmemMove) -> int:
     check_cells(warp, event, lanes, task.cells)
     kind = task.effect.kind
     block.moves.setdefault((kind, warp.number), []).append(task)
-    loads = isinstance(task, Load)
+    loads = isinstance(task, TmemLoad)
     block.stores[warp.number] += not loads
     cluster.port.issue(Step(warp, event, lanes), task)
     if loads:

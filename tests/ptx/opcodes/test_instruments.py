@@ -83,7 +83,7 @@ def test_what_comes_from_elsewhere_has_a_rule() -> None:
 def test_each_instrument_has_each_rule() -> None:
     words = {*families.RULES.values()}
     assert {*definedness.RULES} == words
-    assert all(callable(getattr(following.Step, each)) for each in words)
+    assert all(callable(getattr(following.PlaneStep, each)) for each in words)
 
 
 def test_what_has_a_rule_is_no_calculation() -> None:
