@@ -30,7 +30,7 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 230_100,
+    "lines of src": 230_150,
     "lines of tests": 126_760,
     "rooms": 43,
     "floors": 23,
@@ -41,7 +41,7 @@ MOST = {
 MOST_LINES = {
     "base": 4_000,
     "reference": 37_500,
-    "ptx": 14_640,
+    "ptx": 14_680,
     "engine": 28_700,
     "watch": 28_100,
     "values": 24_600,
