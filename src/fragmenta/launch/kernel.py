@@ -168,7 +168,6 @@ class Kernel:
         >>> kernel.run(ptx.LaunchRequest(4, 32)).instructions
         4
         """
-        request.progress(0)  # importing takes a while
         # A file that is only read does not need it.
         from fragmenta.launch.running import RequestedLaunch
 

@@ -12,9 +12,7 @@ from fragmenta.arrays.checks import check_flags
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import KernelFault
 from fragmenta.isa.target import check_target, check_target_name
-from fragmenta.launch import grid
 from fragmenta.launch.instruments import Instruments
-from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import Meter, check_limits, no_memory
 from fragmenta.launch.options import (
     RunOptions,
@@ -25,7 +23,6 @@ from fragmenta.launch.options import (
 )
 from fragmenta.launch.request import LaunchRequest
 from fragmenta.launch.result import Result, counted, hazard
-from fragmenta.launch.scheduled_runs import ScheduledRuns
 from fragmenta.ptx import reading
 from fragmenta.simt.arguments import Received, as_list
 from fragmenta.units.schedule import LAZY, Given
@@ -34,8 +31,10 @@ if TYPE_CHECKING:
     from fragmenta.counters.report import Counters
     from fragmenta.launch.dask import Spread
     from fragmenta.launch.kernel import Kernel, Loaded
+    from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
     from fragmenta.launch.repeating import Repeats
+    from fragmenta.launch.scheduled_runs import ScheduledRuns
     from fragmenta.numerics.engine import NumericsAlgebra
     from fragmenta.planes.algebra import Algebra
 
@@ -175,6 +174,8 @@ class RequestedLaunch:
 
     def _run(self, launch: Launch, most: int | None = -1) -> str:
         """Run all blocks, here or on a Dask cluster; what they printed."""
+        from fragmenta.launch import grid  # it takes a while
+
         most = self.limits.instructions if most == -1 else most
         if self._explored is not None:
             most = self._explored.most(most)
@@ -196,7 +197,13 @@ class RequestedLaunch:
     # ── the result ──────────────────────────────────────────────────────────
 
     def result(self) -> Result:
-        """Run the launch; what it did."""
+        """Run the launch; what it did.
+
+        What has been asked for is right: that is told before the import of what runs.
+        """
+        self.request.progress(0)
+        from fragmenta.launch.scheduled_runs import ScheduledRuns
+
         start, explored = time.perf_counter(), self._explored
         if self.asked.watch is not None and not self.reports:
             self.kernel.refuse_errors(self.target)

@@ -187,8 +187,8 @@ MUTANTS = (
         (
             Change(
                 _MEMORY,
-                "return Where(base + start, size - start, first, nothing, nothing)",
-                "return Where(base, size, first - start, nothing, nothing)",
+                "return AddressRange(base + start, size - start, first, nothing, nothing)",
+                "return AddressRange(base, size, first - start, nothing, nothing)",
             ),
         ),
         (_store("shared"),),
@@ -215,8 +215,8 @@ MUTANTS = (
         (
             Change(
                 _MEMORY,
-                "return Where(base + lane * size, size, nothing, nothing, nothing)",
-                "return Where(base + lane * size, size * 64, nothing, nothing, nothing)",
+                "return AddressRange(base + lane * size, size, nothing, nothing, nothing)",
+                "return AddressRange(base + lane * size, size * 64, nothing, nothing, nothing)",
             ),
         ),
         (_store("local"),),
