@@ -155,27 +155,23 @@ def pages() -> dict[Path, str]:
 
 def page(text: str) -> str:
     """A page of the repository with the generated text that belongs to each mark."""
-    return REGION.sub(
-        lambda match: _region(
-            match[1],
-            "`make docs` builds this list."
-            if LOOKED_UP.match(match[1])
-            else WRITERS[match[1]](),
-        ),
-        text,
-    )
+
+    def committed(mark: re.Match[str]) -> str:
+        looked_up = LOOKED_UP.match(mark[1])
+        made = "`make docs` builds this list." if looked_up else WRITERS[mark[1]]()
+        return _region(mark[1], made)
+
+    return REGION.sub(committed, text)
 
 
 def complete(text: str) -> str:
     """A page of the repository with the lists that are not committed."""
-    return REGION.sub(
-        lambda match: (
-            _region(match[1], WRITERS[match[1]]())
-            if LOOKED_UP.match(match[1])
-            else match[0]
-        ),
-        text,
-    )
+
+    def listed(mark: re.Match[str]) -> str:
+        looked_up = LOOKED_UP.match(mark[1])
+        return _region(mark[1], WRITERS[mark[1]]()) if looked_up else mark[0]
+
+    return REGION.sub(listed, text)
 
 
 def _region(name: str, text: str) -> str:

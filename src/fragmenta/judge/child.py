@@ -268,11 +268,7 @@ class Runner:
         """The candidate; a model is made once for the same arguments."""
         if self._convention == loading.PLAIN:
             return self._make
-        key, weights = _key(order), dump(order["state"])
-        if self._fitting.get(key, weights) != weights:  # others in the same place
-            self._fitting[key] = weights
-            state = cast("dict[str, torch.Tensor]", free(order["state"]))
-            cast("torch.nn.Module", self._models[key]).load_state_dict(state)
+        key = _key(order)
         if key not in self._models:
             import torch
 
@@ -284,13 +280,21 @@ class Runner:
                 model = cast("torch.nn.Module", self._make(*init))
             if self._record is not None:
                 self._record.made()
-            state = cast("dict[str, torch.Tensor]", free(order["state"]))
-            own = {name: each.shape for name, each in model.state_dict().items()}
-            if own == {name: each.shape for name, each in state.items()}:
-                model.load_state_dict(state)
-                self._fitting[key] = weights
             self._models[key] = model.eval() if order["evaluates"] else model
+        self._give_weights(key, order["state"])
         return self._models[key]
+
+    def _give_weights(self, key: str, given: Tree) -> None:
+        """Give a model weights of the reference, in place, unless it has got them."""
+        weights = dump(given)
+        if self._fitting.get(key) == weights:
+            return
+        model = cast("torch.nn.Module", self._models[key])
+        state = cast("dict[str, torch.Tensor]", free(given))
+        own = {name: each.shape for name, each in model.state_dict().items()}
+        if own == {name: each.shape for name, each in state.items()}:
+            model.load_state_dict(state)
+            self._fitting[key] = weights
 
     def _weights(self, order: dict[str, Tree]) -> int:
         """How many numbers the weights of the candidate's model are."""

@@ -398,10 +398,8 @@ class _Names:
             return False
         left, right = node.left, node.comparators[0]
         if isinstance(node.ops[0], ast.In):
-            left, right = right, left
-            return (
-                isinstance(right, ast.Constant) and right.value == 0 and _is_shape(left)
-            )
+            zero = isinstance(left, ast.Constant) and left.value == 0
+            return zero and _is_shape(right)
         limit = {ast.Eq: 0, ast.LtE: 0, ast.Lt: 1}.get(type(node.ops[0]))
         asked = isinstance(right, ast.Constant) and right.value == limit
         return limit is not None and asked and self._is_extent(left)

@@ -263,9 +263,7 @@ class Mattering:
             for number in registers(each.operands[-1])
             for at in self._writers.get(number, ())
         ]
-        pairs = all(
-            m.opcode == "mov" and len(registers(m.operands[0])) > 1 for m in made
-        )
+        pairs = all(m.is_move and len(registers(m.operands[0])) > 1 for m in made)
         return len(each.operands) == 2 and bool(made) and pairs
 
     def _lost_bits(self) -> list[float]:

@@ -150,10 +150,8 @@ def cases(order: Mapping[str, Tree]) -> Tree:
 
 def _of_kinds(of: _Set, kinds: Sequence[str], seed: int) -> list[dict[str, Tree]]:
     """A case for each kind of values; some only if nothing is added or compared."""
-    made = []
-    for each in kinds:
-        if each not in ELEMENTWISE:
-            made += _taken(of, each, seed)
+    plain = [each for each in kinds if each not in ELEMENTWISE]
+    made = [case for each in plain for case in _taken(of, each, seed)]
     more = [each for each in kinds if each in ELEMENTWISE]
     if more and _is_elementwise(of):
         found = [_case(of, each, PLAIN, seed) for each in more]

@@ -163,21 +163,9 @@ _KINDS = {
     "kInt64": torch.int64,
     "kLong": torch.int64,
     "kBool": torch.bool,
+    "kShort": torch.int16,
+    "kByte": torch.uint8,
     "kCUDA": "cuda",
-    **{
-        name: getattr(torch, kind)
-        for name, kind in {
-            "Float": "float32",
-            "Double": "float64",
-            "Half": "float16",
-            "BFloat16": "bfloat16",
-            "Int": "int32",
-            "Long": "int64",
-            "Short": "int16",
-            "Byte": "uint8",
-            "Bool": "bool",
-        }.items()
-    },
 }
 _DISPATCH = re.compile(r"AT_DISPATCH_\w+")
 _NAMES = {torch.float32: "float", torch.float64: "double", torch.float16: "__half"}
@@ -681,9 +669,7 @@ class _Runner:
     def attribute(self) -> object:
         """``cudaFuncSetAttribute(kernel, attribute, value)``."""
         self.take("(")
-        if self.accept("("):  # (const void *)kernel
-            self.type_or_void()
-            self.take(")")
+        self.pointer_cast()  # (const void *)kernel
         kernel = self.take()
         if self.peek() == "<":
             kernel += self.angles()
@@ -697,11 +683,6 @@ class _Runner:
         if self.active and attribute.endswith("MaxDynamicSharedMemorySize"):
             self.host.shared[kernel] = int(value)
         return 0
-
-    def type_or_void(self) -> None:
-        """A type of a pointer in a cast, which may be one to nothing."""
-        while self.peek() in ("const", "void", "*"):
-            self.take()
 
     # ── expressions ─────────────────────────────────────────────────────────
 
@@ -811,8 +792,7 @@ class _Runner:
             return value
         pointer = self.pointer_cast()
         if pointer:
-            of = self.unary()
-            return _address(of) if "uintptr_t" in pointer else _pointed(of, pointer)
+            return _pointed(self.unary(), pointer)
         if self.peek() == "(" and self.peek(1) in _TYPES:
             self.take("(")
             kind = self.type_name()
@@ -883,8 +863,9 @@ class _Runner:
             return _SIZES.get(found, 4)
         if self.accept("("):
             return self.called(name, kind, self.arguments(")"))
-        short = name.rpartition("::")[2]
-        if "::" in name and short in _KINDS:
+        space, _, short = name.rpartition("::")
+        short = f"k{short}" if space.endswith("ScalarType") else short
+        if space and short in _KINDS:
             return _KINDS[short]
         return self.look_up(name)
 
@@ -924,8 +905,7 @@ class _Runner:
             return 0
         short = name.rpartition("::")[2]
         if name in _POINTER_CASTS:
-            address = kind.rpartition("::")[2] in ("uintptr_t", "intptr_t")
-            return _address(given[0]) if address else _pointed(given[0], kind)
+            return _pointed(given[0], kind)
         if name == "static_cast":
             return self.cast(given[0], kind)
         if name in ("dim3",):
@@ -1018,17 +998,12 @@ def _cast(value: object, kind: str) -> object:
     return bool(number) if kind == "bool" else int(number)
 
 
-def _address(value: object) -> object:
-    """Where a pointer points, as a number."""
-    if not isinstance(value, Data):
-        return value
-    return value.tensor.data_ptr() + value.offset
-
-
 def _pointed(value: object, kind: str) -> object:
-    """A pointer that is seen as one to another type."""
+    """A pointer that is seen as one to another type, or as the number that it is."""
     if not isinstance(value, Data):
         return value
+    if kind.rpartition("::")[2] in ("uintptr_t", "intptr_t"):
+        return value.tensor.data_ptr() + value.offset
     name = kind.removeprefix("const").rstrip("*& ")
     return value._replace(size=_SIZES.get(name.removesuffix("const"), 1))
 
