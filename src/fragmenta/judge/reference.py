@@ -388,7 +388,8 @@ def _other_states(of: _Set, seed: int) -> list[dict[str, Tree]]:
     """Cases with other numbers among the arguments, other weights, and ``eval``.
 
     Numbers are smaller, negative and larger, and zero.  Of the weights, some are
-    smaller; or they have the other sign and are larger; or some are zero.
+    smaller; or they have the other sign and are larger; or some are zero.  Those that
+    are all zero are not.
     """
     return [each for way in range(len(STATES)) for each in _state_of(of, way, seed)]
 
@@ -405,7 +406,9 @@ def _state_of(of: _Set, way: int, seed: int) -> list[dict[str, Tree]]:
         for number, (name, weight) in enumerate(model.state_dict().items()):
             if not weight.is_floating_point():
                 continue
-            if way == 0 or not weight.dim():
+            if not weight.any():  # such as a bias, which may not stay zero
+                weight.add_((0.5, -2.0, 0.125)[way] * (1 + number % 4))
+            elif way == 0 or not weight.dim():
                 weight.mul_(0.75 - number % 4 / 16)
             elif way == 1:
                 weight.mul_((4.0 + number % 4) * (1 if "var" in name else -1))
