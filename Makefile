@@ -23,7 +23,8 @@ CUTILE := cuda-tile==1.7.0 nvidia-cuda-tileiras==13.4.92
 CUDA_CORE := cuda-core==1.2.2 cuda-bindings==13.5.0
 PYCUDA := pycuda==2026.1
 HELION := helion==1.5.1
-NUMBA := numba==0.68.1 numba-cuda==0.30.4 nvidia-nvvm==13.4.92 nvidia-cuda-nvrtc==13.4.92 nvidia-cuda-runtime==13.4.92
+NUMBA := numba==0.68.1 numba-cuda==0.30.4 nvidia-nvvm==13.4.92 nvidia-cuda-nvrtc==13.4.92 nvidia-cuda-runtime==13.4.92 \
+  nvidia-cuda-crt==13.4.92
 
 # The tests start many processes, and none should compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,8 +33,10 @@ BIN := $(VENV)/bin
 # What is imported is compiled then; compiling all that is installed takes far longer.
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
+VERSIONS := tests/versions.txt
+KNOWN := $(PIP) --constraint $(VERSIONS)
 
-.PHONY: demo test long thorough torch triton frontends cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo compiler browser explorer looks clean help
+.PHONY: demo versions test long thorough torch triton frontends cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo compiler browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -314,14 +317,21 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 	touch $@
 
 # The assembler of an older toolkit is a second judge; it stands beside the newest one.
-$(VENV)/.test: pyproject.toml | $(BIN)/python
+$(VENV)/.test: pyproject.toml $(VERSIONS) | $(BIN)/python
 	@echo "installing fragmenta and the tests' tools: llvmlite, mypy, Dask, ptxas, NVRTC (about 300 MB)"
-	$(PIP) --editable '.[test]'
+	$(KNOWN) --editable '.[test]'
 	@echo "installing ptxas 13.0, the second judge (about 40 MB)"
 	$(PIP) --no-deps --upgrade --target $(VENV)/toolkit-13.0 'nvidia-cuda-nvcc==13.0.88'
 	touch $@ $(VENV)/.base
 
-$(VENV)/.docs: pyproject.toml | $(BIN)/python
+versions:       ## the newest versions of what the tests and the site use, into tests/versions.txt
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python $(INSTALL) '.[test,docs]'
+	sed -i '/^#/!d' $(VERSIONS)
+	$(VENV)-newest/bin/python -m pip freeze --exclude fragmenta >> $(VERSIONS)
+	rm -r $(VENV)-newest
+
+$(VENV)/.docs: pyproject.toml $(VERSIONS) | $(BIN)/python
 	@echo "installing what makes the site: MkDocs, matplotlib (about 50 MB)"
-	$(PIP) --editable '.[docs]'
+	$(KNOWN) --editable '.[docs]'
 	touch $@ $(VENV)/.base

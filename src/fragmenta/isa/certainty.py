@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: What each word of the column "how sure" means.
 WORDS = {
-    "assembler": "ptxas 13.0 and 13.4 say so, and tests ask them",
+    "assembler": "ptxas 13.0 and 13.5 say so, and tests ask them",
     "agreed": "the manual and independent programs, or several programs, agree",
     "manual": "the PTX manual says so",
     "one source": "a single program or text says so",

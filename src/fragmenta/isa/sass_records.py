@@ -47,7 +47,7 @@ class SassRecords:
     """What ``tables/sass.txt`` says.
 
     >>> recorded().tools[90]
-    ('13.4.92', '13.4.92')
+    ('13.5.37', '13.5.37')
     """
 
     tools: Mapping[int, tuple[str, str]]
