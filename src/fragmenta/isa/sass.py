@@ -35,7 +35,7 @@ class Sass:
     >>> print(code)
     IMMA.16832.S8.S8 x 2, and 178 others; expanded to s8/u8
     >>> code.names, code.others, code.toolkit
-    (('IMMA.16832.S8.S8',), 178, '13.4')
+    (('IMMA.16832.S8.S8',), 178, '13.5')
     """
 
     target: str

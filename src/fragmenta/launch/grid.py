@@ -49,6 +49,7 @@ A thread needs a context, which takes about as long to make.  A short launch has
 
 
 _SEED: ContextVar[int | None] = ContextVar("the seed of an order", default=None)
+_ALONE: ContextVar[bool] = ContextVar("one thread of the host", default=False)
 
 
 @contextmanager
@@ -62,6 +63,16 @@ def shuffled(seed: int) -> Iterator[None]:
         yield
     finally:
         _SEED.reset(before)
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Blocks run one after the other in this block: with a race, always the same way."""
+    before = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(before)
 
 
 def _order(first: int, last: int) -> list[int] | None:
@@ -125,7 +136,7 @@ def _parts(launch: Launch, first: int, last: int) -> Iterator[tuple[int, int, bo
 
 def threads_of(launch: Launch) -> int:
     """How many threads of the host may run its blocks at once."""
-    if may_wait(launch) or launch.compiled.prints:
+    if may_wait(launch) or launch.compiled.prints or _ALONE.get():
         return 1
     return min(launch.threads or cores(), launch.cluster_count)
 

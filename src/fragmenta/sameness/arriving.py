@@ -11,13 +11,13 @@ so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
 import numpy as np
 
 from fragmenta.errors import Error, KernelFault
-from fragmenta.launch.grid import shuffled
+from fragmenta.launch.grid import one_at_a_time, shuffled
 from fragmenta.launch.instruments import Watch
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.rules import ERROR
@@ -42,9 +42,10 @@ def followed(
     watch: bool = True,
 ) -> Followed:
     """Follow a program, with notes on orders and races."""
-    made = follow(of, given, planes, known)
-    more = [*orders(made, planes), *(races(of, given) if watch else ())]
-    return replace(made, places=[*made.places, *more])
+    raced = list(races(of, given)) if watch else []
+    with one_at_a_time() if raced else nullcontext():
+        made = follow(of, given, planes, known)
+    return replace(made, places=[*made.places, *orders(made, planes), *raced])
 
 
 # ── orders ──────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from fragmenta.arrays.checks import check_flags, is_whole
 from fragmenta.errors import BadCall, Error
 from fragmenta.expressions.code.hashing import Hash
+from fragmenta.launch.grid import one_at_a_time
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.sameness.arriving import followed
 from fragmenta.sameness.calls import Call, Program, one_launch, program
@@ -333,7 +335,8 @@ def decide(
         if against or taken or compares:  # there may be more to know than a path
             return _settled(equal, pairs, most, seed, progress)
         return equal
-    found, tried = _search(one, two, pairs, tries, seed)
+    with one_at_a_time() if against else nullcontext():
+        found, tried = _search(one, two, pairs, tries, seed)
     verdict = UNKNOWN if against else HERE
     made = _with(made, verdict=verdict if found is None else DIFFERENT)
     made = _with(made, witness=found, tries=tried)
