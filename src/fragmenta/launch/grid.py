@@ -67,7 +67,7 @@ def shuffled(seed: int) -> Iterator[None]:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Blocks run one after the other in this block: with a race, always the same way."""
+    """Blocks run one after the other: with a race, always the same way."""
     before = _ALONE.set(True)
     try:
         yield
