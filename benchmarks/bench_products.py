@@ -106,11 +106,11 @@ def rates(*names: str, size: str) -> list[float]:
 @pytest.mark.parametrize("name", KIN)
 def test_kin(benchmark: Any, name: str, size: str) -> None:
     """Products with scales, of other units, sparse: against their plain kin."""
-    kin, *limits = KIN[name]
-    mine, other = rates(name, kin, size=size)
+    use, *limits = KIN[name]
+    mine, other = rates(name, use, size=size)
     benchmark.extra_info["products per second"] = mine
     benchmark.pedantic(lambda: None)
-    print(f"\n{name}, {size}: {mine / 1e9:.2f}e9 a second, {other / mine:.2f} x {kin}")
+    print(f"\n{name}, {size}: {mine / 1e9:.2f}e9 a second, {other / mine:.2f} x {use}")
     assert other / mine <= limits[size == BATCH] * 1.25  # and a little for noise
 
 

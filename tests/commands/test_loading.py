@@ -176,7 +176,7 @@ def test_modules_import_at_the_top() -> None:
         ("replays", "fragmenta.replay.files"),
         ("replays", "fragmenta.replay.making"),
         ("replays", "fragmenta.replay.recorded"),
-        ("replays", "fragmenta.tracing.told"),
+        ("replays", "fragmenta.tracing.trace"),
         ("replays", "fragmenta.view.replay_page"),
         ("targets", "fragmenta.execution.mma"),
         ("targets", "fragmenta.isa.synonyms"),

@@ -18,8 +18,8 @@ from fragmenta.errors import Error, MissingPackage
 from fragmenta.programs import building, compiling, elf
 from fragmenta.programs.asked import ProgramOptions
 from fragmenta.programs.modules import LoadedModule, Skipped, chosen
+from fragmenta.programs.reports import LaunchReport
 from fragmenta.programs.running import Outcome
-from fragmenta.programs.told import LaunchReport
 from fragmenta.ptx.checking.problem import Problem
 from tests.asking import complaint
 from tests.clock import HANG

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fragmenta.replay.recorded import Replay
 from fragmenta.tracing.recorder import StepRecorder
-from fragmenta.tracing.told import Trace
+from fragmenta.tracing.trace import Trace
 
 Bytes = NDArray[np.uint8]
 

@@ -72,7 +72,7 @@ class Result(result.Result):
         from fragmenta.launch.instruments import Instruments, Watch
         from fragmenta.sameness.capturing import called
         from fragmenta.sameness.naming import root_of
-        from fragmenta.tracing.told import Window
+        from fragmenta.tracing.trace import Window
 
         launched = getattr(self, "_launched", None)
         if launched is None:

@@ -151,14 +151,14 @@ def explain_steps(
     given = Operands.check(
         model, np.asarray(a)[None, :], np.asarray(b)[:, None], start, row, *scales
     )
-    story = _Story(given)
+    story = _StepRecorder(given)
     story.run()
     last = story.steps[-1]
     steps, exact = tuple(story.steps), story.exact()
     return Explanation(model, steps, last.bits, last.value, exact, story.blocks())
 
 
-class _Story:
+class _StepRecorder:
     """Computes the instructions of one element and records every step."""
 
     def __init__(self, given: Operands) -> None:

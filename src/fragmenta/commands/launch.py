@@ -108,7 +108,7 @@ from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Arguments
-from fragmenta.tracing.told import Window
+from fragmenta.tracing.trace import Window
 
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How

@@ -15,8 +15,8 @@ from fragmenta.commands.output import complain
 from fragmenta.errors import BadCall
 from fragmenta.programs import running
 from fragmenta.programs.asked import Wanted
+from fragmenta.programs.reports import Recorded
 from fragmenta.programs.running import Outcome
-from fragmenta.programs.told import Recorded
 
 FOLDER = "recorded"
 """Where recordings of a program are written, unless a folder is named."""

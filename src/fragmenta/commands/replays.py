@@ -16,7 +16,7 @@ from fragmenta.launch.result import Result
 
 if TYPE_CHECKING:
     from fragmenta.replay.recorded import Replay
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
 ReplayFile = Annotated[
     str | None,
@@ -67,7 +67,7 @@ def window_of(blocks: str | None, first: int | None) -> Window:
     >>> window_of("0,2", 100)
     Window(blocks=(0, 2), first=100, most=200000)
     """
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
     text = blocks or ""
     if not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", text, re.ASCII):

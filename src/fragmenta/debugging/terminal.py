@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from fragmenta.debugging import told
+from fragmenta.debugging import status
 from fragmenta.debugging.debugger import Debugger, Stop
 from fragmenta.debugging.fragments import fragment_lines
 from fragmenta.debugging.printing import WIDTH, shown
@@ -45,7 +45,7 @@ class Terminal:
 
     def opening(self) -> Lines:
         """What is said first."""
-        return [*told.summary(self.debugger), *self._where()]
+        return [*status.summary(self.debugger), *self._where()]
 
     def do(self, line: str) -> Lines:
         """Carry out a line; an empty one repeats the last."""
@@ -64,12 +64,12 @@ class Terminal:
             )
         rest = (found[2] or "") + line[found.end() :]
         lines = COMMANDS[meant(found[1])].run(self, rest)
-        return [each for line in lines for each in told.wrapped(line, self.width)]
+        return [each for line in lines for each in status.wrapped(line, self.width)]
 
     # ── moving ──────────────────────────────────────────────────────────────
 
     def _where(self) -> Lines:
-        lines = told.where(self.debugger)
+        lines = status.where(self.debugger)
         for text in self._watched:
             try:
                 lines += shown(text, self.debugger.evaluate(text), self.width)
@@ -79,7 +79,7 @@ class Terminal:
         return lines
 
     def _moved(self, stop: Stop) -> Lines:
-        return [*told.stopped(stop), *self._where()]
+        return [*status.stopped(stop), *self._where()]
 
     def _times(self, rest: str, move: Callable[[], Stop], moves: str = "step") -> Lines:
         """Move so often, or up to an end; a step that is stopped is the last."""
@@ -156,14 +156,14 @@ class Terminal:
             made = at.break_on_write(found[1], condition)
         else:
             made = at.break_at(where, condition, once)
-        return told.breakpoint_lines(made)
+        return status.breakpoint_lines(made)
 
     def _temporary(self, rest: str) -> Lines:
         return self._set_break(rest, once=True)
 
     def _watch(self, rest: str) -> Lines:
         where, condition = with_condition(rest)
-        return told.breakpoint_lines(self.debugger.break_on_write(where, condition))
+        return status.breakpoint_lines(self.debugger.break_on_write(where, condition))
 
     def _delete(self, rest: str) -> Lines:
         numbers = rest.split() or [str(each) for each in self.debugger.breakpoints]
@@ -209,21 +209,21 @@ class Terminal:
     def _who(self, rest: str) -> Lines:
         if not rest:
             raise BadCall("who PLACE, such as who 0x400 or who tile[3]")
-        return told.who(self.debugger, rest)
+        return status.who(self.debugger, rest)
 
     def _list(self, rest: str) -> Lines:
-        lines, self._listed = told.listing(self.debugger, rest, self._listed)
+        lines, self._listed = status.listing(self.debugger, rest, self._listed)
         return lines
 
     def _backtrace(self, rest: str) -> Lines:
         nothing(rest, "backtrace")
-        return told.backtrace(self.debugger)
+        return status.backtrace(self.debugger)
 
     def _info(self, rest: str) -> Lines:
         word, _, more = rest.partition(" ")
         if not word:
-            raise BadCall(f"info takes {one_of(told.INFO)}")
-        return told.INFO[chosen(word, list(told.INFO), "info")](
+            raise BadCall(f"info takes {one_of(status.INFO)}")
+        return status.INFO[chosen(word, list(status.INFO), "info")](
             self.debugger, more.strip()
         )
 
@@ -360,7 +360,7 @@ COMMANDS = {
     "who": Command("who PLACE", "who wrote and read a byte", Terminal._who),
     "list": Command("list [WHERE]", "source around here", Terminal._list),
     "backtrace": Command("backtrace", "the functions under way", Terminal._backtrace),
-    "info": Command("info WHAT", f"{one_of(told.INFO)}", Terminal._info),
+    "info": Command("info WHAT", f"{one_of(status.INFO)}", Terminal._info),
     "help": Command("help [COMMAND]", "this", Terminal._help),
     "quit": Command("quit", "end", Terminal._quit),
 }

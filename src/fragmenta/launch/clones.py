@@ -31,7 +31,7 @@ from fragmenta.units.clusters import Cluster
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.observing import Copying
-from fragmenta.units.renewal import routines
+from fragmenta.units.reset_schedule import routines
 
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch

@@ -27,7 +27,7 @@ from fragmenta.simt.context import Grid
 
 if TYPE_CHECKING:
     from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
 MOST_STATES = 1_000_000
 """States of an exploration of all orders, unless the user gives another number."""
@@ -198,7 +198,7 @@ def _field(given: object) -> str:
             return name
     # A launch without these does not load them.
     from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
     if isinstance(given, Window):
         return "window"
@@ -300,7 +300,7 @@ def read_replay(replay: object) -> Window | None:
     if replay is False:
         return None
     # A launch that is not recorded does not load it.
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
     window = Window() if replay is True else replay
     if not isinstance(window, Window):

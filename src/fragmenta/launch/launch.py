@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fragmenta.counters.tally import Tally
     from fragmenta.planes.algebra import Algebra
     from fragmenta.tracing.recorder import StepRecorder
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
 TURN = 2000
 """How often a warp may jump back before another has its turn."""

@@ -33,7 +33,7 @@ from fragmenta.units.schedule import EAGER, Given
 if TYPE_CHECKING:
     from fragmenta.launch.instruments import Instrument
     from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
 Launched = TypeVar("Launched", bound="Callable[..., object]")
 Extent: TypeAlias = int | Sequence[int]
@@ -297,7 +297,7 @@ def _instrument_of(given: object) -> Instrument:
 def _made(kind: str, given: Mapping[str, Any]) -> Any:
     """An instrument of a kind with these fields."""
     from fragmenta.launch import instruments
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
     of: Any = Window if kind == "Window" else getattr(instruments, kind)
     known = [*of.__annotations__]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
     from fragmenta.simt.compiled import Compiled
-    from fragmenta.tracing.told import Stepped
+    from fragmenta.tracing.trace import Stepped
     from fragmenta.units.findings import Finding, Launched
 
 FIDELITY = {

@@ -22,7 +22,7 @@ from fragmenta.units.clusters import Cluster
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.faults import Stop
 from fragmenta.units.records import Flag, Long, Record, Word
-from fragmenta.units.renewal import Renewal, routines
+from fragmenta.units.reset_schedule import ResetSchedule, routines
 
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
@@ -207,7 +207,7 @@ class ClusterRunner:
     """Contexts for the blocks of a cluster; it runs one cluster after the other.
 
     Machine code does that as long as Python has no part in it; see
-    :mod:`fragmenta.units.renewal`.
+    :mod:`fragmenta.units.reset_schedule`.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -223,7 +223,7 @@ class ClusterRunner:
         self.halt = zeros(1, np.int32)
         self._run = _run_record(self)
         self.share(BlockQueue())
-        self._renewal: Renewal | None = None
+        self._renewal: ResetSchedule | None = None
         self._clean = False
         """Whether the last cluster ended in machine code."""
         self._begun = 0
@@ -333,8 +333,8 @@ class ClusterRunner:
         self._begin()
         self._run.index, self._run.status = 0, Status.ENDED
         self._clean = True
-        if self.cluster.port.unattended is not None:
-            self.cluster.port.unattended.leave()
+        if self.cluster.port.native_run is not None:
+            self.cluster.port.native_run.leave()
 
     @property
     def settled(self) -> bool:
@@ -385,9 +385,9 @@ class ClusterRunner:
     def _prepare(self) -> None:
         """Make ready what else a cluster needs."""
 
-    def _renewed(self) -> Renewal | None:
+    def _renewed(self) -> ResetSchedule | None:
         """What machine code needs to begin and to end clusters."""
-        return self.cluster.renewal()
+        return self.cluster.resets()
 
     def _end(self) -> None:
         """All blocks have ended: end the cluster in Python."""
@@ -404,8 +404,8 @@ class ClusterRunner:
         status = self.status
         self._clean = status == Status.ENDED
         if self._clean:
-            assert self.cluster.port.unattended is not None
-            self.cluster.port.unattended.leave()
+            assert self.cluster.port.native_run is not None
+            self.cluster.port.native_run.leave()
             self.cluster.machine.settle()
             return False
         if status == Status.FAULT:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.module import Function
     from fragmenta.races.report.history import Recorded
     from fragmenta.simt.compiled import Compiled
-    from fragmenta.tracing.told import Stepped, Trace
+    from fragmenta.tracing.trace import Stepped, Trace
 
 Attach: TypeAlias = Callable[[Machine], None]
 """Attaches to the machine of a launch what it is run again for."""
@@ -181,7 +181,7 @@ class ScheduledRuns:
         wrong: bool,
         found: list[tuple[Launched, Finding]],
     ) -> None:
-        from fragmenta.tracing.told import Stepped
+        from fragmenta.tracing.trace import Stepped
 
         told.wrong |= wrong
         name = str(read_schedule(schedule).name)

@@ -34,7 +34,7 @@ from fragmenta.units.schedule import EAGER, Given, read
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
     from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.told import Window
+    from fragmenta.tracing.trace import Window
 
 
 class ModuleOrigin(NamedTuple):

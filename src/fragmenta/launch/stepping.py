@@ -24,7 +24,7 @@ from fragmenta.simt.layout import Status
 from fragmenta.units.events import numbers
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.faults import Stop
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.schedule import (
     AWAY,
     DEADLOCK,
@@ -205,14 +205,16 @@ class TurnOrder:
             self._longs[layout.ORDER_SEED >> 3] = _seed(plan.warps, cluster)
         self.give([], asks=False)
 
-    def renewed(self, renewal: Renewal, plan: ParsedSchedule, clusters: int) -> None:
+    def renewed(
+        self, resets: ResetSchedule, plan: ParsedSchedule, clusters: int
+    ) -> None:
         """Tell what :meth:`begin` does in each of so many clusters."""
         last = layout.ORDER_LAST >> 2
-        renewal.copy(self._words[last : last + 1])
-        renewal.copy(self._words[layout.ORDER_LEFT >> 2 :])
+        resets.copy(self._words[last : last + 1])
+        resets.copy(self._words[layout.ORDER_LEFT >> 2 :])
         if plan.policy == layout.Policy.RANDOM:
             seed = self._longs[layout.ORDER_SEED >> 3 :][:1]
-            renewal.lookup(seed, _seeds(plan.warps, clusters))
+            resets.lookup(seed, _seeds(plan.warps, clusters))
 
     def give(self, turns: Sequence[int], asks: bool) -> None:
         """Say which warps are next, and whether to stop then."""
@@ -362,7 +364,7 @@ class StepRunner(ClusterRunner):
             self._run.longs[offset >> 3] = number
         self._run.words[fast.RUN_QUOTA >> 2] = QUOTA
 
-    def _renewed(self) -> Renewal | None:
+    def _renewed(self) -> ResetSchedule | None:
         """What machine code needs to begin and to end clusters."""
         if self.plan.turns or self.plan.chooser is not None:
             return None

@@ -49,7 +49,7 @@ from fragmenta.programs.recording import (
     Reachable,
     runtime_error,
 )
-from fragmenta.programs.told import Called, LaunchReport, Recorded, Refused, Tell
+from fragmenta.programs.reports import Called, LaunchReport, Recorded, Refused, Tell
 from fragmenta.programs.verbs import Answer, Request, Verb
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import rules

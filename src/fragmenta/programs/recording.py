@@ -32,7 +32,7 @@ from fragmenta.launch.kernel import Kernel, parse
 from fragmenta.programs import functions
 from fragmenta.programs.asked import Wanted
 from fragmenta.programs.modules import chosen, facts
-from fragmenta.programs.told import Recorded, Refused, Tell
+from fragmenta.programs.reports import Recorded, Refused, Tell
 from fragmenta.programs.verbs import ATTRIBUTES, Answer, Request, Verb
 from fragmenta.ptx.module import demangled
 

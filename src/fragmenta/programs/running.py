@@ -28,7 +28,7 @@ from fragmenta.errors import Error, MissingPackage
 from fragmenta.pool.confining import die_with_parent
 from fragmenta.programs import building, compiling, elf
 from fragmenta.programs.asked import Asked, ProgramOptions, Wanted
-from fragmenta.programs.told import Called, LaunchReport, Recorded, Refused
+from fragmenta.programs.reports import Called, LaunchReport, Recorded, Refused
 from fragmenta.progress import Progress, clock, ignore_progress
 
 VARIABLE, RECORDING = "FRAGMENTA_RUN", "FRAGMENTA_RECORD"

@@ -21,7 +21,7 @@ from fragmenta.pool.confining import die_with_parent
 from fragmenta.programs.asked import Asked, Wanted
 from fragmenta.programs.device import Device
 from fragmenta.programs.recording import RecordingServer
-from fragmenta.programs.told import Called, LaunchReport, Recorded, Refused, Told
+from fragmenta.programs.reports import Called, LaunchReport, Recorded, Refused, Told
 from fragmenta.programs.verbs import HEAD, Answer, Request, Verb
 
 MOST_DATA = 1 << 32

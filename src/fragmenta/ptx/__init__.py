@@ -53,7 +53,7 @@ _HOME = homes(
         "sameness.tree": "Tree",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
-        "tracing.told": "Window",
+        "tracing.trace": "Window",
         "api.raw": "RawKernel RawModule",
         "api.replays": "Replay",
         "errors": "KernelError KernelFault KernelHazard LimitReached",
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from fragmenta.sameness.tree import Tree as Tree
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
-    from fragmenta.tracing.told import Window as Window
+    from fragmenta.tracing.trace import Window as Window
 else:
     __getattr__ = opener(__name__, _HOME)
 

@@ -15,7 +15,7 @@ from fragmenta.races.shadow import layout
 from fragmenta.simt.compiled import address_of, aligned, zeros
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Record
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 
 
 class ClusterClocks(Record):
@@ -37,10 +37,10 @@ class ClusterClocks(Record):
         self._known[:] = 0
         self._forget_fenced()
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what :meth:`begin` does."""
         fenced = self.longs[layout.PHASES_FENCED_COUNT >> 3 :][:1]
-        renewal.clear(self._known, fenced)
+        resets.clear(self._known, fenced)
 
     def publish(self, phase: int, clock: Clock | None) -> None:
         """Add to the clock of a phase, if there is anything to add."""

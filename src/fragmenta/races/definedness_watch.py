@@ -54,7 +54,7 @@ class Raced(Protocol):
         """The lanes that race in global memory."""
 
 
-class ToldBits(NamedTuple):
+class DefinedBits(NamedTuple):
     """What followed some clusters knows, for what follows others elsewhere."""
 
     stored: dict[tuple[str, int, int, int], int]
@@ -137,15 +137,15 @@ class DefinedWatch(Planes):
     def copying(self) -> None:
         """Each cluster has to be observed in Python."""
 
-    def told(self) -> ToldBits:
+    def told(self) -> DefinedBits:
         """What was stored here, and which bits of memory are undefined now."""
         changed = []
         for slot, shadow in self.shadows.items():
             places = np.flatnonzero(shadow != self._unset.get(slot, 0))
             changed.append((slot, places, shadow[places]))
-        return ToldBits(self.stored, self._copied, changed)
+        return DefinedBits(self.stored, self._copied, changed)
 
-    def take(self, told: ToldBits) -> None:
+    def take(self, told: DefinedBits) -> None:
         """Add what happened in another process."""
         self.stored |= told.stored
         self._copied += told.copied

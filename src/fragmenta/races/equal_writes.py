@@ -9,7 +9,7 @@ run again in one thread, and what that says counts.
 from __future__ import annotations
 
 from fragmenta.ptx.rules import ERROR
-from fragmenta.races.report.stories import Collision
+from fragmenta.races.report.problem_context import Collision
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.suspicions import FinishedRun
 from fragmenta.simt.compiled import Compiled

@@ -33,7 +33,7 @@ from fragmenta.races.shadow.global_records import (
     composite,
 )
 from fragmenta.races.shadow.layout import Apart
-from fragmenta.races.shadow.problem_table import Moment, Noted, ProblemTable
+from fragmenta.races.shadow.problem_table import DetectedProblem, Moment, ProblemTable
 from fragmenta.simt import empties, layout
 from fragmenta.simt.compiled import aligned, fresh
 
@@ -267,7 +267,7 @@ class GlobalWatch:
         """The tables of problems of all clusters that run, by address."""
         self._foreign: dict[int, Foreign] = {}
         self._shared: Foreign | None = None
-        self._copied: dict[tuple[Detected, int, int], Noted] = {}
+        self._copied: dict[tuple[Detected, int, int], DetectedProblem] = {}
         """The problems of copies."""
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = self._updated = False
@@ -568,12 +568,12 @@ class GlobalWatch:
                 return found
         return None
 
-    def add(self, problem: Noted) -> None:
+    def add(self, problem: DetectedProblem) -> None:
         """Keep a problem of a copy."""
         with self._lock:
             _count(self._copied, problem)
 
-    def found(self) -> list[Noted]:
+    def found(self) -> list[DetectedProblem]:
         """All problems so far, of copies and of compiled code."""
         every = dict(self._copied)
         for table in self._tables.values():
@@ -708,7 +708,7 @@ class _Touch(NamedTuple):
     ) -> None:
         """Keep a problem."""
         self.watch.add(
-            Noted(
+            DetectedProblem(
                 case,
                 address,
                 address + WORD,
@@ -722,7 +722,9 @@ class _Touch(NamedTuple):
         )
 
 
-def _count(every: dict[tuple[Detected, int, int], Noted], problem: Noted) -> None:
+def _count(
+    every: dict[tuple[Detected, int, int], DetectedProblem], problem: DetectedProblem
+) -> None:
     """Add a problem, once for each case and pair of instructions."""
     known = every.get(problem.key)
     if known is not None:

@@ -20,16 +20,21 @@ from fragmenta.races.map_history import KNOWN, MapHistory
 from fragmenta.races.observer import Observer
 from fragmenta.races.product_units import ASK_UNITS
 from fragmenta.races.racy_reads import ReadLog
-from fragmenta.races.register_watch import kins_of
+from fragmenta.races.register_watch import register_uses
 from fragmenta.races.report.history import Note, Notes, Recorded
-from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
+from fragmenta.races.report.problem_context import (
+    Agent,
+    Collision,
+    Narrow,
+    ProblemContext,
+)
 from fragmenta.races.rounded_copies import ALL, Copies, once
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.global_records import WORD
 from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS, Apart, Plan
-from fragmenta.races.shadow.problem_table import Moment, Noted
+from fragmenta.races.shadow.problem_table import DetectedProblem, Moment
 from fragmenta.races.step_watch import ASK_STEP
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.races.task_watch import ASK_COPY
@@ -153,7 +158,7 @@ class LaunchWatch:
         self.observers: list[Observer] = []
         self.used = np.zeros(len(compiled.places) + 1, np.uint8)
         """Whether the mbarrier of an ``mbarrier.init`` is used, by its site."""
-        self.kins = kins_of(compiled)
+        self.uses = register_uses(compiled)
         self._copies: dict[str, Copies] = {}
         """What threads hold up to rounding, by functions that have races."""
         self.lock = Lock()
@@ -332,7 +337,7 @@ class LaunchWatch:
         place = self.places[site] if 0 <= site < len(self.places) else None
         return site if place is None else self.places.index(place)
 
-    def _by_value(self, found: Noted, race: Detected) -> Noted:
+    def _by_value(self, found: DetectedProblem, race: Detected) -> DetectedProblem:
         """A problem; a race, if equal values do not mean that the order is irrelevant.
 
         An atomic operation leaves what depends on the order.  What is in memory after a
@@ -347,7 +352,7 @@ class LaunchWatch:
         )
         return replace(found, case=race) if atomic or now != before else found
 
-    def _rounded(self, found: Noted) -> bool:
+    def _rounded(self, found: DetectedProblem) -> bool:
         """Whether threads that store by one instruction differ by their rounding only.
 
         They are lanes that execute it together, or all threads of a block if each of
@@ -364,7 +369,7 @@ class LaunchWatch:
             return not found.lanes & ~(same & 31)
         return same == ALL
 
-    def _one_store(self, found: Noted) -> bool:
+    def _one_store(self, found: DetectedProblem) -> bool:
         """Whether threads of a block stored by one instruction, each of them once."""
         place = self.places[found.now.site]
         if found.before is None or not found.was_write or not found.now_write:
@@ -379,7 +384,7 @@ class LaunchWatch:
 
     # ── shared memory ───────────────────────────────────────────────────────
 
-    def _shared(self, observer: Observer, found: Noted) -> Collision:
+    def _shared(self, observer: Observer, found: DetectedProblem) -> Collision:
         story = observer.stories.of(found)
         found = self._by_value(found, Detected.SHARED_RACE)
         if self._rounded(found):
@@ -425,7 +430,7 @@ class LaunchWatch:
 
     # ── global memory ───────────────────────────────────────────────────────
 
-    def _global(self, finding: Noted) -> Collision:
+    def _global(self, finding: DetectedProblem) -> Collision:
         finding = self._by_value(finding, Detected.WRITE_WRITE)
         case, was = finding.case, finding.before
         now = self._who(finding.now)
@@ -454,7 +459,7 @@ class LaunchWatch:
             finding.count,
             apart=apart,
             noted=finding,
-            story=Story(finding.now.group, now, before, None, narrow),
+            story=ProblemContext(finding.now.group, now, before, None, narrow),
         )
 
     def _narrow(self, before: int, now: int) -> Narrow | None:
@@ -478,7 +483,7 @@ class LaunchWatch:
         return Agent(kind, rank, number, who.lane, who.epoch, who.site, block=block)
 
 
-def _surplus(observer: Observer, story: Story) -> int:
+def _surplus(observer: Observer, story: ProblemContext) -> int:
     """Bytes that came for a phase in which nobody expected any.
 
     The copy of an earlier phase was taken for complete then, as fewer were expected.

@@ -41,7 +41,7 @@ from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.findings import Finding
 from fragmenta.units.port import Step
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.wgmma_forms import signed
 from fragmenta.units.work import Transfer
@@ -78,7 +78,7 @@ def functions() -> tuple[Callable[..., None], Callable[..., None]]:
     )
 
 
-class Noted(NamedTuple):
+class WrittenBox(NamedTuple):
     """A box in shared memory."""
 
     box: Box
@@ -209,14 +209,14 @@ class LayoutWatch:
             self._states[rank, at.BOXES_SIGNATURE >> 3] = 0
         used[:] = 0
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what :meth:`begin` does."""
         for rank, state in enumerate(self._states):
             used = state[at.BOXES_USED >> 3 :][:1]
             signature = state[at.BOXES_SIGNATURE >> 3 :][:1]
             for each in (self._lines[rank], self._records[rank], signature):
-                renewal.clear(each, when=used)
-            renewal.clear(used)
+                resets.clear(each, when=used)
+            resets.clear(used)
 
     # ── copies ──────────────────────────────────────────────────────────────
 
@@ -251,7 +251,7 @@ class LayoutWatch:
         head = self._observer.order.address(rank)
         self._written(head, start, size, *about, address_of(places))
 
-    def _box(self, rank: int, line: int) -> Noted:
+    def _box(self, rank: int, line: int) -> WrittenBox:
         """The box that begins at a line."""
         record = self._records[rank, line]
         longs, words = record.view(np.int64), record.view(np.int32)
@@ -259,7 +259,7 @@ class LayoutWatch:
         first = at.BOX_COORDINATES >> 3
         places = tuple(longs[first : first + len(layout.counts)].tolist())
         box = Box(layout, line * at.LINE)
-        return Noted(box, int(words[at.BOX_SITE >> 2]), places)
+        return WrittenBox(box, int(words[at.BOX_SITE >> 2]), places)
 
     def _begins(self, rank: int, lines: NDArray[np.int64]) -> list[tuple[int, int]]:
         """The boxes that some lines are in: the layout, and the line of its begin."""
@@ -292,8 +292,8 @@ class LayoutWatch:
             return
         warp = observer.cluster.blocks[rank].warps[number]
         try:
-            kin, operand = divmod(of - 2, 2)
-            located = observer.launch_watch.kins.all[kin].of
+            use, operand = divmod(of - 2, 2)
+            located = observer.launch_watch.uses.all[use].of
             trans = located.ways.trans_b if operand else located.ways.trans_a
             word &= (1 << 64) - 1
             given = _Operand(located.op, "AB"[operand], MAJORS[trans], "wgmma", word)
@@ -312,11 +312,11 @@ class LayoutWatch:
         except BaseException as error:  # an interrupt, too: compiled code drops it
             observer.machine.failed(error, warp, site, 1 << lane)
 
-    def product(self, warp: Warp, kin: int, words: tuple[int, ...], site: int) -> None:
+    def product(self, warp: Warp, use: int, words: tuple[int, ...], site: int) -> None:
         """Python observes a product of ``wgmma``."""
         head = self._observer.order.address(warp.block.rank)
         for operand, word in zip((1, 0), reversed(words), strict=False):
-            of = 2 * kin + 2 + operand
+            of = 2 * use + 2 + operand
             self._look(head, of, signed(word), site, warp.number)
 
     def queued(self, step: Step, task: Queued) -> None:
@@ -376,7 +376,7 @@ class LayoutWatch:
             message, repair = layout_words.of_uneven(reading, uneven)
         self._report(warp, site, lanes, message, None, repair, rules.WARNING)
 
-    def _goes_on(self, found: Mismatch, boxes: list[Noted]) -> bool:
+    def _goes_on(self, found: Mismatch, boxes: list[WrittenBox]) -> bool:
         """Whether the next box is the continuation of the one that was left."""
         if found.leaves is None:
             return False
@@ -393,7 +393,7 @@ class LayoutWatch:
         return tuple(wanted) == new.coordinates
 
     def copied_last(
-        self, rank: int, addresses: NDArray[np.int64], boxes: list[Noted]
+        self, rank: int, addresses: NDArray[np.int64], boxes: list[WrittenBox]
     ) -> bool:
         """Whether the copies were the last to write all that is in their boxes."""
         writes = self._observer.shared.writes(rank)

@@ -20,7 +20,7 @@ from fragmenta.simt.compiled import address_of, aligned, sparse, zeros
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Long, Record
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 
 ROOM = 32
 """Places in each block that have clocks from the start; there may be more."""
@@ -53,9 +53,9 @@ class MbarrierClocks(Record):
         """A new cluster begins."""
         self._offsets[:] = 0
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what :meth:`begin` does."""
-        renewal.clear(self._offsets)
+        resets.clear(self._offsets)
 
     def offset(self, rank: int, slot: int) -> int | None:
         """Where the mbarrier is, or was last, that has an agent."""

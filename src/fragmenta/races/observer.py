@@ -30,12 +30,12 @@ from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
 from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.races.report.history import History, Note
-from fragmenta.races.report.stories import Stories
+from fragmenta.races.report.problem_context import ContextFinder
 from fragmenta.races.shadow import layout as heads
 from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.layout import COUNTED, LAST_EPOCH, MBARRIERS, WARPGROUP
 from fragmenta.races.shadow.problem_table import ProblemTable
-from fragmenta.races.shadow.product_layout import KINS
+from fragmenta.races.shadow.product_layout import MOST_USES
 from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.step_watch import StepWatch
 from fragmenta.races.strong_accesses import Actor
@@ -57,8 +57,8 @@ from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.machine import Machine
 from fragmenta.units.mbarrier_state import WHEN_DONE, Mbarrier
 from fragmenta.units.mbarriers import reaches
-from fragmenta.units.port import ChangedMap, Columns, Step, Unattended, Waited
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.port import ChangedMap, Columns, NativeRun, Step, Waited
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.work import Copy, Range, Transfer, Work
@@ -105,7 +105,7 @@ def _named(mbarrier: Mbarrier) -> tuple[int, int]:
     return mbarrier.block.rank, mbarrier.offset
 
 
-class Observer(TensorObserver, Unattended):
+class Observer(TensorObserver, NativeRun):
     """Observes a cluster for the race detectors."""
 
     def __init__(
@@ -130,10 +130,10 @@ class Observer(TensorObserver, Unattended):
         self.history = History()
         self.running, self._before = False, 0
         """Whether a cluster has begun and not ended; the problems before it."""
-        self.stories = Stories(self)
+        self.stories = ContextFinder(self)
         self.maps = Maps(self)
-        dirty, kins = machine.launch.compiled.dirty, launch_watch.kins
-        self.registers_watch = RegisterWatch(dirty, kins, len(blocks[0].warps))
+        dirty, uses = machine.launch.compiled.dirty, launch_watch.uses
+        self.registers_watch = RegisterWatch(dirty, uses, len(blocks[0].warps))
         self.mbarrier_clocks = MbarrierClocks(self.order)
         self.cluster_clocks = ClusterClocks(self.order)
         self._unacquired: dict[tuple[int, int], list[tuple[int, Clock]]] = {}
@@ -195,12 +195,12 @@ class Observer(TensorObserver, Unattended):
         if not has.products:
             return
         ask = self.launch_watch.asks.units if in_use() else 0
-        self.units = UnitTable(self.launch_watch.kins, ask)
+        self.units = UnitTable(self.launch_watch.uses, ask)
         for block in self.cluster.blocks:
             head = self.order.head(block.rank, np.int64)
             for offset, address in (
                 (heads.HEAD_KEEPERS, address_of(watch.records(block.rank))),
-                (heads.HEAD_KINS, address_of(self.launch_watch.kins.pointers)),
+                (heads.HEAD_USES, address_of(self.launch_watch.uses.pointers)),
                 (heads.HEAD_UNITS, self.units.address),
                 (heads.HEAD_ASK, self.units.ask),
             ):
@@ -250,7 +250,7 @@ class Observer(TensorObserver, Unattended):
                 ledger.cluster(self.cluster.number)
 
     @property
-    def unattended(self) -> Unattended:
+    def native_run(self) -> NativeRun:
         """How clusters run without Python."""
         return self
 
@@ -265,19 +265,19 @@ class Observer(TensorObserver, Unattended):
                 each.judged.leave()
         self.running, self._before = False, len(self.machine.problems)
 
-    def renewed(self, renewal: Renewal) -> bool:
+    def renewed(self, resets: ResetSchedule) -> bool:
         """Tell what :meth:`begin` does, and when :meth:`end` does nothing."""
         blocks = self.cluster.blocks
         if len(blocks) > 1:
             return False
         memory = self.launch_watch.memory
-        self.order.renewed(renewal, self.numbers)
+        self.order.renewed(resets, self.numbers)
         for place, every in (
             (heads.HEAD_FENCED, memory.fenced),
             (heads.HEAD_TOLD, memory.told),
         ):
             head = self.order.head(0, np.int64)
-            renewal.number(head[place // 8 :][:1], address_of(every))
+            resets.number(head[place // 8 :][:1], address_of(every))
         for each in (
             self.shared,
             self.history,
@@ -286,25 +286,25 @@ class Observer(TensorObserver, Unattended):
             self.mbarrier_clocks,
             self.cluster_clocks,
         ):
-            each.renewed(renewal)
+            each.renewed(resets)
         if self.layouts is not None:
-            self.layouts.renewed(renewal)
+            self.layouts.renewed(resets)
         if self.steps is not None:
-            self.steps.renewed(renewal)
-        self._clean(renewal)
+            self.steps.renewed(resets)
+        self._clean(resets)
         return True
 
-    def _clean(self, renewal: Renewal) -> None:
+    def _clean(self, resets: ResetSchedule) -> None:
         """Tell when nothing has leaked and nothing was found."""
-        renewal.leaks = renewal.first = True
-        renewal.same_at_end(self.problems.counts)
+        resets.leaks = resets.first = True
+        resets.same_at_end(self.problems.counts)
         for block in self.cluster.blocks:
-            renewal.zero_at_end(block.lack_of_registers[1:])
+            resets.zero_at_end(block.lack_of_registers[1:])
             for each in block.warpgroups.values():
-                each.waited_at_end(renewal)
+                each.waited_at_end(resets)
             for warp in block.warps:
                 groups = LaneGroups(block.lane_groups(warp.number))
-                renewal.zero_at_end(groups.words[tasks.LANES_UNWAITED >> 2 :][:1])
+                resets.zero_at_end(groups.words[tasks.LANES_UNWAITED >> 2 :][:1])
 
     def end(self, block: Block | None = None) -> None:
         """All threads of a block have ended; without one, all of the cluster.
@@ -698,8 +698,8 @@ class Observer(TensorObserver, Unattended):
         every = [(block.rank, units, 16, known) for units, known in parts]
         self.read_operands(step, work, (agent, work.group), every)
         if self.layouts is not None:
-            kin = self.launch_watch.kins.of(work.located).number
-            self.layouts.product(warp, kin, work.descriptors, event.site)
+            use = self.launch_watch.uses.of(work.located).number
+            self.layouts.product(warp, use, work.descriptors, event.site)
         if self.steps is not None:
             self.steps.product(step, work)
 
@@ -739,9 +739,9 @@ class Observer(TensorObserver, Unattended):
 
     def _know_form(self, product: Located) -> None:
         """Let compiled code find what an instruction means for registers."""
-        kin, form = self.launch_watch.kins.of(product), self.machine.forms.of(product)
-        if kin.number < KINS:
-            form.longs[fast.FORM_OBSERVER >> 3] = kin.address
+        use, form = self.launch_watch.uses.of(product), self.machine.forms.of(product)
+        if use.number < MOST_USES:
+            form.longs[fast.FORM_OBSERVER >> 3] = use.address
 
     def _products_waited(self, step: Step, waited: Waited) -> None:
         """A warp has waited for all groups before a number.

@@ -25,7 +25,7 @@ from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.loaded import LoadedRoutines
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 
 Clock: TypeAlias = NDArray[np.int32]
 """What lanes know: planes, then base, extra and mask, then agents."""
@@ -223,19 +223,19 @@ class Order:
         """How many clusters have begun."""
         return int(self.head(0, np.int32)[layout.HEAD_CLUSTER // 4])
 
-    def renewed(self, renewal: Renewal, numbers: NDArray[np.int64]) -> None:
+    def renewed(self, resets: ResetSchedule, numbers: NDArray[np.int64]) -> None:
         """Tell what :meth:`reset` does; the list gets the number of each cluster."""
         plan = self.plan
-        renewal.copy(self._states)
+        resets.copy(self._states)
         clocks = self._barriers.reshape(-1, plan.barrier_bytes).view(np.int32)
         for field in (layout.CLOCK_PHASE, *layout.CLOCK_ZEROED):
-            renewal.copy(clocks[:, field // 4])
+            resets.copy(clocks[:, field // 4])
         for rank in range(plan.blocks):
             head = self.head(rank, np.int32)
-            renewal.clear(head[layout.HEAD_EXITED // 4 :][:1])
-            renewal.count(head[layout.HEAD_CLUSTER // 4 :][:1], numbers)
+            resets.clear(head[layout.HEAD_EXITED // 4 :][:1])
+            resets.count(head[layout.HEAD_CLUSTER // 4 :][:1], numbers)
         states = self._states.reshape(-1, plan.state_bytes).view(np.int32)
-        renewal.zero_at_end(states[:, layout.STATE_COPIES // 4])
+        resets.zero_at_end(states[:, layout.STATE_COPIES // 4])
 
     # ── agents ──────────────────────────────────────────────────────────────
 

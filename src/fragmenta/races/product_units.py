@@ -20,7 +20,7 @@ from fragmenta.units.wgmma_forms import signed
 from fragmenta.units.wgmma_sources import units
 
 if TYPE_CHECKING:
-    from fragmenta.races.register_watch import Kins
+    from fragmenta.races.register_watch import RegisterUses
 
 _KNOWN = 256
 """How many descriptors new observers know; a full table would be slow to look in."""
@@ -80,10 +80,10 @@ def _new_table() -> NDArray[np.int64]:
 class UnitTable:
     """The table of an observer; compiled code asks for what is missing there."""
 
-    def __init__(self, kins: Kins, ask: int = 0) -> None:
+    def __init__(self, uses: RegisterUses, ask: int = 0) -> None:
         """``ask`` is a function that calls :meth:`add` of the right table."""
-        self._kins, self._ask = kins, ask
-        self._table = kins.units.begun()
+        self._uses, self._ask = uses, ask
+        self._table = uses.units.begun()
         self._kept: dict[tuple[int, int], NDArray[np.uint32]] = {}
         self._function = None if ask else ASK_UNITS(self.add)
 
@@ -94,7 +94,7 @@ class UnitTable:
 
     @property
     def ask(self) -> int:
-        """The function that adds units: twice the kin plus 2, plus 1 for B; the key."""
+        """The function that adds units: twice the use plus 2, plus 1 for B; the key."""
         if self._function is None:
             return self._ask
         return callback_address(self._function)
@@ -109,10 +109,10 @@ class UnitTable:
         found = self._kept.get((of, word))
         if found is None:
             number, operand = divmod(of - 2, 2)
-            located = self._kins.all[number].of
+            located = self._uses.all[number].of
             ways = located.ways
             trans = ways.trans_b if operand else ways.trans_a
             found = units(located.op, "AB"[operand], word, trans)
             self._kept[of, word] = found
         _put(self._table, of, word, found)
-        self._kins.units.add(of, word, found)
+        self._uses.units.add(of, word, found)

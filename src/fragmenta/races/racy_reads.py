@@ -27,8 +27,8 @@ from fragmenta.races.shadow.global_records import WORD
 from fragmenta.races.shadow.problem_table import (
     NOW_WRITES,
     WAS_WRITE,
+    DetectedProblem,
     Moment,
-    Noted,
 )
 from fragmenta.simt.layout import LANES, RANK_BITS, SHARED_SLOT, SLOT_BITS
 from fragmenta.units.blocks import Warp
@@ -286,7 +286,7 @@ def _words(found: np.void, rank: int) -> int:
     return (1 << -(-last // WORD)) - (1 << first // WORD) << rank * WORDS
 
 
-def reader_of(found: Noted) -> Moment | None:
+def reader_of(found: DetectedProblem) -> Moment | None:
     """The side of a race that reads; None if both write."""
     if found.now_write and found.was_write:
         return None

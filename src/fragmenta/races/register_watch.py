@@ -37,7 +37,7 @@ from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Described, Event, once_per_kernel
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.records import Bytes, Flag, Record, Word
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.wgmma_forms import WARPS
 
@@ -80,69 +80,69 @@ def used(of: Located) -> Used:
     return Used(places, numbers, flags, numbers[flags & 3 != 0], sums)
 
 
-class Kin(Record):
+class RegisterUse(Record):
     """An instruction of a kernel: its registers, and what it may follow."""
 
     def __init__(self, of: Located, number: int) -> None:
-        super().__init__(aligned(layout.KIN_BYTES))
+        super().__init__(aligned(layout.USE_BYTES))
         self.of, self.number, self.used = of, number, used(of)
         mine = self.used
-        self.fits, self.apart = np.zeros((2, layout.KINS), np.uint8)
-        """FINE for kins that it was compared with; see ``KIN_FITS``, ``KIN_APART``."""
+        self.fits, self.apart = np.zeros((2, layout.MOST_USES), np.uint8)
+        """FINE for uses that it was compared with; see ``USE_FITS``, ``USE_APART``."""
         self._kept = [
             each.astype(np.int32) for each in (mine.bytes, mine.ordered, mine.sums)
         ]
-        self.words[layout.KIN_NUMBER >> 2] = number
+        self.words[layout.USE_NUMBER >> 2] = number
         for offset, each in zip(
-            (layout.KIN_COUNT, layout.KIN_ORDERED_COUNT, layout.KIN_SUMS_COUNT),
+            (layout.USE_COUNT, layout.USE_ORDERED_COUNT, layout.USE_SUMS_COUNT),
             self._kept,
             strict=True,
         ):
             self.words[offset >> 2] = each.size
         for offset, part in (
-            (layout.KIN_PLACES, self._kept[0]),
-            (layout.KIN_ROLES, mine.roles),
-            (layout.KIN_ORDERED, self._kept[1]),
-            (layout.KIN_SUMS, self._kept[2]),
-            (layout.KIN_FITS, self.fits),
-            (layout.KIN_APART, self.apart),
+            (layout.USE_PLACES, self._kept[0]),
+            (layout.USE_ROLES, mine.roles),
+            (layout.USE_ORDERED, self._kept[1]),
+            (layout.USE_SUMS, self._kept[2]),
+            (layout.USE_FITS, self.fits),
+            (layout.USE_APART, self.apart),
         ):
             self.longs[offset >> 3] = address_of(part)
 
-    def misfits(self, other: Kin) -> bool:
+    def misfits(self, other: RegisterUse) -> bool:
         """Whether it takes the accumulators of another one in another way."""
         found = _misfit(self.of, other.of)
-        if not found and other.number < layout.KINS:
+        if not found and other.number < layout.MOST_USES:
             self.fits[other.number] = layout.FINE
         return found
 
-    def collides(self, other: Kin) -> tuple[Role, Role] | None:
+    def collides(self, other: RegisterUse) -> tuple[Role, Role] | None:
         """What a register is for it and for another one in flight, if that is wrong."""
         found = _collision(self.of, other.of)
-        if found is None and other.number < layout.KINS:
+        if found is None and other.number < layout.MOST_USES:
             self.apart[other.number] = layout.FINE
         return found
 
 
-class Kins:
+class RegisterUses:
     """The instructions of a kernel that issue products, numbered as they are used."""
 
     def __init__(self, most: int) -> None:
         self._lock = Lock()
-        self._made: dict[Located, Kin] = {}
-        self.all: list[Kin] = []
+        self._made: dict[Located, RegisterUse] = {}
+        self.all: list[RegisterUse] = []
         self.pointers = np.zeros(most + 1, np.int64)
         self.units = KnownUnits()
         """The units of shared memory that their descriptors name."""
 
-    def of(self, located: Located) -> Kin:
-        """The kin of an instruction."""
+    def of(self, located: Located) -> RegisterUse:
+        """The use of an instruction."""
         found = self._made.get(located)
         if found is None:
             with self._lock:
                 found = self._made.get(located)
                 if found is None:
-                    found = Kin(located, len(self.all))
+                    found = RegisterUse(located, len(self.all))
                     self.all.append(found)
                     self.pointers[found.number] = found.address
                     self._made[located] = found
@@ -150,17 +150,17 @@ class Kins:
 
 
 @once_per_kernel
-def kins_of(compiled: Described) -> Kins:
+def register_uses(compiled: Described) -> RegisterUses:
     """The instructions of a kernel that issue products, as all its launches know them.
 
     Forms of products point to them, which launches share, too.
     """
-    return Kins(len(compiled.events))
+    return RegisterUses(len(compiled.events))
 
 
 class _Flight(NamedTuple):
     number: int
-    of: Kin
+    of: RegisterUse
     site: int
 
 
@@ -196,9 +196,11 @@ def _misfit(of: Located, other: Located) -> bool:
 class RegisterWatch:
     """The registers of all warps of a cluster; it takes some calls of the port."""
 
-    def __init__(self, dirty: int, kins: Kins | None = None, warps: int = 64) -> None:
+    def __init__(
+        self, dirty: int, uses: RegisterUses | None = None, warps: int = 64
+    ) -> None:
         self._dirty = dirty
-        self._kins = Kins(1 << 16) if kins is None else kins
+        self._uses = RegisterUses(1 << 16) if uses is None else uses
         self._keepers: dict[tuple[int, int], Keeper] = {}
         self._records: dict[int, Bytes] = {}
         self._pairs: dict[int, NDArray[np.int32]] = {}
@@ -223,7 +225,7 @@ class RegisterWatch:
             memory = self.records(rank)[number * layout.KEEPER_BYTES :]
             memory = memory[: layout.KEEPER_BYTES]
             pairs = self._pairs[rank][number]
-            found = Keeper(warp, self._dirty, self._kins, memory, pairs)
+            found = Keeper(warp, self._dirty, self._uses, memory, pairs)
             self._keepers[key] = found
         return found
 
@@ -232,15 +234,15 @@ class RegisterWatch:
         for each in self._keepers.values():
             each.reset()
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what :meth:`begin` does."""
         for each in self._keepers.values():
-            each.renewed(renewal)
+            each.renewed(resets)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp is about to issue a product; or it uses registers in flight."""
         if product is not None:
-            self._of(step.warp).issued(self._kins.of(product), step.event)
+            self._of(step.warp).issued(self._uses.of(product), step.event)
         else:
             self._of(step.warp).touched(step.event, step.lanes)
 
@@ -270,7 +272,7 @@ class Keeper(Record):
         self,
         warp: Warp,
         dirty: int,
-        kins: Kins,
+        uses: RegisterUses,
         memory: Bytes,
         pairs: NDArray[np.int32],
     ) -> None:
@@ -279,7 +281,7 @@ class Keeper(Record):
         First those of registers that were used, then those of registers in flight.
         """
         super().__init__(memory)
-        self._warp, self._kins, self._dirty = warp, kins, dirty
+        self._warp, self._uses, self._dirty = warp, uses, dirty
         size = (dirty or warp.memory.size) // REGISTER_BYTES
         if dirty:
             both = warp.memory[dirty : dirty + 2 * size].reshape(2, size)
@@ -313,28 +315,28 @@ class Keeper(Record):
         if not self._dirty:
             self._busy[:] = self._touched[:] = 0
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what :meth:`reset` does."""
-        renewal.clear(self.words[: layout.KEEPER_CAPACITY >> 2])
+        resets.clear(self.words[: layout.KEEPER_CAPACITY >> 2])
         if not self._dirty:
-            renewal.clear(self._busy, self._touched)
+            resets.clear(self._busy, self._touched)
 
     @property
     def _flights(self) -> list[_Flight]:
         """The products in flight."""
         numbers = range(self._first, self._issued)
         pairs = [self._pairs[0, each % self._capacity].tolist() for each in numbers]
-        every = self._kins.all
+        every = self._uses.all
         return [
-            _Flight(number, every[kin], site)
-            for number, (kin, site) in zip(numbers, pairs, strict=True)
+            _Flight(number, every[use], site)
+            for number, (use, site) in zip(numbers, pairs, strict=True)
         ]
 
     @property
-    def _since(self) -> list[tuple[Kin, int]]:
+    def _since(self) -> list[tuple[RegisterUse, int]]:
         """The products since the last fence, and their sites."""
         pairs = self._pairs[1, : self._count].tolist()
-        return [(self._kins.all[kin], site) for kin, site in pairs]
+        return [(self._uses.all[use], site) for use, site in pairs]
 
     def fence(self) -> None:
         """``wgmma.fence``."""
@@ -352,30 +354,30 @@ class Keeper(Record):
         for each in self._flights:
             self._mark(each.of)
 
-    def issued(self, kin: Kin, event: Event) -> None:
+    def issued(self, use: RegisterUse, event: Event) -> None:
         """The warp has issued a product."""
-        self._check_fence(kin, event)
-        if self._first < self._issued and self._busy[kin.used.bytes].any():
-            self._check_flights(kin, event)
+        self._check_fence(use, event)
+        if self._first < self._issued and self._busy[use.used.bytes].any():
+            self._check_flights(use, event)
         full = self._issued - self._first, self._count
         if max(full) >= self._capacity:
             self._make_room(2 * self._capacity)
-        self._pairs[0, self._issued % self._capacity] = kin.number, event.site
+        self._pairs[0, self._issued % self._capacity] = use.number, event.site
         self._issued += 1
-        self._mark(kin)
+        self._mark(use)
         # Until the next fence, only this shape may go on with these accumulators.
         known = self._pairs[1, : self._count, 0].tolist()
-        place = known.index(kin.number) if kin.number in known else len(known)
-        self._pairs[1, place] = kin.number, event.site
+        place = known.index(use.number) if use.number in known else len(known)
+        self._pairs[1, place] = use.number, event.site
         self._count = max(self._count, place + 1)
 
-    def _mark(self, kin: Kin) -> None:
-        self._busy[kin.used.bytes] |= kin.used.roles
+    def _mark(self, use: RegisterUse) -> None:
+        self._busy[use.used.bytes] |= use.used.roles
 
     # ── rules ───────────────────────────────────────────────────────────────
 
-    def _check_fence(self, kin: Kin, event: Event) -> None:
-        mine = kin.used
+    def _check_fence(self, use: RegisterUse, event: Event) -> None:
+        mine = use.used
         if not self._fenced:
             self._fenced = True  # once is enough
             self._report(
@@ -393,7 +395,7 @@ class Keeper(Record):
                 + FENCED,
             )
         else:
-            self._check_shapes(kin, event)
+            self._check_shapes(use, event)
         self._touched[mine.ordered] = 0
 
     def _changed(self, mine: Used) -> str:
@@ -408,10 +410,10 @@ class Keeper(Record):
         read = not self._recent and (self._touched[mine.sums] & READ).any()
         return "read" if read else ""
 
-    def _check_shapes(self, kin: Kin, event: Event) -> None:
+    def _check_shapes(self, use: RegisterUse, event: Event) -> None:
         """Accumulators of another shape, or taken as A, need a fence, too."""
         for other, site in self._since:
-            if kin.misfits(other):
+            if use.misfits(other):
                 self._report(
                     rules.MISSING_WGMMA_FENCE,
                     event,
@@ -421,10 +423,10 @@ class Keeper(Record):
                 )
                 return
 
-    def _check_flights(self, kin: Kin, event: Event) -> None:
+    def _check_flights(self, use: RegisterUse, event: Event) -> None:
         """Products in flight that give or take what this one takes or gives."""
         for each in self._flights:
-            found = kin.collides(each.of)
+            found = use.collides(each.of)
             if found is not None:
                 role, theirs = found
                 self._report(

@@ -16,10 +16,10 @@ from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, one_of
 from fragmenta.races.order import Clock, Order
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.problem_table import Noted, ProblemTable
+from fragmenta.races.shadow.problem_table import DetectedProblem, ProblemTable
 from fragmenta.simt.compiled import aligned, sparse
 from fragmenta.simt.loaded import LoadedRoutines
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 
 _PROXIES = {"generic": 0, "cp.async": 0, "async": 8}
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
@@ -97,9 +97,9 @@ class SharedShadow:
         self._records[:] = 0
         self._sets[: layout.SETS_CELLS] = 0
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what :meth:`reset` does."""
-        renewal.clear(self._records, self._sets[: layout.SETS_CELLS])
+        resets.clear(self._records, self._sets[: layout.SETS_CELLS])
 
     def touch(
         self,
@@ -151,7 +151,7 @@ class SharedShadow:
         first = rank * self._words + layout.MARGIN
         return self._records[first : first + self._order.plan.words - 2 * layout.MARGIN]
 
-    def found(self) -> list[Noted]:
+    def found(self) -> list[DetectedProblem]:
         """The problems that were found so far, in the order of their sites."""
         every = self.problems.found("shared")
         return sorted(

@@ -21,7 +21,7 @@ from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import Address
 from fragmenta.races.judged import Judged, JudgedTable
-from fragmenta.races.layout_watch import Noted
+from fragmenta.races.layout_watch import WrittenBox
 from fragmenta.races.report import layout_words
 from fragmenta.races.shadow import box_layout as boxes
 from fragmenta.races.shadow import layout as heads
@@ -38,7 +38,7 @@ from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.findings import Finding
 from fragmenta.units.port import Step
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.warpgroups import Wgmma
 from fragmenta.units.wgmma_forms import signed
 
@@ -101,10 +101,10 @@ class StepWatch:
         """A new cluster begins: there are no sums yet."""
         self._chains[:, :, at.CHAIN_PLACE >> 3] = 0
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what :meth:`begin` does."""
         for chains in self._chains:
-            renewal.clear(chains)
+            resets.clear(chains)
 
     # ── what Python observes ────────────────────────────────────────────────
 
@@ -119,10 +119,10 @@ class StepWatch:
         if len(work.descriptors) < 2:  # A is in registers
             return
         a, b = map(signed, work.descriptors)
-        kin = self._observer.launch_watch.kins.of(work.located).number
+        use = self._observer.launch_watch.uses.of(work.located).number
         head = self._observer.order.address(step.warp.block.rank)
         about = a, b, int(work.given[-1]), work.group, work.located.d[0]
-        _step()(head, kin, *about, step.event.site, step.warp.number)
+        _step()(head, use, *about, step.event.site, step.warp.number)
 
     # ── the judgement ───────────────────────────────────────────────────────
 
@@ -139,9 +139,9 @@ class StepWatch:
             observer.machine.failed(error, warp, site, ALL)
 
     def _judge(self, record: NDArray[np.int64], together: bool, warp: Warp) -> None:
-        kins = self._observer.launch_watch.kins.all
+        uses = self._observer.launch_watch.uses.all
         before, now = (
-            kins[int(record[each >> 3])].of for each in (at.CHAIN_OLD_KIN, at.CHAIN_KIN)
+            uses[int(record[each >> 3])].of for each in (at.CHAIN_OLD_USE, at.CHAIN_USE)
         )
         steps, parts = [], []
         for operand in range(2):
@@ -179,7 +179,7 @@ class StepWatch:
         for each in parts:
             if each.box is not None and layouts is not None:
                 units = each.reading.addresses()
-                noted = Noted(each.box, each.copy, each.coordinates)
+                noted = WrittenBox(each.box, each.copy, each.coordinates)
                 if not layouts.copied_last(warp.block.rank, units, [noted]):
                     return False
         return True

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 from fragmenta.ptx.ordering import Role, Scope
 from fragmenta.races.global_watch import GlobalWatch, Ledger
 from fragmenta.races.order import Clock, Plane, covers, joined, knows_lanes
-from fragmenta.races.report.stories import Narrow
+from fragmenta.races.report.problem_context import Narrow
 from fragmenta.simt import layout
 
 

@@ -27,7 +27,7 @@ from fragmenta.units.blocks import Warp
 from fragmenta.units.events import Event, first
 from fragmenta.units.port import Step
 from fragmenta.units.records import Bytes, Flag, Long, Record, Word
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.work import Range, Transfer
 
 if TYPE_CHECKING:
@@ -133,12 +133,12 @@ class Maps:
         self._count = 0
         self._record.words[layout.MAPS_ACQUIRED >> 2] = 0
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what :meth:`begin` does, and that no map was changed at the end."""
         words = self._record.words
         count = words[layout.MAPS_COUNT >> 2 :][:1]
-        renewal.clear(count, words[layout.MAPS_ACQUIRED >> 2 :][:1])
-        renewal.zero_at_end(count)
+        resets.clear(count, words[layout.MAPS_ACQUIRED >> 2 :][:1])
+        resets.zero_at_end(count)
 
     def end(self) -> None:
         """The cluster has ended: later launches are to know which maps it changed."""

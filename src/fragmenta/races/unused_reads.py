@@ -60,7 +60,7 @@ from fragmenta.races.racy_reads import (
     issuer,
     reader_of,
 )
-from fragmenta.races.report.stories import Collision
+from fragmenta.races.report.problem_context import Collision
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD
 from fragmenta.races.suspicions import FinishedRun, Slices, place_of

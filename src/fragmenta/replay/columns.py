@@ -14,7 +14,7 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.memory import PASS_BYTES
 from fragmenta.tracing.code import layout as at
 from fragmenta.tracing.log import StepChunk
-from fragmenta.tracing.told import Moved, Trace, Where
+from fragmenta.tracing.trace import Moved, Trace, Where
 
 OFFSETS = (1 << layout.RANK_BITS) - 1
 SLOTS = (1 << layout.SLOT_BITS) - 1

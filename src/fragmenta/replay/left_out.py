@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.tracing.recorder import MOST_COPIED
-from fragmenta.tracing.told import Trace
+from fragmenta.tracing.trace import Trace
 
 
 def joined(*words: str) -> str:
@@ -50,7 +50,7 @@ def other_blocks(told: Trace) -> str:
 def large_arrays(told: Trace) -> str:
     """Which arrays are too large to be kept, in words; empty if none is.
 
-    >>> from fragmenta.tracing.told import Window
+    >>> from fragmenta.tracing.trace import Window
     >>> large_arrays(Trace(Window(), large=[("argument 0 (x)", 100 << 20)]))
     'argument 0 (x), 100 MiB, is not kept: all arrays together may have 64 MiB'
     """

@@ -13,7 +13,7 @@ from fragmenta.replay.reading import made
 from fragmenta.replay.recorded import Replay
 from fragmenta.replay.trimming import trimmed
 from fragmenta.tracing.gathering import gather
-from fragmenta.tracing.told import Stepped, Trace, Window
+from fragmenta.tracing.trace import Stepped, Trace, Window
 
 if TYPE_CHECKING:
     from fragmenta.numerics.report import Numerics

@@ -10,7 +10,7 @@ from fragmenta.replay.program import Traced
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.naming import plain
-from fragmenta.tracing.told import Where
+from fragmenta.tracing.trace import Where
 
 TENSOR_BYTES = 128 * 512 * 4
 

@@ -13,12 +13,17 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.races.report.messages import Reporter, grouped, key
 from fragmenta.races.report.missing import missing
-from fragmenta.races.report.stories import Agent, Collision, Story, story_of
-from fragmenta.races.shadow.problem_table import Noted
+from fragmenta.races.report.problem_context import (
+    Agent,
+    Collision,
+    ProblemContext,
+    context_of,
+)
+from fragmenta.races.shadow.problem_table import DetectedProblem
 from fragmenta.replay.parts import Array, Row, Value
 from fragmenta.replay.recorded import Replay
 from fragmenta.simt import layout
-from fragmenta.tracing.told import Stepped
+from fragmenta.tracing.trace import Stepped
 from fragmenta.units.findings import Finding, Launched
 
 Found: TypeAlias = tuple[Launched, Finding]
@@ -130,7 +135,7 @@ class _StepFinder:
 
     def about(self, finding: Finding) -> Row:
         """The steps, units and memory of a problem."""
-        story = story_of(finding)
+        story = context_of(finding)
         if story is None or not isinstance(finding, Collision):
             place = self._block(finding.block)
             if place is None:
@@ -169,7 +174,7 @@ class _StepFinder:
         return None
 
     def _access(
-        self, agent: Agent, memory: Span | None, cluster: int, noted: Noted
+        self, agent: Agent, memory: Span | None, cluster: int, noted: DetectedProblem
     ) -> tuple[int, int]:
         """The step of the later access, and the unit that made it; -1: not known."""
         place = self._block_of(agent, cluster)
@@ -185,7 +190,11 @@ class _StepFinder:
         return (int(chosen[0]) if chosen.size else -1), -1
 
     def _earlier(
-        self, story: Story, memory: Span | None, now: int, noted: Noted
+        self,
+        story: ProblemContext,
+        memory: Span | None,
+        now: int,
+        noted: DetectedProblem,
     ) -> tuple[int, int]:
         """The same of the earlier access: of a warp, it is the last one before.
 
@@ -207,7 +216,7 @@ class _StepFinder:
         before = steps[steps < end + bool(together)] if end >= 0 else steps
         return (int(before[-1]) if before.size else -1), -1
 
-    def _found_at(self, noted: Noted) -> int:
+    def _found_at(self, noted: DetectedProblem) -> int:
         """The step of the record at which a problem was found."""
         return self.told.reordered(noted.step) - self.first
 

@@ -11,7 +11,7 @@ from fragmenta.replay.parts import Row
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.naming import KernelNames
 from fragmenta.tracing.code.effects import CallGraph, read, written
-from fragmenta.tracing.told import Stepped
+from fragmenta.tracing.trace import Stepped
 
 
 class Traced:

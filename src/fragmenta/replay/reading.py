@@ -8,13 +8,13 @@ import numpy as np
 
 from fragmenta.ptx.module import demangled
 from fragmenta.replay import columns
-from fragmenta.replay.beside import UnitsAndBarriers
 from fragmenta.replay.left_out import joined, kept_steps, left_out
 from fragmenta.replay.memories import Memories
 from fragmenta.replay.parts import COLUMNS, Array, Columns, Head, Value
 from fragmenta.replay.program import Traced
 from fragmenta.replay.steps import steps
-from fragmenta.tracing.told import Stepped
+from fragmenta.replay.units import UnitsAndBarriers
+from fragmenta.tracing.trace import Stepped
 
 
 class ReplayRecord(NamedTuple):

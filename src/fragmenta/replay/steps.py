@@ -9,7 +9,7 @@ from fragmenta.replay.program import Traced
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.program import register_bytes
 from fragmenta.tracing.code.effects import written
-from fragmenta.tracing.told import State
+from fragmenta.tracing.trace import State
 
 
 def steps(of: Traced) -> Columns:

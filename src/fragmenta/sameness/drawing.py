@@ -20,11 +20,11 @@ from fragmenta.sameness.telling import (
     brief,
     chain_of,
     grouped,
-    inputs_told,
-    products_told,
+    inputs_text,
+    products_text,
     series,
     shape_of,
-    steps_told,
+    steps_text,
     terms_of,
 )
 from fragmenta.view.svg import Drawing, across, document, down, words
@@ -154,10 +154,10 @@ class _Builder:
         products = []
         for some in grouped(chain):
             steps = [step for each in some for step in each.steps]
-            told = steps_told(some[0].model, len(steps), len(some))
+            told = steps_text(some[0].model, len(steps), len(some))
             for part in (*told.split("; "), some[0].name, f"on {some[0].target}"):
                 lines += _wrapped(part)
-            products.append(_DiagramBox("input", _wrapped(products_told(steps))))
+            products.append(_DiagramBox("input", _wrapped(products_text(steps))))
         made = _DiagramBox("product", lines, node.where, of=tuple(chain))
         made.below = [self.box(chain[0].operands[0], depth + 1), *products]
         return made
@@ -180,7 +180,7 @@ def _wrapped(text: str) -> list[str]:
 
 def _folded(how: str, nodes: Sequence[Node]) -> _DiagramBox:
     """An expression in one box: its operation, and its first and last input."""
-    told = inputs_told(nodes)
+    told = inputs_text(nodes)
     name = f"{nodes[0].name} of " if nodes[0].kind == "operation" else ""
     return _DiagramBox("folded", _wrapped(f"{how or name}{told}"), of=tuple(nodes))
 

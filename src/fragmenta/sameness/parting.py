@@ -12,8 +12,8 @@ from fragmenta.sameness.telling import (
     brief,
     chain_of,
     parts,
-    products_told,
-    steps_told,
+    products_text,
+    steps_text,
 )
 
 _FOLDED = 3
@@ -92,7 +92,7 @@ def _among(node: Node, others: Sequence[Node]) -> bool:
 
 def _steps(node: Node) -> str:
     """The steps of one instruction, in words."""
-    return "" if node.model is None else steps_told(node.model, len(node.steps), 1)
+    return "" if node.model is None else steps_text(node.model, len(node.steps), 1)
 
 
 def _other_steps(x: Node, y: Node) -> str:
@@ -184,7 +184,7 @@ def how(node: Node, depth: int = _DEPTH) -> str:
     if node.kind == "product":
         chain = accumulated(node)
         steps = sum(len(each.steps) for each in chain)
-        return steps_told(node.model, steps, len(chain)).partition(";")[0]
+        return steps_text(node.model, steps, len(chain)).partition(";")[0]
     found = _sum(node)
     if found is None or not depth:
         return brief(node, 1)
@@ -251,5 +251,5 @@ def _summed(node: Node) -> str:
     if len(chain) > _FOLDED:
         return f"{len(chain)} times {node.name}, one after the other"
     if node.kind == "product":
-        return f"{node.name}: {products_told(node.steps)}"
+        return f"{node.name}: {products_text(node.steps)}"
     return brief(node)

@@ -65,7 +65,7 @@ _TERMS = 6
 """The most terms of a chain that are listed."""
 
 
-def told(name: str, root: Node, complete: bool = True) -> str:
+def expression_text(name: str, root: Node, complete: bool = True) -> str:
     """The text of the tree of an element."""
     lines = [f"{name} ="]
     for number, line in enumerate(_lines(root, 1, {})):
@@ -94,7 +94,7 @@ def _lines(node: Node, depth: int, shapes: dict[int, int]) -> Iterator[str]:
             first = node.operands[0]
             alike = number and shape_of(each, shapes) == shape_of(first, shapes)
             if alike and _large(each):
-                yield f"{pad}  the same of {inputs_told([each])}"
+                yield f"{pad}  the same of {inputs_text([each])}"
             else:
                 yield from _lines(each, depth + 1, shapes)
 
@@ -125,7 +125,7 @@ def _large(node: Node) -> bool:
     return count >= _FOLDED
 
 
-def inputs_told(nodes: Sequence[Node]) -> str:
+def inputs_text(nodes: Sequence[Node]) -> str:
     """The first and the last input of expressions."""
     found: dict[str, None] = {}
     done: set[int] = set()
@@ -212,9 +212,9 @@ def _product_lines(node: Node, depth: int, shapes: dict[int, int]) -> Iterator[s
     chain = accumulated(node)
     for some in grouped(chain):
         steps = [step for each in some for step in each.steps]
-        yield f"{pad}{steps_told(some[0].model, len(steps), len(some))}{_at(some[-1])}"
+        yield f"{pad}{steps_text(some[0].model, len(steps), len(some))}{_at(some[-1])}"
         yield f"{pad}  {some[0].name} on {some[0].target}"
-        yield f"{pad}  {products_told(steps)}"
+        yield f"{pad}  {products_text(steps)}"
     yield f"{pad}  begins with"
     yield from _lines(chain[0].operands[0], depth + 2, shapes)
 
@@ -238,11 +238,11 @@ def accumulated(node: Node) -> list[Node]:
     return chain[::-1]
 
 
-def steps_told(model: Model | None, steps: int, instructions: int) -> str:
+def steps_text(model: Model | None, steps: int, instructions: int) -> str:
     """How products are added, in words.
 
     >>> from fragmenta.arithmetic import model
-    >>> steps_told(model("sm_80", "f16", "f16", "f32", "f32", 16), 4, 2)
+    >>> steps_text(model("sm_80", "f16", "f16", "f32", "f32", 16), 4, 2)
     '4 steps of 8 products; 24 bits below the largest exponent, 23 kept, rz'
     """
     assert model is not None
@@ -259,7 +259,7 @@ def steps_told(model: Model | None, steps: int, instructions: int) -> str:
     )
 
 
-def products_told(steps: Sequence[Sequence[tuple[Node, Node]]]) -> str:
+def products_text(steps: Sequence[Sequence[tuple[Node, Node]]]) -> str:
     """Which products the steps add, and in which order."""
     firsts = [_span(step) for step in steps]
     if len(steps) == 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fragmenta.sameness.drawing import Titled, tree_svg, trees_svg
-from fragmenta.sameness.telling import Node, parts, told
+from fragmenta.sameness.telling import Node, expression_text, parts
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class Tree:
         return f"{self.output}[{', '.join(map(str, self.element))}]"
 
     def __str__(self) -> str:
-        return told(self.name, self.root, self.complete)
+        return expression_text(self.name, self.root, self.complete)
 
     def to_svg(self) -> str:
         """A picture, folded so that it fits a page; notebooks show it.

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 
+from fragmenta.tracing.effect_records import Reader
 from fragmenta.tracing.holding import put_where_held
 from fragmenta.tracing.log import Words
-from fragmenta.tracing.noted import Reader
-from fragmenta.tracing.told import (
+from fragmenta.tracing.trace import (
     CopiedBytes,
-    Heard,
     Late,
     Mark,
     Moved,
+    PythonCall,
     Trace,
     Unit,
     Wait,
@@ -168,7 +168,7 @@ def gather(told: Trace) -> None:
     def hear(until: int | None) -> None:
         """What Python did before a note of machine code."""
         while left and (until is None or left[0].note <= until):
-            each: Heard = left.popleft()
+            each: PythonCall = left.popleft()
             getattr(gathering, each.name)(*each.given)
 
     for notes in raw.notes:

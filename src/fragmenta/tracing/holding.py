@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.tracing.log import StepChunk, Words
-from fragmenta.tracing.told import Trace
+from fragmenta.tracing.trace import Trace
 
 Numbers = NDArray[np.int64]
 

@@ -6,7 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from fragmenta.tracing.log import StepChunk
-from fragmenta.tracing.told import State, Window
+from fragmenta.tracing.trace import State, Window
 
 
 class KeptChunk(NamedTuple):

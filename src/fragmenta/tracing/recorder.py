@@ -13,15 +13,15 @@ from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import Status
 from fragmenta.tracing.code.notes import note
+from fragmenta.tracing.effect_records import LOADED, copied, late_registers
 from fragmenta.tracing.keeping import Keeping, KeptChunk
 from fragmenta.tracing.log import EffectRows, StepChunk, StepLog, own_record
-from fragmenta.tracing.noted import LOADED, copied, late_registers
-from fragmenta.tracing.told import (
+from fragmenta.tracing.trace import (
     Bytes,
     Fault,
-    Heard,
     Mark,
     Moved,
+    PythonCall,
     Raw,
     State,
     Trace,
@@ -74,7 +74,7 @@ class StepRecorder:
         self._records: list[Bytes] = []
         self._units: dict[Work, int] = {}
         """What Python has put in flight, by a number from ``FIRST`` downwards."""
-        self._heard: list[Heard] = []
+        self._heard: list[PythonCall] = []
         self._notes: list[EffectRows] = []
         self._places: dict[int, NDArray[np.int64]] = {}
         """Where the registers are that an instruction writes later."""
@@ -291,7 +291,7 @@ class StepRecorder:
 
     def _tell(self, name: str, *given: Any) -> None:
         """Keep what has happened, to be gathered later, after the notes so far."""
-        self._heard.append(Heard(self.log.noted, name, given))
+        self._heard.append(PythonCall(self.log.noted, name, given))
 
     def _known(self) -> TraceContext:
         """What is needed to read the notes."""

@@ -23,7 +23,7 @@ from fragmenta.units.faults import Stop
 from fragmenta.units.findings import Finding
 from fragmenta.units.mbarrier_state import Mbarriers
 from fragmenta.units.records import Record
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 
 if TYPE_CHECKING:
     from fragmenta.units.clusters import Cluster
@@ -220,15 +220,15 @@ class Block(Record):
         """Its number in the grid."""
         return self.context.index
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what of its memory is renewed when another block begins."""
-        renewal.clear(self._queues, self._lane_groups, self._threads, self.stores)
-        renewal.clear(self.registers, self.lack_of_registers)
-        renewal.clear(self.longs[fast.STATE_TENSOR >> 3 :][:1])
-        renewal.copy(self.context.peers)
-        renewal.zero_at_end(self.longs[fast.STATE_TENSOR >> 3 :][:1])
+        resets.clear(self._queues, self._lane_groups, self._threads, self.stores)
+        resets.clear(self.registers, self.lack_of_registers)
+        resets.clear(self.longs[fast.STATE_TENSOR >> 3 :][:1])
+        resets.copy(self.context.peers)
+        resets.zero_at_end(self.longs[fast.STATE_TENSOR >> 3 :][:1])
         for each in self.warpgroups.values():
-            each.renewed(renewal)
+            each.renewed(resets)
 
     def begin(self) -> None:
         """A new block begins."""

@@ -20,7 +20,7 @@ from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Flag, Long, Record, Word
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.schedule import EAGER, LAZY
 from fragmenta.units.tasks import TaskPool
 
@@ -158,7 +158,7 @@ class Cluster(Record):
             block.context.join(self.contexts, block.rank)
         self.port.begin()
 
-    def renewal(self) -> Renewal | None:
+    def resets(self) -> ResetSchedule | None:
         """What machine code does if another cluster begins, and if it ends.
 
         The cluster has just begun, and its memory is as it has to be then.  None:
@@ -170,8 +170,8 @@ class Cluster(Record):
             return None
         if machine.tracer is not None:
             return None
-        made, unattended = Renewal(self), self.port.unattended
-        if unattended is None or not unattended.renewed(made):
+        made, native_run = ResetSchedule(self), self.port.native_run
+        if native_run is None or not native_run.renewed(made):
             return None
         first, last = fast.CLUSTER_TIME >> 3, fast.CLUSTER_IMPATIENT >> 3
         made.clear(self.longs[first:last])
@@ -188,8 +188,8 @@ class Cluster(Record):
         """Python takes part in what happens: it has to end the cluster, too."""
         if not self.touched:
             self.touched = 1
-            if self.port.unattended is not None:
-                self.port.unattended.enter()
+            if self.port.native_run is not None:
+                self.port.native_run.enter()
 
     def again(self, warp: Warp, event: Event, lanes: int) -> int | None:
         """Let a fast path try again, of whose instruction Python knows more now.

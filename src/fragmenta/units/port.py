@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fragmenta.units.blocks import Block, Warp
     from fragmenta.units.events import Event
     from fragmenta.units.mbarrier_state import Mbarrier
-    from fragmenta.units.renewal import Renewal
+    from fragmenta.units.reset_schedule import ResetSchedule
     from fragmenta.units.work import Range, Work
 
 Clock: TypeAlias = NDArray[np.int32]
@@ -68,7 +68,7 @@ class ChangedMap(NamedTuple):
     where: Range
 
 
-class Unattended:
+class NativeRun:
     """What an observer does if clusters begin and end without Python."""
 
     def enter(self) -> None:
@@ -77,7 +77,7 @@ class Unattended:
     def leave(self) -> None:
         """The last cluster that began has ended without Python."""
 
-    def renewed(self, renewal: Renewal) -> bool:
+    def renewed(self, resets: ResetSchedule) -> bool:
         """Tell what is renewed when a cluster begins, and what is clean at its end.
 
         Called when one has just begun.  False: Python has to begin the next one.
@@ -96,14 +96,14 @@ class MachineFindings(Protocol):
         """Note with each problem how far the log at an address was."""
 
 
-_IGNORED = Unattended()
+_IGNORED = NativeRun()
 
 
 class Port:
     """An observer that ignores everything."""
 
     @property
-    def unattended(self) -> Unattended | None:
+    def native_run(self) -> NativeRun | None:
         """How clusters run without Python; None: they do not."""
         return _IGNORED if self.functions == {} else None
 
@@ -222,7 +222,7 @@ class Stacked(Port):
         return found
 
     @property
-    def unattended(self) -> Unattended | None:
+    def native_run(self) -> NativeRun | None:
         """Clusters begin and end with Python."""
         return None
 

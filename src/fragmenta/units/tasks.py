@@ -19,7 +19,7 @@ from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.units import event_table
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.records import Long, Record, Word
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.work import Work
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ class TaskPool(Record):
         self.count = self._taken = self._used = 0
         self.images.clear()
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what has to be so at the end: nothing is in flight."""
-        renewal.zero_at_end(self.words[at.POOL_COUNT >> 2 :][:1])
+        resets.zero_at_end(self.words[at.POOL_COUNT >> 2 :][:1])
 
     def begin(self) -> None:
         """Another cluster begins: nothing is in flight."""

@@ -34,7 +34,7 @@ from fragmenta.simt.naming import illegal_code
 from fragmenta.simt.wgmma_operands import LaneOperand, Located
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Bytes, Flag, Long, Record, Word
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.wgmma_forms import (
     ALL,
     WARPS,
@@ -318,22 +318,22 @@ class Warpgroup(Record):
         for bundle in self._bundles.values():
             bundle.pending[:] = 0
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell what is renewed when another block begins, and what is over then."""
         first, last = layout.GROUP_QUEUED >> 2, layout.GROUP_ENDS_COUNT >> 2
-        renewal.copy(self.words[first : last + 1])
+        resets.copy(self.words[first : last + 1])
         for each in (self._issued, self._committed, self._retired, self._held):
-            renewal.clear(each)
-        self._plan.renewed(self._planned, renewal)
+            resets.clear(each)
+        self._plan.renewed(self._planned, resets)
         for bundle in self._bundles.values():
-            renewal.clear(bundle.pending)
+            resets.clear(bundle.pending)
         ran = self.words[layout.GROUP_RAN >> 2 :][:1]
         for own in range(WARPS):
-            renewal.equal_at_end(self._issued[own : own + 1], ran)
+            resets.equal_at_end(self._issued[own : own + 1], ran)
 
-    def waited_at_end(self, renewal: Renewal) -> None:
+    def waited_at_end(self, resets: ResetSchedule) -> None:
         """Tell that the warps have to wait for all their products."""
-        renewal.equal_at_end(self._issued, self._retired)
+        resets.equal_at_end(self._issued, self._retired)
 
     def product(self, number: int) -> ProductRecord:
         """The record of a product that has not run."""

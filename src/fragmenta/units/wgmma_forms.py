@@ -22,7 +22,7 @@ from fragmenta.simt.layout import LANES
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Bytes, Record, Word
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.wgmma_sources import bad_descriptor
 
 if TYPE_CHECKING:
@@ -365,11 +365,11 @@ class BundlePlan:
         addresses[self._numbers] = self._bound_at + base
         return memory
 
-    def renewed(self, memory: Bytes, renewal: Renewal) -> None:
+    def renewed(self, memory: Bytes, resets: ResetSchedule) -> None:
         """Tell what :meth:`clear` clears."""
         words = memory.view(np.int32)
         for first in self._pending[:, 0].tolist():
-            renewal.clear(words[first : first + WARPS])
+            resets.clear(words[first : first + WARPS])
 
     def clear(self, memory: Bytes) -> None:
         """No product is pending."""

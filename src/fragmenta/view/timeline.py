@@ -18,7 +18,7 @@ from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.ptx import rules
 from fragmenta.races.report.history import Recorded
-from fragmenta.races.report.stories import Agent, story_of
+from fragmenta.races.report.problem_context import Agent, context_of
 from fragmenta.races.shadow.layout import COUNTED
 from fragmenta.units.schedule import EAGER, LAZY
 from fragmenta.view.picture import Picture
@@ -204,7 +204,7 @@ def _of_problem(main: Recorded, here: dict[object, int]) -> list[int]:
     assert main.shape is not None
     mine = [each for each in main.problems if each.key in here]
     first = min(mine, key=lambda each: here[each.key], default=None)
-    story = None if first is None else story_of(first)
+    story = None if first is None else context_of(first)
     agents = (story.before, story.now) if story else ()
     blocks = {each.block for each in agents if each is not None and each.block >= 0}
     return sorted({main.cluster, *map(main.shape.cluster_of, blocks)})
@@ -269,7 +269,7 @@ def _is_about_copies(result: Watched) -> bool:
         return agent is not None and agent.kind in _COPIES
 
     for _, each in result.found:
-        story = story_of(each)
+        story = context_of(each)
         if each.severity != rules.INFO and (
             each.rule is rules.LEAK
             or (story is not None and (copies(story.now) or copies(story.before)))

@@ -16,7 +16,7 @@ from fragmenta.ptx.checking.problem import Problem
 from fragmenta.races.report.history import Recorded
 from fragmenta.races.report.messages import Reporter, grouped, key
 from fragmenta.races.report.missing import missing
-from fragmenta.races.report.stories import Agent, Collision, story_of
+from fragmenta.races.report.problem_context import Agent, Collision, context_of
 from fragmenta.simt.naming import block_words, place
 from fragmenta.units.findings import Finding, Launched
 from fragmenta.view.timeline_rows import ClusterRows, Point
@@ -131,7 +131,7 @@ def marks(
 
 def _began(found: Finding, seen: ClusterRows) -> bool:
     """Whether the earlier access of a problem is in a cluster."""
-    story = story_of(found)
+    story = context_of(found)
     before = None if story is None else story.before
     return before is not None and before.block in seen.recorded.members
 
@@ -177,7 +177,7 @@ class _Marked:
     def _points(self) -> list[Point | None]:
         """The later access, and the earlier one."""
         found, seen = self.found, self.seen
-        story = story_of(found)
+        story = context_of(found)
         if story is not None:
             return [self._point(story.now), self._point(story.before)]
         if found.rule is rules.DEADLOCK:
@@ -241,7 +241,7 @@ class _Marked:
     # ── below the picture ───────────────────────────────────────────────────
 
     def _lines(self, number: int) -> list[str]:
-        found, story = self.found, story_of(self.found)
+        found, story = self.found, context_of(self.found)
         if story is None or not isinstance(found, Collision):
             lines = [f"{number}  {found.rule.name}{self._places()}"]
             said = self.names.with_mbarriers(found.message.partition("; ")[0])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.races.report.history import Note, Recorded, moment
-from fragmenta.races.report.stories import Agent
+from fragmenta.races.report.problem_context import Agent
 from fragmenta.races.shadow.layout import COMMITTED, COUNTED, WARPGROUP
 from fragmenta.simt.naming import KernelNames
 

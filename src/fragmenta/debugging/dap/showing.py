@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fragmenta.debugging import told
+from fragmenta.debugging import status
 from fragmenta.debugging.debugger import Debugger
 from fragmenta.debugging.expressions import Area, evaluate
 from fragmenta.debugging.moments import Frame
@@ -67,7 +67,7 @@ class Showing:
             shown += [self._frame(warp, each, "inlined", *place) for place in inner]
             shown.append(self._frame(warp, each, name, *own))
             if depth == 0 and each.site.file:
-                text = told.short(each.site.text, 60)
+                text = status.short(each.site.text, 60)
                 ptx = at.lines.ptx_name, each.site.ptx_line
                 shown.append(self._frame(warp, each, text, *ptx))
         return shown
@@ -133,8 +133,8 @@ class Showing:
             name = area.memory if kind in area.memory else f"{kind} {area.memory}"
             found.append((f"{name} memory", "", self._memory(names, area), True))
         found += [
-            ("Units", "", self._texts(told.units(at)), False),
-            ("Barriers", "", self._texts(told.barriers(at)), False),
+            ("Units", "", self._texts(status.units(at)), False),
+            ("Barriers", "", self._texts(status.barriers(at)), False),
         ]
         return [
             {
@@ -251,7 +251,7 @@ def summary(value: Value, width: int = 60) -> str:
     if value.lanes and len(set(texts)) == 1:
         where = "all" if len(texts) == 32 else len(texts)
         return f"{texts[0]} in {where} lanes"
-    return told.short(", ".join(texts), width)
+    return status.short(", ".join(texts), width)
 
 
 def _items(value: Value, name: str) -> Children:

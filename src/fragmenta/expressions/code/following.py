@@ -20,7 +20,7 @@ from fragmenta.planes.code.following import named_parameter as is_named
 from fragmenta.planes.code.kinds import floating
 from fragmenta.planes.code.probes import PlaneProbes
 from fragmenta.planes.code.routines import second_lanes
-from fragmenta.planes.code.twins import added
+from fragmenta.planes.code.shadow_registers import added
 from fragmenta.planes.code.warp_products import write_product
 from fragmenta.ptx.checking.register_effects import registers
 from fragmenta.ptx.families import RULES
@@ -274,7 +274,7 @@ class ExpressionProbes(PlaneProbes):
     """The instrument of expressions: it has registers for loads that are looked at."""
 
     def begin(self, program: Program) -> None:
-        """Place the twins of all registers, and spare registers."""
+        """Place the shadows of all registers, and spare registers."""
         super().begin(program)
         place = program.warp_bytes
         size = 8 * LANES

@@ -11,7 +11,12 @@ from typing import Any
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import one_of
-from fragmenta.launch.orders.story import HangStory, OrderLine, Teller, site_of
+from fragmenta.launch.orders.order_words import (
+    HangReport,
+    OrderLine,
+    OrderWords,
+    site_of,
+)
 from fragmenta.orders.verdict import Coverage
 from fragmenta.ptx.checking.problem import wrapped
 from fragmenta.simt.naming import KernelNames, counted
@@ -39,7 +44,7 @@ class Orders:
     events that do not affect each other."""
     states: int = 0
     """How many different states they visit."""
-    hang: HangStory | None = field(default=None, repr=False)
+    hang: HangReport | None = field(default=None, repr=False)
     launched: Launched | None = field(default=None, repr=False)
     found: tuple[tuple[Launched, Finding], ...] = field(default=(), repr=False)
     """Hangs, races and misuse that the launch did not show, before they are words."""
@@ -148,4 +153,4 @@ def worst(several: Sequence[Coverage]) -> Coverage:
     return max(several, key=_WORST.index, default=Coverage.ALL)
 
 
-__all__ = ["HangStory", "Orders", "Teller", "site_of", "worst"]
+__all__ = ["HangReport", "OrderWords", "Orders", "site_of", "worst"]

@@ -20,9 +20,9 @@ from fragmenta.launch.orders.contested import (
 )
 from fragmenta.launch.orders.dependence import Dependent, dependent
 from fragmenta.launch.orders.loops import Loops, Once
+from fragmenta.launch.orders.order_words import HangReport, OrderWords, site_of
 from fragmenta.launch.orders.programs import ClusterProgram, asks_for_clusters, parts
 from fragmenta.launch.orders.recording import Recording, record
-from fragmenta.launch.orders.story import HangStory, Teller, site_of
 from fragmenta.orders import program as said
 from fragmenta.orders.explore import explore
 from fragmenta.orders.program import Events, OrderStep, Span
@@ -437,7 +437,7 @@ class _Answer:
             coverage = Coverage.INCOMPLETE
             reasons.insert(0, self.recording.cut)
         stories = [
-            (part, HangStory(Teller(self.launched, part), verdict.hang))
+            (part, HangReport(OrderWords(self.launched, part), verdict.hang))
             for part, verdict in self.explored
             if verdict.hang is not None
         ]
@@ -493,7 +493,7 @@ class _Answer:
 
     # ── findings ────────────────────────────────────────────────────────────
 
-    def _hang(self, part: ClusterProgram, story: HangStory) -> Finding:
+    def _hang(self, part: ClusterProgram, story: HangReport) -> Finding:
         message = "\n".join(["in some order, the launch hangs:", *story.lines()])
         return Finding(
             rules.DEADLOCK,
@@ -520,13 +520,13 @@ class _Answer:
         )
 
     def _others(self, part: ClusterProgram, verdict: Verdict) -> Iterator[Finding]:
-        teller = Teller(self.launched, part)
+        teller = OrderWords(self.launched, part)
         for race in verdict.races:
             yield self._race(part, teller, race)
         for misuse in verdict.misuses:
             yield self._misuse(part, teller, misuse)
 
-    def _race(self, part: ClusterProgram, teller: Teller, race: Race) -> Finding:
+    def _race(self, part: ClusterProgram, teller: OrderWords, race: Race) -> Finding:
         who = part.agents[race.second.agent]
         other, verb = self._access(teller, race.first), "accessed"
         message = (
@@ -557,12 +557,14 @@ class _Answer:
                 )
         return None
 
-    def _access(self, teller: Teller, step: OrderStep) -> str:
+    def _access(self, teller: OrderWords, step: OrderStep) -> str:
         site = site_of(step.event)
         what = short(self.names.mnemonic(site))
         return f"{what} of {teller.agent(step.agent)} at {self.names.place(site)}"
 
-    def _misuse(self, part: ClusterProgram, teller: Teller, misuse: Misuse) -> Finding:
+    def _misuse(
+        self, part: ClusterProgram, teller: OrderWords, misuse: Misuse
+    ) -> Finding:
         who = part.agents[misuse.step.agent]
         told = teller.steps(misuse.order)
         lines = [f"{each.number}. {each.who} {each.does}" for each in told[-8:]]

@@ -14,7 +14,7 @@ from llvmlite import ir
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Value, convert
 from fragmenta.numerics.code.elements import INTEGERS
-from fragmenta.numerics.code.routines import Form, beside
+from fragmenta.numerics.code.routines import Form, routines_of
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define
 from fragmenta.simt.memory import (
@@ -67,7 +67,7 @@ def scratch_bytes(planes: int) -> int:
 
 def atomic(form: AtomicForm) -> tuple[Routine, Routine]:
     """The routine of an atomic operation, and the one that it calls."""
-    inner = beside(form.form).masked
+    inner = routines_of(form.form).masked
 
     def build(module: ir.Module) -> None:
         count = 2 + form.followed + form.returns

@@ -42,7 +42,7 @@ _HALVES = {
 }
 
 
-def beside_bits(form: Form) -> Routines:
+def bit_routines(form: Form) -> Routines:
     """The routines beside an operation on bits."""
     return made_of(form, _write)
 

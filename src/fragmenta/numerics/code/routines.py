@@ -134,7 +134,7 @@ Write = Callable[[Code, "Form", SiteRecord, list[Raw], Lanes], Value]
 """Writes a routine; it returns the lanes in which something was born."""
 
 
-def beside(form: Form) -> Routines:
+def routines_of(form: Form) -> Routines:
     """The routines beside an instruction."""
     return made_of(form, _write)
 

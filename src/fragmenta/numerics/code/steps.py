@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from fragmenta.numerics.code.atomics import AtomicForm, atomic, scratch_bytes
-from fragmenta.numerics.code.bits import beside_bits
+from fragmenta.numerics.code.bits import bit_routines
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
 from fragmenta.numerics.code.counting import OPERATIONS
 from fragmenta.numerics.code.elements import KINDS, WHOLE_KINDS, PackedFloats
@@ -27,7 +27,7 @@ from fragmenta.numerics.code.routines import (
     Form,
     Routines,
     RoutineSlot,
-    beside,
+    routines_of,
 )
 from fragmenta.planes.code.flow import DOTS
 from fragmenta.planes.code.probes import PlaneProbes
@@ -64,7 +64,7 @@ class NumericsProbes(PlaneProbes):
     """Where a warp has that room."""
 
     def begin(self, program: Program) -> None:
-        """Place the twins of all registers, and the room."""
+        """Place the shadows of all registers, and the room."""
         super().begin(program)
         self.scratch = program.warp_bytes
         program.warp_bytes += scratch_bytes(self.planes)
@@ -237,7 +237,7 @@ class NumericsStep(ProductStep):
             _sources(way, results, operands),
             way,
         )
-        self._call(beside(form), results, operands)
+        self._call(routines_of(form), results, operands)
         return True
 
     def _call(
@@ -449,7 +449,7 @@ class NumericsStep(ProductStep):
             (),
             "parts" if wide else "bits",
         )
-        self._call(beside_bits(form), results, operands)
+        self._call(bit_routines(form), results, operands)
         return True
 
     def _gathered_bits(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 from fragmenta.errors import Error
 from fragmenta.planes.code import accesses, routines
 from fragmenta.planes.code.accesses import AccessRegister
-from fragmenta.planes.code.beside import ZERO, PlaneInstruction
 from fragmenta.planes.code.flow import from_parameter, of_lanes
 from fragmenta.planes.code.kinds import (
     floating,
@@ -22,6 +21,7 @@ from fragmenta.planes.code.kinds import (
     transparent,
     truth_table,
 )
+from fragmenta.planes.code.plane_instruction import ZERO, PlaneInstruction
 from fragmenta.ptx.checking.register_effects import registers
 from fragmenta.ptx.families import PERMUTATIONS, RULES
 from fragmenta.ptx.module import (
@@ -69,7 +69,7 @@ class PlaneStep(PlaneInstruction):
         self, probes: PlaneProbes, writer: Writer, instruction: Instruction
     ) -> None:
         self.probes, self.planes, self.granule = probes, probes.planes, probes.granule
-        self.twins = probes.twins_of(writer.unit)
+        self.twins = probes.shadow_registers_of(writer.unit)
         super().__init__(writer, instruction, self.twins.of)
 
     # ── what an algebra overrides ───────────────────────────────────────────
@@ -154,7 +154,7 @@ class PlaneStep(PlaneInstruction):
     def in_planes(self, results: int = 1, controls: tuple[int, ...] = ()) -> None:
         """Do in every plane what the instruction does."""
         for plane in range(self.planes):
-            self.execute(self.twinned(plane, results, controls), plane)
+            self.execute(self.shadowed(plane, results, controls), plane)
 
     # ── one instruction ─────────────────────────────────────────────────────
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fragmenta.planes.code import layout as at
 from fragmenta.planes.code.following import PlaneStep, follow, follow_on
-from fragmenta.planes.code.twins import Twins, place_twins
+from fragmenta.planes.code.shadow_registers import ShadowRegisters, place_shadows
 from fragmenta.ptx.module import Instruction
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import Writer, shadow_names
@@ -30,11 +30,11 @@ class PlaneProbes(Probes):
         """Where a warp has zeros, as many as a plane of a register has bytes."""
         self.remembered: dict[str, Any] = {}
         """What the algebra wants to know of the code when it runs: for JSON."""
-        self._twins: dict[str, Twins] = {}
+        self._twins: dict[str, ShadowRegisters] = {}
         self._numbers: dict[tuple[str, int], int] = {}
 
-    def twins_of(self, unit: PlacedFunction) -> Twins:
-        """The twins of the registers of a function."""
+    def shadow_registers_of(self, unit: PlacedFunction) -> ShadowRegisters:
+        """The shadow registers of a function."""
         return self._twins[unit.function.name]
 
     def number_of(self, writer: Writer) -> int:
@@ -43,10 +43,10 @@ class PlaneProbes(Probes):
         return self._numbers.setdefault(key, len(self._numbers))
 
     def begin(self, program: Program) -> None:
-        """Place the twins of all registers, before any code is written."""
+        """Place the shadows of all registers, before any code is written."""
         self.zeros = program.warp_bytes
         given = self.planes, self.granule, self.step.whole
-        self._twins = place_twins(program, *given)
+        self._twins = place_shadows(program, *given)
 
     def head(self) -> list[str]:
         """The shadows of a block and of a warp in each plane, and the table."""

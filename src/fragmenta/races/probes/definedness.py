@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.errors import Error
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.planes.code.beside import PlaneInstruction
 from fragmenta.planes.code.kinds import truth_table
-from fragmenta.planes.code.twins import added, place_twin, place_words
+from fragmenta.planes.code.plane_instruction import PlaneInstruction
+from fragmenta.planes.code.shadow_registers import added, place_shadow, place_words
 from fragmenta.ptx import families
 from fragmenta.ptx.checking.register_effects import registers
 from fragmenta.ptx.families import MOVES
@@ -108,7 +108,7 @@ def keeps_undefined(instruction: Instruction) -> bool:
 def follow(writer: Writer, instruction: Instruction) -> None:
     """Write the code before an instruction."""
     if writer.program not in _POISONED:
-        _place_twins(writer.program)
+        _place_shadows(writer.program)
     step = _Step(writer, instruction)
     before = len(writer.lines)
     try:
@@ -118,7 +118,7 @@ def follow(writer: Writer, instruction: Instruction) -> None:
         step.clear()
 
 
-def _place_twins(program: Program) -> None:
+def _place_shadows(program: Program) -> None:
     """Give every register that is followed a twin, after all registers of a warp."""
     found = {
         unit: followed(unit.function)
@@ -131,7 +131,7 @@ def _place_twins(program: Program) -> None:
         for unit, each in found.items():
             for number in sorted(each.behind):
                 if (number in each.unwritten) == first:
-                    twins = place_twin(program, unit, number, 1)
+                    twins = place_shadow(program, unit, number, 1)
                     _TWINS.setdefault(unit, {})[number] = twins
         program.warp_bytes = -(-program.warp_bytes // 64) * 64
         ends.append(program.warp_bytes)
@@ -256,7 +256,7 @@ class _Step(PlaneInstruction):
         match kind.word, self.instruction.opcode:
             case _, "cvta":
                 word = f"b{type_bits(element_type(self.instruction))}"
-                self.execute(replace(self.twinned(), opcode="mov", qualifiers=(word,)))
+                self.execute(replace(self.shadowed(), opcode="mov", qualifiers=(word,)))
             case _, "selp":
                 self._chosen()
             case "bitwise", _:
@@ -290,7 +290,7 @@ class _Step(PlaneInstruction):
         given = self.instruction.operands
         wanting = [e for c in controls for e in registers((given[c],)) if self.has(e)]
         doubts = [self.lanes_of(each) for each in dict.fromkeys(wanting)]
-        self.execute(self.twinned(controls=controls))
+        self.execute(self.shadowed(controls=controls))
         for word in doubts:
             lanes = self.writer.value(f"and i32 {word}, {self.writer.lanes()}")
             for each in self.writes:
@@ -453,7 +453,7 @@ def _product(step: _Step) -> None:
 
 
 def _transposed(step: _Step) -> None:
-    step.execute(step.twinned())
+    step.execute(step.shadowed())
 
 
 # ── memory ──────────────────────────────────────────────────────────────────
@@ -470,7 +470,7 @@ def _load(step: _Step) -> None:
         step.clear()
         return
     if step.writes and not any(map(_too_wide, step.instruction.operands[:1])):
-        step.execute(step.twinned(controls=(1,)))
+        step.execute(step.shadowed(controls=(1,)))
         if step.writer.mode.raced:
             _raced(step)
 
@@ -504,7 +504,7 @@ def _store(step: _Step) -> None:
     if outlives != "0":
         step.check(registers((data,)), "store", outlives)
     if not _too_wide(data):
-        step.execute(step.twinned(results=0, controls=(0,)))
+        step.execute(step.shadowed(results=0, controls=(0,)))
 
 
 def _outliving(step: _Step) -> str:
@@ -627,7 +627,7 @@ def _call(step: _Step) -> None:
 def _rows(step: _Step) -> None:
     """``ldmatrix`` and ``wmma.load``: all lanes take part."""
     controls = tuple(range(1, len(step.instruction.operands)))
-    twin = step.twinned(controls=controls)
+    twin = step.shadowed(controls=controls)
 
     def load() -> None:
         step.execute(twin)
@@ -659,7 +659,7 @@ def _stored_rows(step: _Step) -> None:
     if outlives != "0":
         step.check(registers((given[data],)), "store", outlives)
     controls = tuple(i for i in range(len(given)) if i != data)
-    twin = step.twinned(results=0, controls=controls)
+    twin = step.shadowed(results=0, controls=controls)
     step.if_any(lambda: step.execute(twin))
 
 

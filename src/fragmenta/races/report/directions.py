@@ -22,7 +22,7 @@ from fragmenta.ptx.barrier_places import (
 )
 from fragmenta.ptx.flow import ENDS
 from fragmenta.ptx.module import Address, Instruction, Location, Module
-from fragmenta.races.report.stories import Collision
+from fragmenta.races.report.problem_context import Collision
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import COUNTED, Apart
 from fragmenta.simt.compiled import Compiled

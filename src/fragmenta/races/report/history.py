@@ -20,7 +20,7 @@ from fragmenta.simt.compiled import Compiled, sparse
 from fragmenta.simt.context import Grid
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding
-from fragmenta.units.renewal import Renewal
+from fragmenta.units.reset_schedule import ResetSchedule
 from fragmenta.units.work import ranks
 
 WORK = "copy", "product", "tensor", "move"
@@ -211,9 +211,9 @@ class History:
         self._memory[:8] = 0
         self.notes = Notes(self._memory)
 
-    def renewed(self, renewal: Renewal) -> None:
+    def renewed(self, resets: ResetSchedule) -> None:
         """Tell that the log of a cluster is empty when it begins."""
-        renewal.clear(self._memory[:8])
+        resets.clear(self._memory[:8])
 
     def keep(self, cluster: int, problem: bool, wanted: bool = False) -> None:
         """Keep the notes, if there is a problem, or if they are wanted or the first."""

@@ -20,7 +20,7 @@ from fragmenta.ptx.rules import INFO, SEVERITIES, named
 from fragmenta.races.report import phrases
 from fragmenta.races.report.directions import CLUSTER, LANE_WAITS, Directions, need
 from fragmenta.races.report.places import Advice, MissingBarriers
-from fragmenta.races.report.stories import Agent, Collision, Narrow, Wait
+from fragmenta.races.report.problem_context import Agent, Collision, Narrow, Wait
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import COMMITTED, WARPGROUP
 from fragmenta.simt import layout

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.languages import PTX, Words
-from fragmenta.races.report.stories import Agent, Collision
+from fragmenta.races.report.problem_context import Agent, Collision
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import Apart
 from fragmenta.simt.naming import KernelNames

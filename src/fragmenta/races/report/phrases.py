@@ -10,7 +10,7 @@ from fragmenta.errors import ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.rules import ATOMIC, Rule
-from fragmenta.races.report.stories import Agent
+from fragmenta.races.report.problem_context import Agent
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import Apart

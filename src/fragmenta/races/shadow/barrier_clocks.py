@@ -24,7 +24,7 @@ from fragmenta.jit.trace import (
     shift_unsigned,
 )
 from fragmenta.races.shadow import layout, notes, problem_table
-from fragmenta.races.shadow.notes import Noting
+from fragmenta.races.shadow.notes import NoteFields
 from fragmenta.races.shadow.order import (
     BlockHead,
     WarpClocks,
@@ -105,7 +105,7 @@ def _note(
         rank = clocks.head.word(layout.HEAD_RANK)
         own = field(code, warp, engine.WARP_NUMBER, I32)[0]
         epoch = clocks.epoch[0]
-        made = Noting(time[0], what, rank, own, lanes, site, epoch, (number,))
+        made = NoteFields(time[0], what, rank, own, lanes, site, epoch, (number,))
         notes.add(code, clocks.head, made)
 
 

@@ -29,7 +29,7 @@ from fragmenta.races.shadow.changed_maps import Changed
 from fragmenta.races.shadow.global_copies import informed, map_of, rows_of
 from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.layout import MBARRIERS
-from fragmenta.races.shadow.notes import Noting
+from fragmenta.races.shadow.notes import NoteFields
 from fragmenta.races.shadow.observing import Seen, mark_used, observing
 from fragmenta.races.shadow.order import BlockHead, acquire, clear, copy, merge, row_now
 from fragmenta.races.shadow.shared_check import shadow
@@ -337,7 +337,7 @@ def _copied(seen: Seen) -> None:
     """A copy is done; what only arrives has no number."""
     none, zero = (seen.lanes.lift(number) for number in (-1, 0))
     number = _number(seen)[0]
-    note = Noting(seen.time, "done", zero, none, zero, none, zero, (number,))
+    note = NoteFields(seen.time, "done", zero, none, zero, none, zero, (number,))
     with seen.code.when(number >= 0):
         notes.add(seen.code, seen.head, note)
 

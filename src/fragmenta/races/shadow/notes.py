@@ -61,7 +61,7 @@ NOTES_AT = 64
 LOG_BYTES = NOTES_AT + MOST * NOTE.itemsize
 
 
-class Noting(NamedTuple):
+class NoteFields(NamedTuple):
     """What compiled code notes; the fields of ``NOTE``."""
 
     time: Value
@@ -74,7 +74,7 @@ class Noting(NamedTuple):
     about: tuple[Value, ...]
 
 
-def add(code: Code, head: BlockHead, note: Noting) -> None:
+def add(code: Code, head: BlockHead, note: NoteFields) -> None:
     """Add a note, if there is room."""
     log = head.pointer(layout.HEAD_NOTES)
     count = field(code, log, COUNT, I64)

@@ -23,7 +23,7 @@ from fragmenta.jit.trace import (
     select,
 )
 from fragmenta.races.shadow import layout, notes
-from fragmenta.races.shadow.notes import Noting
+from fragmenta.races.shadow.notes import NoteFields
 from fragmenta.races.shadow.order import (
     BlockHead,
     acquire,
@@ -101,7 +101,7 @@ class Seen:
         notes.add(
             self.code,
             self.head,
-            Noting(self.time, what, rank, number, lanes, self.site, epoch, about),
+            NoteFields(self.time, what, rank, number, lanes, self.site, epoch, about),
         )
 
 
@@ -269,7 +269,7 @@ def _phase(seen: Seen) -> None:
     notes.add(
         seen.code,
         seen.head,
-        Noting(seen.time, "phase", rank, none, zero, none, zero, (place, phase)),
+        NoteFields(seen.time, "phase", rank, none, zero, none, zero, (place, phase)),
     )
 
 

@@ -80,7 +80,7 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Noted:
+class DetectedProblem:
     """A problem as a race detector noted it, in shared or in global memory."""
 
     case: Detected
@@ -167,7 +167,7 @@ class ProblemTable:
         """How many problems found no place."""
         return int(self._words[LOST // 4])
 
-    def found(self, space: str) -> list[Noted]:
+    def found(self, space: str) -> list[DetectedProblem]:
         """The problems in ``shared`` or ``global`` memory, in the order of finding."""
         entries = self.memory[ENTRIES_AT:].view(ENTRY)[: self.used]
         every = [_decoded(*each) for each in entries.tolist()]
@@ -183,8 +183,8 @@ def _decoded(
     now: tuple[int, ...],
     before: tuple[int, ...],
     step: int,
-) -> Noted:
-    return Noted(
+) -> DetectedProblem:
+    return DetectedProblem(
         BY_NUMBER[case],
         first,
         last,
@@ -332,7 +332,7 @@ def _add(code: Code, table: Raw, bucket: Value, made: Raw) -> None:
 
 
 def _count(code: Code, entry: Raw, made: Raw, widen: Value) -> None:
-    """Count a problem that is known; :attr:`Noted.rank` says which pair is kept."""
+    """Count a known problem; :attr:`DetectedProblem.rank` says which pair is kept."""
     count = field(code, entry, _offset("count"), I64)
     count[0] = count[0] + 1
     flags, new = (field(code, each, _offset("flags"), I32) for each in (entry, made))

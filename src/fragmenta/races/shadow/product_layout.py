@@ -1,7 +1,7 @@
 """Where the race detector keeps what it knows of ``wgmma``, in memory.
 
 A *keeper* knows the registers of one warp: the products in flight, and those since the
-last ``wgmma.fence``.  A *kin* is what one instruction means for that: its registers,
+last ``wgmma.fence``.  A *use* is what one instruction means for that: its registers,
 and which other instructions it may follow.  *Units* are the bytes of shared memory that
 a descriptor names, by instruction and descriptor.
 """
@@ -27,34 +27,34 @@ KEEPER_BUSY: Final = 48  #: the same: what it is for products in flight
 KEEPER_SIZE: Final = 56  #: i64: how many bytes these are, of each
 KEEPER_BYTES: Final = 64
 
-PAIR_KIN: Final = 0  #: i32: the number of the kin
+PAIR_USE: Final = 0  #: i32: the number of the use
 PAIR_SITE: Final = 4  #: i32: where the product is
 PAIR_BYTES: Final = 8
 
-# ── a kin ───────────────────────────────────────────────────────────────────
+# ── a use ───────────────────────────────────────────────────────────────────
 
-KIN_NUMBER: Final = 0  #: i32
-KIN_COUNT: Final = 4  #: i32: its registers
-KIN_ORDERED_COUNT: Final = 8  #: i32: those that a fence is about
-KIN_SUMS_COUNT: Final = 12  #: i32: its accumulators
-KIN_PLACES: Final = 16  #: pointer to i32: the bytes of its registers in a keeper
-KIN_ROLES: Final = 24  #: pointer to i8: what each of them is
-KIN_ORDERED: Final = 32  #: pointer to i32: the bytes of those that a fence is about
-KIN_SUMS: Final = 40  #: pointer to i32: the bytes of its accumulators
-KIN_FITS: Final = 48  #: pointer to i8: FINE if it may follow that kin without a fence
-KIN_APART: Final = 56  #: pointer to i8: FINE if that kin may be in flight
-KIN_BYTES: Final = 64
+USE_NUMBER: Final = 0  #: i32
+USE_COUNT: Final = 4  #: i32: its registers
+USE_ORDERED_COUNT: Final = 8  #: i32: those that a fence is about
+USE_SUMS_COUNT: Final = 12  #: i32: its accumulators
+USE_PLACES: Final = 16  #: pointer to i32: the bytes of its registers in a keeper
+USE_ROLES: Final = 24  #: pointer to i8: what each of them is
+USE_ORDERED: Final = 32  #: pointer to i32: the bytes of those that a fence is about
+USE_SUMS: Final = 40  #: pointer to i32: the bytes of its accumulators
+USE_FITS: Final = 48  #: pointer to i8: FINE if it may follow that use without a fence
+USE_APART: Final = 56  #: pointer to i8: FINE if that use may be in flight
+USE_BYTES: Final = 64
 
 MOVED, COMPUTED, READ = 1, 2, 4
 """How a register was used since the last fence; READ is for accumulators only."""
-KINS: Final = 512
+MOST_USES: Final = 512
 """Instructions of a launch that compiled code looks at; Python looks at the others."""
 FINE: Final = 1
-"""Python has compared two kins, and found nothing wrong."""
+"""Python has compared two uses, and found nothing wrong."""
 
 # ── units ───────────────────────────────────────────────────────────────────
 
-UNITS_OF: Final = 0  #: i64: twice the number of the kin, plus 1 for B, plus 2
+UNITS_OF: Final = 0  #: i64: twice the number of the use, plus 1 for B, plus 2
 UNITS_KEY: Final = 8  #: i64: the descriptor, in the first repeat of its swizzle
 UNITS_COUNT: Final = 16  #: i64
 UNITS_STARTS: Final = 24  #: pointer to i32: where each unit begins
@@ -79,9 +79,9 @@ CHAINS: Final = 8
 
 CHAIN_PLACE: Final = 0  #: i64: where D begins in a warp, plus 1; 0: no chain
 CHAIN_GROUP: Final = 8  #: i64: the group of the last product
-CHAIN_KIN: Final = 16  #: i64: its kin
+CHAIN_USE: Final = 16  #: i64: its use
 CHAIN_SITE: Final = 24  #: i64
-CHAIN_OLD_KIN: Final = 32  #: i64: the kin of the product before it
+CHAIN_OLD_USE: Final = 32  #: i64: the use of the product before it
 CHAIN_OLD_SITE: Final = 40  #: i64
 CHAIN_OLD: Final = 64  #: 2 x PART: its A and B
 CHAIN_NOW: Final = 224  #: 2 x PART: A and B of the last product

@@ -42,7 +42,7 @@ def zero(code: Code, head: BlockHead, warp: Value, d: Raw) -> None:
 def _step(
     code: Code,
     head_at: Raw,
-    kin: Value,
+    use: Value,
     a: Value,
     b: Value,
     adds: Value,
@@ -69,12 +69,12 @@ def _step(
         old, now = long(at.CHAIN_OLD), long(at.CHAIN_NOW)
         for each in range(_PARTS):
             old[each] = now[each]
-        long(at.CHAIN_OLD_KIN)[0] = long(at.CHAIN_KIN)[0]
+        long(at.CHAIN_OLD_USE)[0] = long(at.CHAIN_USE)[0]
         long(at.CHAIN_OLD_SITE)[0] = long(at.CHAIN_SITE)[0]
         for offset, value in (
             (at.CHAIN_PLACE, place + 1),
             (at.CHAIN_GROUP, convert(group, I64)),
-            (at.CHAIN_KIN, convert(kin, I64)),
+            (at.CHAIN_USE, convert(use, I64)),
             (at.CHAIN_SITE, convert(site, I64)),
         ):
             long(offset)[0] = value
@@ -122,8 +122,8 @@ def _judge(
     def long(offset: int) -> Memory:
         return field(code, chain, offset, I64)
 
-    kins = (long(at.CHAIN_OLD_KIN)[0] << 32) ^ long(at.CHAIN_KIN)[0]
-    hashed = mixed(kins ^ (together << 62))
+    uses = (long(at.CHAIN_OLD_USE)[0] << 32) ^ long(at.CHAIN_USE)[0]
+    hashed = mixed(uses ^ (together << 62))
     old, now = long(at.CHAIN_OLD), long(at.CHAIN_NOW)
     for part in range(2):
         first = part * at.PART_BYTES >> 3
@@ -141,7 +141,7 @@ def _judge(
 
 
 STEP = routine("watch.step", _step, [P, I32, I64, I64, I64, I32, I64, I32, I32], None)
-"""The head of a block, the kin, the descriptors of A and B, whether the old D is added,
+"""The head of a block, the use, the descriptors of A and B, whether the old D is added,
 the group, where D begins in a warp, the site and the warp."""
 _STEPS = ir.FunctionType(
     ir.VoidType(), [POINTER, I32, I64, I64, I64, I32, I64, I32, I32]

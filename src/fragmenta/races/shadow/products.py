@@ -47,12 +47,12 @@ WGMMA = layout.AGENT_KINDS.index(layout.WARPGROUP)
 _ASK = ir.FunctionType(ir.VoidType(), [I64, I64])
 
 
-class _Kin:
+class _RegisterUse:
     """What an instruction means for registers."""
 
     def __init__(self, code: Code, raw: Raw) -> None:
         self._code, self.raw = code, raw
-        self.number = field(code, raw, places.KIN_NUMBER, I32)[0]
+        self.number = field(code, raw, places.USE_NUMBER, I32)[0]
 
     def count(self, offset: int) -> Value:
         """How many there are."""
@@ -103,8 +103,8 @@ class _Keeper:
 
     # ── questions ───────────────────────────────────────────────────────────
 
-    def may_issue(self, kin: _Kin) -> Value:
-        """Whether nothing is wrong with a product; Python has compared its kins."""
+    def may_issue(self, use: _RegisterUse) -> Value:
+        """Whether nothing is wrong with a product; Python has compared its uses."""
         capacity = self.word(places.KEEPER_CAPACITY)[0]
         in_flight = (
             self.word(places.KEEPER_ISSUED)[0] - self.word(places.KEEPER_FIRST)[0]
@@ -113,19 +113,19 @@ class _Keeper:
             self.word(places.KEEPER_SINCE_COUNT)[0] < capacity
         )
         fenced = self.word(places.KEEPER_FENCED)[0] != 0
-        fine = self._unchanged(kin) & self._fits(kin) & self._free(kin)
+        fine = self._unchanged(use) & self._fits(use) & self._free(use)
         all_well: Value = fenced & room & fine
         return all_well
 
-    def _unchanged(self, kin: _Kin) -> Value:
+    def _unchanged(self, use: _RegisterUse) -> Value:
         """Whether no register was used without a fence after it."""
         done = self._any(
             self.touched,
-            kin.table(places.KIN_ORDERED),
-            kin.count(places.KIN_ORDERED_COUNT),
+            use.table(places.USE_ORDERED),
+            use.count(places.USE_ORDERED_COUNT),
         )
         sums = self._any(
-            self.touched, kin.table(places.KIN_SUMS), kin.count(places.KIN_SUMS_COUNT)
+            self.touched, use.table(places.USE_SUMS), use.count(places.USE_SUMS_COUNT)
         )
         recent = self.word(places.KEEPER_RECENT)[0] != 0
         late = ((done & MOVED) | (sums & READ)) != 0
@@ -134,25 +134,25 @@ class _Keeper:
 
     def _compared(self, table: Memory, pair: Memory) -> Value:
         """Whether a product was found to be fine beside another one."""
-        number = pair[places.PAIR_KIN // 4]
-        inside = number < places.KINS
-        place = convert(smaller(number, places.KINS - 1), I64)
+        number = pair[places.PAIR_USE // 4]
+        inside = number < places.MOST_USES
+        place = convert(smaller(number, places.MOST_USES - 1), I64)
         compared: Value = inside & (table[place] == FINE)
         return compared
 
-    def _fits(self, kin: _Kin) -> Value:
+    def _fits(self, use: _RegisterUse) -> Value:
         """Whether it may follow all products since the last fence."""
         code = self._code
         fine = code.variable(code.constant(1, I32))
         count = convert(self.word(places.KEEPER_SINCE_COUNT)[0], I64)
-        table = kin.bytes(places.KIN_FITS)
+        table = use.bytes(places.USE_FITS)
         with code.loop(count) as number:
             good = self._compared(table, self._pair(places.KEEPER_SINCE, number))
             fine.value = select(good, fine.value, 0)
         good_so_far: Value = fine.value != 0
         return good_so_far
 
-    def _free(self, kin: _Kin) -> Value:
+    def _free(self, use: _RegisterUse) -> Value:
         """Whether no product in flight has its registers in a way that matters."""
         code = self._code
         fine = code.variable(code.constant(1, I32))
@@ -162,9 +162,9 @@ class _Keeper:
         )
         with code.when(first < last):
             busy = self._any(
-                self.busy, kin.table(places.KIN_PLACES), kin.count(places.KIN_COUNT)
+                self.busy, use.table(places.USE_PLACES), use.count(places.USE_COUNT)
             )
-            table = kin.bytes(places.KIN_APART)
+            table = use.bytes(places.USE_APART)
             with code.when(busy != 0), code.loop(last, first) as number:
                 good = self._compared(table, self._flight(number))
                 fine.value = select(good, fine.value, 0)
@@ -173,37 +173,37 @@ class _Keeper:
 
     # ── changes ─────────────────────────────────────────────────────────────
 
-    def issue(self, kin: _Kin, site: Value) -> None:
+    def issue(self, use: _RegisterUse, site: Value) -> None:
         """The warp issues a product."""
-        code, ordered = self._code, kin.table(places.KIN_ORDERED)
-        with code.loop(kin.count(places.KIN_ORDERED_COUNT)) as number:
+        code, ordered = self._code, use.table(places.USE_ORDERED)
+        with code.loop(use.count(places.USE_ORDERED_COUNT)) as number:
             self.touched[convert(ordered[number], I64)] = code.constant(0, I8)
         issued = self.word(places.KEEPER_ISSUED)
         flight = self._flight(convert(issued[0], I64))
-        flight[places.PAIR_KIN // 4] = kin.number
+        flight[places.PAIR_USE // 4] = use.number
         flight[places.PAIR_SITE // 4] = site
         issued[0] = issued[0] + 1
-        self._mark(kin)
-        self._add_since(kin, site)
+        self._mark(use)
+        self._add_since(use, site)
 
-    def _mark(self, kin: _Kin) -> None:
+    def _mark(self, use: _RegisterUse) -> None:
         """Its registers are in flight."""
-        table, roles = kin.table(places.KIN_PLACES), kin.bytes(places.KIN_ROLES)
-        with self._code.loop(kin.count(places.KIN_COUNT)) as number:
+        table, roles = use.table(places.USE_PLACES), use.bytes(places.USE_ROLES)
+        with self._code.loop(use.count(places.USE_COUNT)) as number:
             place = convert(table[number], I64)
             self.busy[place] = self.busy[place] | roles[number]
 
-    def _add_since(self, kin: _Kin, site: Value) -> None:
+    def _add_since(self, use: _RegisterUse, site: Value) -> None:
         """Until the next fence, only its shape may go on with its accumulators."""
         code, count = self._code, self.word(places.KEEPER_SINCE_COUNT)
         place = code.variable(convert(count[0], I64))
         with code.loop(convert(count[0], I64)) as number:
-            there = self._pair(places.KEEPER_SINCE, number)[0] == kin.number
+            there = self._pair(places.KEEPER_SINCE, number)[0] == use.number
             place.value = select(there, number, place.value)
         with code.when(place.value == convert(count[0], I64)):
             count[0] = count[0] + 1
         pair = self._pair(places.KEEPER_SINCE, place.value)
-        pair[places.PAIR_KIN // 4] = kin.number
+        pair[places.PAIR_USE // 4] = use.number
         pair[places.PAIR_SITE // 4] = site
 
     def fence(self) -> None:
@@ -218,7 +218,7 @@ class _Keeper:
         size = field(code, self.raw, places.KEEPER_SIZE, I64)[0]
         clear_memory(code.builder, self.touched.raw, size.raw)
 
-    def retired(self, end: Value, kins: Memory) -> None:
+    def retired(self, end: Value, uses: Memory) -> None:
         """The warp has waited for so many of its products."""
         code = self._code
         self.word(places.KEEPER_RECENT)[0] = end.lift(0)
@@ -231,8 +231,8 @@ class _Keeper:
             clear_memory(code.builder, self.busy.raw, size.raw)
             bounds = (convert(each[0], I64) for each in (last, first))
             with code.loop(*bounds) as number:
-                kin = convert(self._flight(number)[places.PAIR_KIN // 4], I64)
-                self._mark(_Kin(code, kins[kin].raw))
+                use = convert(self._flight(number)[places.PAIR_USE // 4], I64)
+                self._mark(_RegisterUse(code, uses[use].raw))
 
 
 # ── what the port calls ─────────────────────────────────────────────────────
@@ -257,10 +257,10 @@ def _touch(seen: Seen) -> Value:
     raw = pointer_at(code, seen.about, units.FORM_OBSERVER)
     answer = code.variable(code.constant(0, I32))
     with code.when(boxes.there(code, raw)):
-        keeper, kin = _Keeper(seen), _Kin(code, raw)
-        with code.when(keeper.may_issue(kin)):
+        keeper, use = _Keeper(seen), _RegisterUse(code, raw)
+        with code.when(keeper.may_issue(use)):
             _meet(seen)
-            keeper.issue(kin, seen.site)
+            keeper.issue(use, seen.site)
             answer.value = code.constant(1, I32)
     return answer.value
 
@@ -314,23 +314,23 @@ def _product(seen: Seen) -> None:
     clock = _known_by_all(seen, group)
     seen.note("product", group.lift(-1), agent, epoch)
     form = pointer_at(code, seen.about, units.PRODUCT_FORM)
-    kin = _Kin(code, pointer_at(code, form, units.FORM_OBSERVER))
+    use = _RegisterUse(code, pointer_at(code, form, units.FORM_OBSERVER))
     words = seen.long(units.PRODUCT_DESCRIPTORS)
     from_shared = field(code, form, units.FORM_A_SHARED, I32)[0] != 0
     with code.when(from_shared):
-        _read(seen, kin, 0, words[0], agent, epoch, clock)
-    _read(seen, kin, 1, select(from_shared, words[1], words[0]), agent, epoch, clock)
+        _read(seen, use, 0, words[0], agent, epoch, clock)
+    _read(seen, use, 1, select(from_shared, words[1], words[0]), agent, epoch, clock)
     with code.when(from_shared):
         adds = seen.long(units.PRODUCT_SCALE_D)[0]
         number = field(code, seen.warp, engine.WARP_NUMBER, I32)[0]
         about = words[0], words[1], adds, epoch, _first_of_d(code, form)
-        given = [each.raw for each in (kin.number, *about, seen.site, number)]
+        given = [each.raw for each in (use.number, *about, seen.site, number)]
         product_steps.step(code, seen.head.raw, *given)
 
 
 def _read(
     seen: Seen,
-    kin: _Kin,
+    use: _RegisterUse,
     operand: int,
     word: Value,
     agent: Value,
@@ -345,7 +345,7 @@ def _read(
     start = (word & 0x3FFF) * UNIT
     first = start - (start & (repeat - 1))
     key = word - shift(first, 4)
-    of = convert(kin.number, I64) * 2 + (operand + 2)
+    of = convert(use.number, I64) * 2 + (operand + 2)
     entry = code.variable(_entry(seen, of, key))
     with code.when(entry.value == 0):
         function = b.bitcast(seen.head.pointer(layout.HEAD_ASK), _ASK.as_pointer())
@@ -395,8 +395,8 @@ def _multiplied(seen: Seen) -> None:
     _meet(seen)
     number = field(code, seen.warp, engine.WARP_NUMBER, I32)[0]
     own = convert(number & (WARPS - 1), I64)
-    kins = field(code, head.pointer(layout.HEAD_KINS), 0, POINTER)
-    _Keeper(seen).retired(seen.word(units.GROUP_RETIRED)[own], kins)
+    uses = field(code, head.pointer(layout.HEAD_USES), 0, POINTER)
+    _Keeper(seen).retired(seen.word(units.GROUP_RETIRED)[own], uses)
     row, agent = _spare(seen, 0), convert(_agent(seen, number >> 2), I64)
     clear(code, head, row)
     with code.loop(head.planes) as plane:

@@ -165,7 +165,7 @@ class Wait(NamedTuple):
     offset: int = -1
 
 
-class Heard(NamedTuple):
+class PythonCall(NamedTuple):
     """What a recorder has heard of Python: a call of ``Gathering``."""
 
     note: int
@@ -192,7 +192,7 @@ class Raw(NamedTuple):
 
     known: TraceContext
     notes: list[EffectRows]
-    heard: list[Heard]
+    heard: list[PythonCall]
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 from fragmenta.ptx.effects import Effect, find
 from fragmenta.simt import layout as engine
 from fragmenta.tracing.log import EffectRows, Words
-from fragmenta.tracing.told import (
+from fragmenta.tracing.trace import (
     Bytes,
     CopiedBytes,
     Mark,

@@ -14,7 +14,7 @@ from fragmenta.ptx.ordering import Scope
 from fragmenta.races.report.history import Note, issuer, moment, waits_of
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.problem_table import Moment, Noted
+from fragmenta.races.shadow.problem_table import DetectedProblem, Moment
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding
 
@@ -90,7 +90,7 @@ class Narrow(NamedTuple):
     needed: Scope
 
 
-class Story(NamedTuple):
+class ProblemContext(NamedTuple):
     """Who took part in a problem, and what came before."""
 
     cluster: int
@@ -114,9 +114,9 @@ class Story(NamedTuple):
 class Collision(Finding):
     """A problem of one access of memory, and mostly of an earlier one."""
 
-    noted: Noted
+    noted: DetectedProblem
     """What the race detector noted."""
-    story: Story
+    story: ProblemContext
     unused: bool = False
     """Whether nobody uses the value that was read."""
 
@@ -126,20 +126,20 @@ class Collision(Finding):
         return self.noted.first >> RANK_BITS
 
 
-def story_of(found: Finding) -> Story | None:
+def context_of(found: Finding) -> ProblemContext | None:
     """The story of a problem of two accesses; None for other problems."""
     return found.story if isinstance(found, Collision) else None
 
 
-class Stories:
+class ContextFinder:
     """The stories of the problems of a cluster in shared memory."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self._stories: dict[tuple[Detected, int, int], Story] = {}
+        self._stories: dict[tuple[Detected, int, int], ProblemContext] = {}
         self._used = self._count = 0
 
-    def of(self, problem: Noted) -> Story:
+    def of(self, problem: DetectedProblem) -> ProblemContext:
         """The story of a problem."""
         return self._stories[problem.key]
 
@@ -164,7 +164,7 @@ class Stories:
                 notes = history.kept.get(number, ()) if alone else history.notes
                 self._stories[each.key] = self._story(each, notes)
 
-    def _new(self) -> list[Noted]:
+    def _new(self) -> list[DetectedProblem]:
         """All problems, if there are more than before; otherwise none."""
         used, found = self.observer.problems.used, []
         if used != self._used:
@@ -174,7 +174,7 @@ class Stories:
         self._count = len(found)
         return found
 
-    def _story(self, found: Noted, notes: Sequence[Note]) -> Story:
+    def _story(self, found: DetectedProblem, notes: Sequence[Note]) -> ProblemContext:
         goal = found.first >> RANK_BITS
         now = self.agent(found.now, notes, goal)
         before = None
@@ -182,8 +182,8 @@ class Stories:
             before = self.agent(found.before, notes, goal)
         number = self.observer.number_of(found.now.group)
         if before is None:
-            return Story(number, now, None, None)
-        return Story(
+            return ProblemContext(number, now, None, None)
+        return ProblemContext(
             number,
             now,
             before,

@@ -1,9 +1,10 @@
 """What machine code does between two clusters that Python has no part in.
 
-A :class:`Renewal` is made when a cluster has just begun.  All that has state in memory
-tells it which of that is renewed when another cluster begins, and what has to be clean
-when one ends.  State in Python is not renewed: a cluster that Python has touched is
-ended by Python, and the next one is begun by Python.  ``units.fast.clusters`` reads it.
+A :class:`ResetSchedule` is made when a cluster has just begun.  All that has state in
+memory tells it which of that is renewed when another cluster begins, and what has to be
+clean when one ends.  State in Python is not renewed: a cluster that Python has touched
+is ended by Python, and the next one is begun by Python.  ``units.fast.clusters`` reads
+it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def routines() -> Routines:
     )
 
 
-class Renewal:
+class ResetSchedule:
     """The lists of what is renewed and of what is clean."""
 
     def __init__(self, owner: object) -> None:

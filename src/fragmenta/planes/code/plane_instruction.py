@@ -1,4 +1,4 @@
-"""What goes beside one instruction in planes: the same with twins of its registers."""
+"""What goes beside one instruction in planes: the same with its shadow registers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNSIGNED = {f"s{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
 
 
 class PlaneInstruction:
-    """The twins of an instruction: what it does, in a plane of its registers.
+    """An instruction in planes: what it does to the shadows of its registers.
 
     ``twins`` are the registers that are followed, by number: one in each plane.
     """
@@ -80,7 +80,7 @@ class PlaneInstruction:
                 return operand
         return ZERO
 
-    def twinned(
+    def shadowed(
         self, plane: int = 0, results: int = 1, controls: tuple[int, ...] = ()
     ) -> Instruction:
         """The same instruction in a plane; controls are operands that stay."""

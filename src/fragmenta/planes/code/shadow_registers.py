@@ -1,7 +1,7 @@
 """Where the planes of registers are in the memory of a warp.
 
-A register that is followed has P *twins*, one for each plane, side by side.  They come
-after all registers of a warp, so they begin without second values.
+A register that is followed has P *shadow registers*, one for each plane, side by side.
+They come after all registers of a warp, so they begin without second values.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ WIDTHS = (8, 16, 32, 64, 128)
 
 
 @dataclass
-class Twins:
-    """The twins of the registers of a function."""
+class ShadowRegisters:
+    """The shadow registers of a function."""
 
     of: dict[int, tuple[Register, ...]] = field(default_factory=dict)
     """By the number of the register, plane by plane."""
@@ -27,17 +27,17 @@ class Twins:
     """Registers that always hold 0, by their bits."""
 
 
-def place_twins(
+def place_shadows(
     program: Program, planes: int, granule: int, whole: bool
-) -> dict[str, Twins]:
-    """Give every register that is followed its twins; by the name of its function."""
+) -> dict[str, ShadowRegisters]:
+    """The shadow registers of all that are followed, by the name of the function."""
     zeros = program.warp_bytes
     program.warp_bytes += WIDTHS[-1] // 8 * LANES
     made = {}
     for name, unit in program.units.items():
-        found = Twins()
+        found = ShadowRegisters()
         for number in sorted(followed(unit.function, granule, whole)):
-            found.of[number] = place_twin(program, unit, number, planes)
+            found.of[number] = place_shadow(program, unit, number, planes)
         for bits in WIDTHS:
             found.nothing[bits] = added(unit, Register("%zero'", f"b{bits}", 0), zeros)
         place_words(program, unit, planes)
@@ -54,10 +54,10 @@ def added(unit: PlacedFunction, register: Register, place: int) -> Register:
     return replace(register, number=len(unit.registers) - 1)
 
 
-def place_twin(
+def place_shadow(
     program: Program, unit: PlacedFunction, number: int, planes: int
 ) -> tuple[Register, ...]:
-    """Give a register a twin in each plane, side by side."""
+    """Give a register a shadow in each plane, side by side."""
     register = unit.function.registers[number]
     size = register_bytes(register)
     first = -(-program.warp_bytes // 64) * 64

@@ -57,7 +57,7 @@ class OrderLine:
     """Whether it matters less: lanes that meet or end, mbarriers that are made."""
 
 
-class Teller:
+class OrderWords:
     """Tells orders of one program."""
 
     def __init__(self, launch: Launched, part: ClusterProgram) -> None:
@@ -404,10 +404,10 @@ class _States:
         return f", which completes phase {state[0] - 1}"
 
 
-class HangStory:
+class HangReport:
     """The story of an order that hangs."""
 
-    def __init__(self, teller: Teller, hang: Hang) -> None:
+    def __init__(self, teller: OrderWords, hang: Hang) -> None:
         self._teller, self._hang = teller, hang
 
     @cached_property
