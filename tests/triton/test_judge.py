@@ -16,6 +16,7 @@ from fragmenta.judge import Batch, Settings
 from fragmenta.judge.held import elements, hold, leaves
 from fragmenta.judge.loading import PLAIN, ReferenceTask
 from fragmenta.judge.reference import _format_of, _Set, cases
+from fragmenta.judge.values import EXTREME, STATE
 from judging.cheats import CHEATS
 from judging.honest import candidates
 from judging.tasks import TASKS
@@ -107,3 +108,31 @@ def reference(x, y):
         inputs = hold(names["get_inputs"]())
         plain = leaves(hold(names["reference"](*names["get_inputs"]())))
         assert _format_of(_Set({}, "", task, "main"), inputs, plain) == name
+
+
+BATCH_NORM = """import torch
+B, C = 4, 6
+class Model(torch.nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(channels)
+    def forward(self, x):
+        return self.norm(x)
+def get_inputs():
+    return [torch.randn(B, C)]
+def get_init_inputs():
+    return [C]
+"""
+
+
+def test_weights_that_begin_at_zero_do_not_stay_there(tmp_path: Path) -> None:
+    """A kernel that leaves out a bias is right as long as the bias is zero."""
+    order = {"text": BATCH_NORM, "seeds": 1, "folder": str(tmp_path)}
+    order |= {"elements": 1 << 13, "products": 1 << 10, "values": ["plain", EXTREME]}
+    order |= {"shapes": False, "strides": False}
+    made = cast("list[dict[str, Any]]", cases(order))
+    states = [each["state"] for each in made if each["values"] == STATE]
+    assert len(states) == 3
+    for state in states:
+        for name in ("norm.bias", "norm.running_mean"):
+            assert elements(state[name]).any(), name
