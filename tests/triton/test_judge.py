@@ -131,7 +131,7 @@ def test_weights_that_begin_at_zero_do_not_stay_there(tmp_path: Path) -> None:
     order |= {"elements": 1 << 13, "products": 1 << 10, "values": ["plain", EXTREME]}
     order |= {"shapes": False, "strides": False}
     made = cast("list[dict[str, Any]]", cases(order))
-    states = [each["state"] for each in made if each["values"] == STATE]
+    states = [each["state"]["of"] for each in made if each["values"] == STATE]
     assert len(states) == 3
     for state in states:
         for name in ("norm.bias", "norm.running_mean"):
