@@ -11,8 +11,9 @@ import pytest
 
 from fragmenta.judge import Batch, Settings
 from fragmenta.judge.constants import constants
+from fragmenta.judge.expected import _format_of
 from fragmenta.judge.held import elements, free, hold, leaves
-from fragmenta.judge.reference import _format_of, _never_changed, cases, more
+from fragmenta.judge.reference import _never_changed, cases, more
 from fragmenta.judge.situations import situated, variants
 from fragmenta.judge.values import VALUES, whole_numbers
 from fragmenta.ptx.reading import parse

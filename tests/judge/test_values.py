@@ -17,9 +17,10 @@ from fragmenta.judge.comparing import (
     diagnose,
 )
 from fragmenta.judge.comparing import _same as same_results
+from fragmenta.judge.expected import _out_of_range
 from fragmenta.judge.held import elements, free, hold, leaves
 from fragmenta.judge.proving import _made_different
-from fragmenta.judge.reference import _out_of_range, cases
+from fragmenta.judge.reference import cases
 from fragmenta.judge.sources import suspicions
 from fragmenta.judge.values import ELEMENTWISE, ROWS, SIGNS, STATE, VALUES, changed
 

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from fragmenta.judge import Batch, Settings
+from fragmenta.judge.evaluating import SizedTask
+from fragmenta.judge.expected import _format_of
 from fragmenta.judge.held import elements, hold, leaves
 from fragmenta.judge.loading import PLAIN, ReferenceTask
-from fragmenta.judge.reference import _format_of, _Set, cases
+from fragmenta.judge.reference import cases
 from fragmenta.judge.values import EXTREME, STATE
 from judging.cheats import CHEATS
 from judging.honest import candidates
@@ -107,7 +109,7 @@ def reference(x, y):
         task = ReferenceTask(PLAIN, names["reference"], names["get_inputs"], list)
         inputs = hold(names["get_inputs"]())
         plain = leaves(hold(names["reference"](*names["get_inputs"]())))
-        assert _format_of(_Set({}, "", task, "main"), inputs, plain) == name
+        assert _format_of(SizedTask({}, "", task, "main"), inputs, plain) == name
 
 
 BATCH_NORM = """import torch

@@ -16,14 +16,9 @@ import torch
 import torch.utils.cpp_extension as extension
 
 from fragmenta.api.raw import RawKernel
-from fragmenta.judge.libraries.host_code import (
-    Data,
-    Function,
-    Host,
-    NotRun,
-    Token,
-    tokens,
-)
+from fragmenta.judge.libraries.host_code import Host
+from fragmenta.judge.libraries.host_values import Data
+from fragmenta.judge.libraries.host_words import Function, NotRun, Token, tokens
 from fragmenta.simt.arguments import Pointer
 
 _INCLUDE = re.compile(
