@@ -31,7 +31,7 @@ STOREYS = {
 }
 MOST = {
     "lines of src": 230_270,
-    "lines of tests": 126_800,
+    "lines of tests": 127_170,
     "rooms": 43,
     "floors": 23,
     "places that name an opcode": 221,

@@ -57,11 +57,8 @@ class Between(NamedTuple):
 
     @property
     def adds(self) -> bool:
-        """Whether one statement loads and stores the place, as ``x += 1`` does."""
-        load, store = sorted(
-            (self.paths.code[each] for each in (self.now, self.before)),
-            key=lambda each: each.is_store,
-        )
+        """Whether one statement loads, then stores the place, as ``x += 1`` does."""
+        load, store = (self.paths.code[e] for e in sorted((self.now, self.before)))
         if not (load.is_load and store.is_store and _one_line(load, store)):
             return False
         places = [
