@@ -247,3 +247,7 @@ class Stepped(NamedTuple):
     of: Launched
     found: list[tuple[Launched, Finding]]
     """The problems of this run."""
+
+    def __repr__(self) -> str:
+        """Short: the trace itself is megabytes."""
+        return f"Stepped(schedule={self.schedule!r}, target={self.target!r})"
