@@ -30,8 +30,8 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 230_270,
-    "lines of tests": 127_170,
+    "lines of src": 230_300,
+    "lines of tests": 127_190,
     "rooms": 43,
     "floors": 23,
     "places that name an opcode": 221,

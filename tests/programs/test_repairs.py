@@ -50,6 +50,14 @@ WRONG = {
         (("count > 1 ? 40 : 32", "32"),),
         status=0,
     ),
+    "wrong way": Wrong(
+        "wrong_way.cu",
+        "back",
+        "copied-wrong-way",
+        "Name the direction that the copy has, or cudaMemcpyDefault.",
+        (("cudaMemcpyHostToDevice); // the wrong one", "cudaMemcpyDeviceToHost);"),),
+        status=0,
+    ),
     "refused": Wrong(
         "refused.cu",
         "goes on",

@@ -222,6 +222,8 @@ class Device:
                 first = Related(source.line, "", "it is freed here", source)
                 problem = replace(problem, related=(first,))
             self._called(problem, call)
+        elif wish and not size and self.options.watch:
+            self._called(_wrong_way(address, wish, call), call)
         return Answer()
 
     def _freed(self, was: Freed) -> str:
@@ -638,6 +640,21 @@ def _past_end(
         f"{call.name} {does} {counted(size, 'byte')} of {held.name}{where}: "
         f"{runtime_error(INVALID_VALUE)}, nothing is copied",
         rules.COPIED_PAST_END.repair,
+    )
+
+
+def _wrong_way(address: int, wish: int, call: CallSite) -> Problem:
+    """A copy whose direction says device where there is no memory of the device."""
+    does = "reads" if wish == 1 else "writes"
+    return Problem(
+        rules.COPIED_WRONG_WAY.name,
+        rules.WARNING,
+        0,
+        0,
+        "",
+        f"{call.name} {does} {address:#x} by its direction as memory of the device, "
+        f"which it is not: {runtime_error(INVALID_VALUE)}, nothing is copied",
+        rules.COPIED_WRONG_WAY.repair,
     )
 
 

@@ -497,6 +497,14 @@ COPIED_PAST_END = Rule(
     documented=False,
     repair="Copy no more bytes than were allocated; sizes count bytes, not elements.",
 )
+COPIED_WRONG_WAY = Rule(
+    "copied-wrong-way",
+    WARNING,
+    "The direction of a copy is not that of its addresses.",
+    launch=True,
+    documented=False,
+    repair="Name the direction that the copy has, or cudaMemcpyDefault.",
+)
 REFUSED_LAUNCH = Rule(
     "refused-launch",
     ERROR,
