@@ -30,8 +30,8 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 230_300,
-    "lines of tests": 127_190,
+    "lines of src": 230_220,
+    "lines of tests": 127_250,
     "rooms": 43,
     "floors": 23,
     "places that name an opcode": 221,
@@ -41,12 +41,12 @@ MOST = {
 MOST_LINES = {
     "base": 4_000,
     "reference": 37_500,
-    "ptx": 14_680,
+    "ptx": 14_750,
     "engine": 28_700,
-    "watch": 28_100,
-    "values": 24_600,
+    "watch": 28_040,
+    "values": 24_570,
     "record": 11_000,
-    "launch": 10_950,
+    "launch": 10_910,
     "hosts": 25_000,
     "gpu": 14_450,
     "hopper": 12_500,

@@ -6,12 +6,12 @@ others can see.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from fragmenta.ptx.dataflow import onward, reached
 from fragmenta.ptx.families import BARRIERS, FETCHES
 from fragmenta.ptx.flow import successors
 from fragmenta.ptx.module import (
@@ -135,18 +135,10 @@ def _reached(function: Function, start: list[int]) -> Iterator[int]:
 
     def passes(instruction: Instruction) -> bool:
         kind = kind_of(instruction.mnemonic).word
-        return instruction.opcode in _PASSED or kind in ("loads", "exchanges")
+        passed = instruction.opcode in _PASSED or kind in ("loads", "exchanges")
+        return passed or quiet(instruction)
 
-    after, seen, left = successors(function), set[int](), deque(start)
-    while left:
-        place = left.popleft()
-        if place in seen or place >= len(function.instructions):
-            continue
-        seen.add(place)
-        yield place
-        instruction = function.instructions[place]
-        if passes(instruction) or quiet(instruction):
-            left += after[place]
+    return reached(start, onward(function, passes))
 
 
 def _repeats(function: Function, place: int) -> bool:

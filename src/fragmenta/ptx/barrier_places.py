@@ -12,15 +12,17 @@ also one for a part of its threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from functools import cached_property
 from typing import NamedTuple
 
 from fragmenta.arrays.once import once_property
+from fragmenta.ptx.dataflow import reached, reversed_graph
 from fragmenta.ptx.flow import successors
 from fragmenta.ptx.module import Function, Instruction
 from fragmenta.ptx.uniformity import Uniformity, Way
 
+_NEVER: frozenset[int] = frozenset()
 _WAITS = frozenset({"try_wait", "test_wait"})
 
 
@@ -82,12 +84,11 @@ class Paths:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.code = function.instructions
-        self._after = successors(function)
-        self._before: list[list[int]] = [[] for _ in self.code]
-        for index, following in enumerate(self._after):
-            for each in following:
-                if each < len(self.code):
-                    self._before[each].append(index)
+        end = len(self.code)
+        every = successors(function)
+        self._after = [[each for each in some if each < end] for some in every]
+        self._before = reversed_graph(self._after)
+        self._closed: dict[object, frozenset[int]] = {}
 
     @once_property
     def _uniformity(self) -> Uniformity:
@@ -101,7 +102,7 @@ class Paths:
             for head in following:
                 if head > index:
                     continue
-                body = self._from([index], head.__eq__, back=True)
+                body = self._from([index], {head}, back=True)
                 if 0 not in body:  # otherwise something else enters it
                     found.setdefault(head, set()).update(body, (head,))
         return {head: frozenset(body) for head, body in found.items()}
@@ -114,26 +115,19 @@ class Paths:
         A wait for an mbarrier may order them, too.  It counts if that leaves one gap.
         """
         both = [(one, other)] if one == other else [(one, other), (other, one)]
-        found = [self._gap(*each, closes) for each in both]
+        stops = self._closing(closes)
+        found = [self._gap(*each, stops) for each in both]
         if all(found) and len(both) == 2:
-
-            def ordering(each: Instruction) -> bool:
-                return closes(each) or waits_for_mbarrier(each)
-
-            fewer = [self._gap(*each, ordering) for each in both]
+            stops |= self._closing(waits_for_mbarrier)
+            fewer = [self._gap(*each, stops) for each in both]
             found = fewer if any(fewer) else found
         return [each for each in found if each is not None]
 
-    def _gap(
-        self, first: int, second: int, closes: Callable[[Instruction], bool]
-    ) -> Gap | None:
-        def stops(index: int) -> bool:
-            return closes(self.code[index])
-
-        reached = self._from(self._next(first), stops)
-        if second not in reached:
+    def _gap(self, first: int, second: int, stops: Set[int]) -> Gap | None:
+        ahead = self._from(self._after[first], stops)
+        if second not in ahead:
             return None
-        inside = reached & self._from([second], stops, back=True)
+        inside = ahead & self._from([second], stops, back=True)
         path = self._path(first, second, stops)
         places = self._narrow(first, path, inside)
         around = self.reaches(second, first)
@@ -143,49 +137,43 @@ class Paths:
         passed = self._passed(second, first, stops)
         return Gap(first, second, around, passed, best, frozenset(inside))
 
-    def _next(self, index: int) -> list[int]:
-        return [each for each in self._after[index] if each < len(self.code)]
+    def _closing(self, closes: Callable[[Instruction], bool]) -> frozenset[int]:
+        if closes not in self._closed:
+            found = (index for index, each in enumerate(self.code) if closes(each))
+            self._closed[closes] = frozenset(found)
+        return self._closed[closes]
 
     def _from(
-        self, starts: Iterable[int], stops: Callable[[int], bool], back: bool = False
+        self, starts: Iterable[int], stops: Set[int], back: bool = False
     ) -> set[int]:
         """What is reached from some instructions; those that stop are not entered."""
         edges = self._before if back else self._after
-        seen: set[int] = set()
-        left = list(starts)
-        while left:
-            index = left.pop()
-            if index >= len(self.code) or index in seen or stops(index):
-                continue
-            seen.add(index)
-            left += edges[index]
-        return seen
+        first = [each for each in starts if each not in stops]
+
+        def entered(index: int) -> list[int]:
+            return [each for each in edges[index] if each not in stops]
+
+        return {*reached(first, entered if stops else edges.__getitem__)}
 
     def _straight(self, first: int, second: int, inside: set[int]) -> bool:
         """Whether a path leads there without going back in the text."""
-        seen: set[int] = set()
-        left = [each for each in self._next(first) if each > first]
-        while left:
-            index = left.pop()
-            if index == second:
-                return True
-            if index in seen or index not in inside:
-                continue
-            seen.add(index)
-            left += [each for each in self._next(index) if each > index]
-        return False
 
-    def _path(self, first: int, second: int, stops: Callable[[int], bool]) -> list[int]:
+        def later(index: int) -> list[int]:
+            return [e for e in self._after[index] if e > index and e in inside]
+
+        return second in reached(later(first), later)
+
+    def _path(self, first: int, second: int, stops: Set[int]) -> list[int]:
         """A shortest path; it begins after the first."""
         came: dict[int, int] = {}
-        left = self._next(first)
+        left = [*self._after[first]]
         came.update(dict.fromkeys(left, -1))
         for index in left:  # it grows
             if index == second:
                 break
-            if stops(index):
+            if index in stops:
                 continue
-            for each in self._next(index):
+            for each in self._after[index]:
                 if each not in came:
                     came[each] = index
                     left.append(each)
@@ -200,14 +188,14 @@ class Paths:
         seen: set[int] = set()
         furthest, found = -1, []
         for number in range(-1, len(path) - 1):
-            left = self._next(first if number < 0 else path[number])
+            left = [*self._after[first if number < 0 else path[number]]]
             while left:
                 index = left.pop()
                 if index in place:
                     furthest = max(furthest, place[index])
                 elif index in inside and index not in seen:
                     seen.add(index)
-                    left += self._next(index)
+                    left += self._after[index]
             if furthest == number + 1:
                 found.append(path[furthest])
         return found
@@ -229,19 +217,17 @@ class Paths:
 
     def reaches(self, first: int, second: int) -> bool:
         """Whether a path leads from one instruction to another."""
-        return second in self._from(self._next(first), lambda _: False)
+        return second in self._from(self._after[first], _NEVER)
 
     def open(
         self, first: int, second: int, closes: Callable[[Instruction], bool]
     ) -> bool:
         """Whether a path from one instruction to another passes none that closes it."""
-        return second in self._from(
-            self._next(first), lambda index: closes(self.code[index])
-        )
+        return second in self._from(self._after[first], self._closing(closes))
 
     def avoids(self, passed: int, goal: int) -> bool:
         """Whether a path from the start leads to an instruction around another one."""
-        return goal in self._from([0], passed.__eq__)
+        return goal in self._from([0], {passed})
 
     def passed(
         self, first: int, second: int, closes: Callable[[Instruction], bool]
@@ -250,25 +236,25 @@ class Paths:
 
         -1 if there is no path, or one that is open.
         """
-        return self._passed(first, second, lambda index: closes(self.code[index]))
+        return self._passed(first, second, self._closing(closes))
 
-    def _passed(self, first: int, second: int, stops: Callable[[int], bool]) -> int:
+    def _passed(self, first: int, second: int, stops: Set[int]) -> int:
         if not self.reaches(first, second):
             return -1
-        if second in self._from(self._next(first), stops):
+        if second in self._from(self._after[first], stops):
             return -1
-        ends = self._from([second], lambda _: False, back=True)
+        ends = self._from([second], _NEVER, back=True)
         return min(ends.intersection(self._met(first, stops)), default=-1)
 
     def met(self, first: int, closes: Callable[[Instruction], bool]) -> list[int]:
         """What each path from an instruction passes first that closes it, in order."""
-        return sorted(self._met(first, lambda index: closes(self.code[index])))
+        return sorted(self._met(first, self._closing(closes)))
 
-    def _met(self, first: int, stops: Callable[[int], bool]) -> set[int]:
-        before = self._from(self._next(first), stops)
+    def _met(self, first: int, stops: Set[int]) -> set[int]:
+        before = self._from(self._after[first], stops)
         return {
             each
             for index in (*before, first)
-            for each in self._next(index)
-            if stops(each)
+            for each in self._after[index]
+            if each in stops
         }

@@ -13,6 +13,7 @@ from dataclasses import field
 from itertools import pairwise
 
 from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.arrays.once import OncePer
 from fragmenta.ptx.module import Function, Instruction, Label, Symbol
 
 BRANCHES = frozenset({"bra", "brx"})
@@ -57,6 +58,7 @@ def destinations(function: Function, instruction: Instruction) -> list[int]:
     return list(dict.fromkeys(places))
 
 
+@OncePer
 def successors(function: Function) -> list[list[int]]:
     """For each instruction, the places where a thread may go on.
 

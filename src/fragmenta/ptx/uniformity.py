@@ -8,12 +8,12 @@ A branch that ends threads divides nobody who goes on.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TypeAlias
 
-from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.checking.register_effects import decided, effects_of, flows, ways
+from fragmenta.ptx.dataflow import forks, reached
 from fragmenta.ptx.families import FETCHES, SHUFFLES
-from fragmenta.ptx.flow import BRANCHES, ENDS, BasicBlock, blocks, postdominators
+from fragmenta.ptx.flow import BRANCHES, ENDS
 from fragmenta.ptx.module import Function, Instruction, Special
 
 _OWN = ("%tid", "%laneid", "%lanemask", "%warpid")
@@ -46,71 +46,26 @@ class Uniformity:
     """
 
     def __init__(self, function: Function) -> None:
-        self._function, self._blocks = function, blocks(function)
-        self._starts = [each.start for each in self._blocks]
-        self._ways = self._dividing(self._every())
+        every = {
+            (branch, start): frozenset(inside)
+            for branch, found in forks(function, BRANCHES)
+            if not _ends(function, branch)
+            for start, inside in found.items()
+        }
+        more = [decided(function, branch, every[branch, at]) for branch, at in every]
+        graph, touched = flows(function, [*ways(function), *more]), effects_of(function)
+        both = zip(function.instructions, touched, strict=True)
+        begun = [e.number for each, of in both if _differs(each) for e in of.writes]
+        own = {*reached(begun, graph.__getitem__)}
+        self._ways = {
+            way: inside
+            for way, inside in every.items()
+            if any(one.number in own for one in touched[way[0]].reads)
+        }
 
     def divided(self, index: int) -> frozenset[Way]:
         """The ways of such branches that an instruction is on."""
-        block = self._block_of(index)
-        return frozenset(way for way, inside in self._ways.items() if block in inside)
-
-    def _block_of(self, index: int) -> int:
-        return bisect_right(self._starts, index) - 1
-
-    def _every(self) -> dict[Way, frozenset[int]]:
-        """The blocks on each way of a branch, until its ways meet again."""
-        code, made = self._function.instructions, self._blocks
-        meets, found = postdominators(made), {}
-        for number, block in enumerate(made):
-            last = block.end - 1
-            each = code[last]
-            conditional = each.guard is not None or each.opcode == "brx"
-            if each.opcode not in BRANCHES or not conditional:
-                continue
-            if _ends(self._function, last):
-                continue
-            for after in block.after:
-                inside = _until(made, after, meets.get(number))
-                found[last, made[after].start] = inside
-        return found
-
-    def _dividing(self, every: dict[Way, frozenset[int]]) -> dict[Way, frozenset[int]]:
-        """Those of the ways whose branch depends on the thread."""
-        code = self._function.instructions
-        touched = [effects(each) for each in code]
-        own: set[int] = set()
-        """The numbers of registers that may differ between threads."""
-        some: set[int] = set()
-        """Blocks that only some threads execute."""
-        found: dict[Way, frozenset[int]] = {}
-        changed = True
-        while changed:
-            changed = False
-            for index, each in enumerate(code):
-                apart = any(one.number in own for one in touched[index].reads)
-                if apart or _differs(each) or self._block_of(index) in some:
-                    numbers = {one.number for one in touched[index].writes}
-                    changed |= not numbers <= own
-                    own |= numbers
-            for way, inside in every.items():
-                reads = touched[way[0]].reads
-                if way not in found and any(one.number in own for one in reads):
-                    found[way], changed = inside, True
-                    some |= inside
-        return found
-
-
-def _until(made: list[BasicBlock], start: int, stop: int | None) -> frozenset[int]:
-    """The blocks from one on, before the one where all ways meet."""
-    seen: set[int] = set()
-    left = [start]
-    while left:
-        number = left.pop()
-        if number not in seen and number != stop:
-            seen.add(number)
-            left += made[number].after
-    return frozenset(seen)
+        return frozenset(way for way, inside in self._ways.items() if index in inside)
 
 
 def _differs(each: Instruction) -> bool:

@@ -24,7 +24,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.checking.register_effects import effects_of, registers, writers
+from fragmenta.ptx.dataflow import reached
 from fragmenta.ptx.module import (
     Address,
     Function,
@@ -93,11 +94,7 @@ class Copies:
         self._random = np.random.default_rng(0)
         self._names: dict[tuple[object, ...], int] = {}
         self._drawn: Numbers = np.zeros(0, np.int64)
-        self._makers: dict[int, int | None] = {}
-        for index, each in enumerate(function.instructions):
-            for register in effects(each).writes:
-                known = register.number in self._makers
-                self._makers[register.number] = None if known or each.guard else index
+        self._writers = writers(function)
         self._values: dict[int, _Value] = {}
 
     def bits(self, index: int) -> int:
@@ -117,25 +114,29 @@ class Copies:
 
     def _followed(self, register: Register, index: int) -> _Value:
         """The value of a register; first those that it is made of."""
-        needed, left = set(), [(register, index)]
-        while left:
-            each, before = left.pop()
-            made = self._maker(each, before)
-            if made is not None and made not in needed:
-                needed.add(made)
-                reads = effects(self._function.instructions[made]).reads
-                left += [(read, made) for read in reads]
+        code = self._function.instructions
+
+        def makers(named: Sequence[Register], before: int) -> list[int]:
+            some = (self._maker(each, before) for each in named)
+            return [made for made in some if made is not None]
+
+        needed = reached(
+            makers([register], index),
+            lambda at: makers(effects_of(self._function)[at].reads, at),
+        )
         for made in sorted(needed):
-            of = self._function.instructions[made]
-            for each in effects(of).writes:
+            of = code[made]
+            for each in effects_of(self._function)[made].writes:
                 if each.number not in self._values:
                     self._values[each.number] = self._made(made, of, each)
         return self._operand(register, index) or self._own(register)
 
     def _maker(self, register: Register, before: int) -> int | None:
         """The one instruction that writes a register, if it stands before another."""
-        found = self._makers.get(register.number)
-        return found if found is not None and found < before else None
+        first, *others = self._writers.get(register.number, (before,))
+        code = self._function.instructions
+        known = first < before and not others and code[first].guard is None
+        return first if known else None
 
     # ── names ───────────────────────────────────────────────────────────────
 

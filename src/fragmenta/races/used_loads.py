@@ -8,12 +8,16 @@ warp signals anybody, what comes after cannot meet the load on a GPU.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.dataflow import reached
 from fragmenta.ptx.families import BARRIERS
 from fragmenta.ptx.flow import BRANCHES, ENDS, successors
 from fragmenta.ptx.module import Function, Instruction
 from fragmenta.ptx.opcodes.kinds import kind_of
 
+State: TypeAlias = tuple[int, frozenset[int]]
 _STEPS = 20_000
 """So many instructions are followed at most."""
 _ORDERED = frozenset({"release", "relaxed", "volatile", "acq_rel"})
@@ -60,23 +64,18 @@ def used_before_signals(function: Function, index: int) -> bool:
     False
     """
     after, code = successors(function), function.instructions
+    end = len(code)
     first = frozenset(each.number for each in effects(code[index]).writes)
-    left, seen = [(place, first) for place in after[index]], set()
-    while left:
-        state = left.pop()
-        if state in seen:
-            continue
-        seen.add(state)
+
+    def following(state: State) -> list[State]:
         place, values = state
-        if place >= len(code) or len(seen) > _STEPS:
-            return False
         found = _follow(code[place], values)
         if found is None:
-            continue
-        if not found:
-            return False
-        left += [(each, found) for each in after[place]]
-    return True
+            return []
+        return [(each, found) for each in after[place]] if found else [(end, values)]
+
+    states = enumerate(reached([(place, first) for place in after[index]], following))
+    return not any(place >= end or number >= _STEPS for number, (place, _) in states)
 
 
 def _follow(each: Instruction, values: frozenset[int]) -> frozenset[int] | None:

@@ -8,6 +8,7 @@ instruction without having executed it.
 from __future__ import annotations
 
 from fragmenta.ptx import rules
+from fragmenta.ptx.dataflow import reached
 from fragmenta.ptx.flow import BasicBlock, blocks
 from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
@@ -75,13 +76,7 @@ def _missed(function: Function, here: int, there: int) -> bool:
 
 
 def _reachable(flow: list[BasicBlock], start: int) -> set[int]:
-    found, waiting = {start}, [start]
-    while waiting:
-        for each in flow[waiting.pop()].after:
-            if each not in found:
-                found.add(each)
-                waiting.append(each)
-    return found
+    return {*reached([start], lambda number: flow[number].after)}
 
 
 def _ends(function: Function, flow: list[BasicBlock]) -> set[int]:

@@ -9,10 +9,18 @@ the text: which registers may depend on memory, and which branches on them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import or_
 from typing import NamedTuple
 
-from fragmenta.ptx.checking.register_effects import Effects, effects, registers
-from fragmenta.ptx.flow import BRANCHES, ENDS, BasicBlock, blocks, postdominators
+from fragmenta.ptx.checking.register_effects import (
+    decided,
+    effects_of,
+    flows,
+    registers,
+    ways,
+)
+from fragmenta.ptx.dataflow import forks, solved
+from fragmenta.ptx.flow import BRANCHES, ENDS
 from fragmenta.ptx.module import Address, Function, Instruction, Module
 from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.ordering import role
@@ -80,73 +88,32 @@ class Flow:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.code = function.instructions
-        self.effects: list[Effects] = [effects(each) for each in self.code]
-        self.blocks = blocks(function)
-        self.behind: dict[int, frozenset[int]] = {}
-        """The loads that a register may depend on, by the register's number."""
-        self._handed: dict[int, frozenset[int]] = {}
-        """The same, of what other lanes have loaded."""
-        self._regions = self._controlled()
-        for index, each in enumerate(self.code):
-            if _begins(each, self.function):
-                self._mark(index, frozenset((index,)), self.behind)
-        self._spread(self.behind)
-        for index, each in enumerate(self.code):
-            if hands(each):
-                self._mark(index, self.sources(index), self._handed)
-        self._spread(self._handed)
-
-    def _controlled(self) -> dict[int, list[int]]:
+        self.effects = effects_of(function)
+        self._regions = {
+            branch: sorted({at for inside in every.values() for at in inside})
+            for branch, every in forks(function, BRANCHES | ENDS)
+        }
         """The instructions that a conditional branch decides about, by its index."""
-        after = postdominators(self.blocks)
-        found = {}
-        for number, block in enumerate(self.blocks):
-            last = block.end - 1
-            each = self.code[last]
-            conditional = each.guard is not None or each.opcode == "brx"
-            if each.opcode in BRANCHES | ENDS and conditional:
-                found[last] = self._between(block, after.get(number))
-        return found
-
-    def _between(self, block: BasicBlock, stop: int | None) -> list[int]:
-        """The instructions after a block and before the one where all ways meet."""
-        seen: set[int] = set()
-        left = list(block.after)
-        while left:
-            number = left.pop()
-            if number not in seen and number != stop:
-                seen.add(number)
-                left += self.blocks[number].after
-        return [
-            index
-            for number in sorted(seen)
-            for index in range(self.blocks[number].start, self.blocks[number].end)
+        more = [decided(function, *both) for both in self._regions.items()]
+        followed = ways(function, lambda each: not asks(each))
+        self._graph = flows(function, [*followed, *more])
+        begun = [
+            index for index, each in enumerate(self.code) if _begins(each, function)
         ]
+        self.behind = self._spread((at, frozenset((at,))) for at in begun)
+        """The loads that a register may depend on, by the register's number."""
+        handing = [index for index, each in enumerate(self.code) if hands(each)]
+        self._handed = self._spread((at, self.sources(at)) for at in handing)
+        """The same, of what other lanes have loaded."""
 
-    def _spread(self, behind: dict[int, frozenset[int]]) -> None:
-        changed = bool(behind)
-        while changed:
-            changed = False
-            for index, each in enumerate(self.code):
-                if not asks(each):
-                    sources = self._sources(index, behind)
-                    changed |= self._mark(index, sources, behind)
-            for branch, inside in self._regions.items():
-                sources = self._sources(branch, behind)
-                if sources:
-                    for index in inside:
-                        changed |= self._mark(index, sources, behind)
-
-    def _mark(
-        self, index: int, sources: frozenset[int], behind: dict[int, frozenset[int]]
-    ) -> bool:
-        changed = False
-        for each in self.effects[index].writes:
-            before = behind.get(each.number, frozenset())
-            if sources - before:
-                behind[each.number] = before | sources
-                changed = True
-        return changed
+    def _spread(
+        self, begun: Iterable[tuple[int, frozenset[int]]]
+    ) -> dict[int, frozenset[int]]:
+        given: dict[int, frozenset[int]] = {}
+        for index, sources in begun:
+            for each in self.effects[index].writes:
+                given[each.number] = given.get(each.number, frozenset()) | sources
+        return solved(self._graph, given, or_)
 
     def sources(self, index: int) -> frozenset[int]:
         """The loads that an instruction's operands may depend on."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import struct
 
+from fragmenta.arrays.once import OncePer
 from fragmenta.numerics.code.exact import SUMS
-from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.checking.register_effects import effects_of, flows, ways, writers
+from fragmenta.ptx.dataflow import reached
 from fragmenta.ptx.module import (
     Function,
     Immediate,
@@ -18,26 +20,15 @@ from fragmenta.ptx.module import (
 
 _MAGIC = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7, "f32x2": 23, "f16x2": 10}
 """Bits of fractions: from this power of two up, all numbers are integers."""
-_KNOWN: dict[int, tuple[Function, dict[int, int]]] = {}
-_UPPER: dict[int, tuple[Function, frozenset[int]]] = {}
 
 
+@OncePer
 def _constants(function: Function) -> dict[int, int]:
     """Registers that only ever hold one constant: its bits."""
-    known = _KNOWN.get(id(function))
-    if known is not None and known[0] is function:
-        return known[1]
-    found: dict[int, int] = {}
-    several: set[int] = set()
-    for each in function.instructions:
-        for register in effects(each).writes:
-            number = register.number
-            if number in found:
-                several.add(number)
-            found[number] = _moved(each) if each.guard is None else -1
-    kept = {n: b for n, b in found.items() if b >= 0 and n not in several}
-    _KNOWN[id(function)] = function, kept
-    return kept
+    once = {n: at[0] for n, at in writers(function).items() if len(at) == 1}
+    made = {n: function.instructions[at] for n, at in once.items()}
+    found = {n: _moved(each) for n, each in made.items() if each.guard is None}
+    return {number: bits for number, bits in found.items() if bits >= 0}
 
 
 def _moved(instruction: Instruction) -> int:
@@ -109,27 +100,17 @@ def _magic(function: Function, operand: Operand, kind: str) -> bool:
     return power == fraction  # from 2**23 to 2**24
 
 
+@OncePer
 def upper_words(function: Function) -> frozenset[int]:
     """Registers that hold a word of an f64, or are computed from one."""
-    known = _UPPER.get(id(function))
-    if known is not None and known[0] is function:
-        return known[1]
-    found: set[int] = set()
-    changed = True
-    while changed:
-        changed = False
-        for each in function.instructions:
-            effect = effects(each)
-            numbers = {e.number for e in effect.writes if e.type != "pred"}
-            if numbers <= found:
-                continue
-            from_wide = _unpacks(each)
-            same = any(e.number in found for e in effect.reads)
-            if from_wide or (same and _whole(each)):
-                found |= numbers
-                changed = True
-    _UPPER[id(function)] = function, frozenset(found)
-    return frozenset(found)
+
+    def whole(register: Register) -> bool:
+        return register.type != "pred"
+
+    both = zip(function.instructions, effects_of(function), strict=True)
+    start = [e.number for each, of in both if _unpacks(each) for e in of.writes]
+    graph = flows(function, ways(function, _whole, whole))
+    return frozenset(reached(start, graph.__getitem__))
 
 
 def _unpacks(instruction: Instruction) -> bool:

@@ -20,6 +20,7 @@ from fragmenta.numerics.code.uses import (
 )
 from fragmenta.planes.code.flow import DOTS
 from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.dataflow import reached
 from fragmenta.ptx.families import MOVES, PRODUCTS, SUMS
 from fragmenta.ptx.module import Instruction, Register, type_bits
 
@@ -51,14 +52,14 @@ class Counted:
     def _integers(self, start: Iterable[int]) -> frozenset[int]:
         """Registers with integers; bytes in memory may stand for numbers, too."""
         given = self.uses.function.instructions
-        found = {*start, *(goal for each in given for goal in _begun(each))} - {-1}
-        ways = list(found)
-        while ways:
-            for each in self.uses.readers.get(ways.pop(), ()):
-                goal = goal_of(each)
-                if goal not in found and self._goes_on(each):
-                    found.add(goal)
-                    ways.append(goal)
+        start = {*start, *(goal for each in given for goal in _begun(each))} - {-1}
+        readers = self.uses.readers
+
+        def computed(number: int) -> Iterator[int]:
+            every = filter(self._goes_on, readers.get(number, ()))
+            return map(goal_of, every)
+
+        found = {*reached(start, computed)}
         others = {
             goal_of(each)
             for each in given
@@ -105,12 +106,12 @@ class Counted:
         and bytes may have been loaded without their sign.
         """
         ways = [n for each in self._extensions() for n in reads(each)]
-        found = set(ways)
-        while ways:
-            for each in self.uses.writers.get(ways.pop(), ()):
-                new = {*reads(each)} - found if _is_ring(each) else set()
-                found |= new
-                ways += new
+        writers = self.uses.writers
+
+        def given(number: int) -> list[int]:
+            return [n for e in writers.get(number, ()) if _is_ring(e) for n in reads(e)]
+
+        found = {*reached(ways, given)}
         found &= self.integers
         changed = True
         while changed:

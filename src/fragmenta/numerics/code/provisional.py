@@ -8,12 +8,15 @@ What was decided before counts only for threads that go the way on which it is u
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import or_
 from typing import NamedTuple
 
+from fragmenta.arrays.once import OncePer
 from fragmenta.planes.code.kinds import from_float
-from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.checking.register_effects import effects, effects_of
+from fragmenta.ptx.dataflow import bits, solved
 from fragmenta.ptx.families import BARRIERS, COPIES, SHUFFLES, WRITES
-from fragmenta.ptx.flow import destinations, successors
+from fragmenta.ptx.flow import destinations, falls_through, successors
 from fragmenta.ptx.module import Function, Instruction
 
 _LONGEST = 64
@@ -40,32 +43,19 @@ class Provisional(NamedTuple):
     """What is decided at the place of a branch."""
 
 
-_KNOWN: dict[int, tuple[Function, Provisional]] = {}
-
-
+@OncePer
 def provisional(function: Function) -> Provisional:
-    """What a function decides for some threads only; found once."""
-    known = _KNOWN.get(id(function))
-    if known is None or known[0] is not function:
-        known = _KNOWN[id(function)] = function, _found(function)
-    return known[1]
-
-
-def _found(function: Function) -> Provisional:
+    """What a function decides for some threads only."""
     at: dict[int, list[PendingDecision]] = {}
-    after: list[list[int]] = []
     for place, each in enumerate(function.instructions):
         if each.is_conversion and each.guard is None and from_float(each):
-            after = after or successors(function)
-            for branch, taken in _branch(function, place, after):
+            for branch, taken in _branch(function, place):
                 at.setdefault(branch, []).append(PendingDecision(place, taken))
     found = frozenset(each.decision for kept in at.values() for each in kept)
     return Provisional(found, at)
 
 
-def _branch(
-    function: Function, place: int, after: list[list[int]]
-) -> Iterator[tuple[int, bool]]:
+def _branch(function: Function, place: int) -> Iterator[tuple[int, bool]]:
     """The branch behind a decision on one side of which nothing of it is used."""
     given = function.instructions
     first = effects(given[place])
@@ -82,11 +72,12 @@ def _branch(
             goals = destinations(function, each)
             if reads or len(goals) != 1 or goals[0] == branch + 1:
                 return
-            ways = [_is_used(given, after, made, at) for at in (branch + 1, goals[0])]
+            live, held = _live(function), bits(made)
+            ways = [bool(live[at] & held) for at in (branch + 1, goals[0])]
             if ways.count(True) == 1:
                 yield branch, ways[1]
             return
-        if branch + 1 not in after[branch]:
+        if not falls_through(each):
             return
         written = {one.number for one in used.writes}
         if written & needed:
@@ -99,25 +90,19 @@ def _acts(each: Instruction) -> bool:
     return each.opcode in _ACTS or not effects(each).writes
 
 
-def _is_used(
-    given: list[Instruction] | tuple[Instruction, ...],
-    after: list[list[int]],
-    made: set[int],
-    start: int,
-) -> bool:
-    """Whether any of some registers is read on a way that begins at a place."""
-    seen: dict[int, frozenset[int]] = {}
-    ways = [(start, frozenset(made))]
-    while ways:
-        place, held = ways.pop()
-        held -= seen.get(place, frozenset())
-        if not held or place >= len(given):
-            continue
-        seen[place] = seen.get(place, frozenset()) | held
-        used = effects(given[place])
-        if used.unknown or held.intersection(one.number for one in used.reads):
-            return True
-        if given[place].guard is None:
-            held -= {one.number for one in used.writes}
-        ways += [(one, held) for one in after[place]]
-    return False
+@OncePer
+def _live(function: Function) -> list[int]:
+    """For each place the registers that are read on a way from there, as bits."""
+    each = effects_of(function)
+    read = [-1 if of.unknown else bits(r.number for r in of.reads) for of in each]
+    kept = [
+        -1 if instruction.guard is not None else ~bits(r.number for r in of.writes)
+        for instruction, of in zip(function.instructions, each, strict=True)
+    ]
+
+    def before(place: int, later: int) -> int:
+        return read[place] | later & kept[place]
+
+    given = dict.fromkeys(range(len(each)), 0)
+    later = solved(successors(function), given, or_, before, back=True)
+    return [*(before(*both) for both in later.items()), 0]

@@ -19,7 +19,7 @@ from fragmenta.numerics.code.uses import (
     type_of,
     types_of,
 )
-from fragmenta.ptx import families
+from fragmenta.ptx import dataflow, families
 from fragmenta.ptx.module import Instruction, Operand, Register, type_bits
 
 LOWEST = frozenset({-32768, -32767, -128, -127, -8, -7, 0})
@@ -234,17 +234,14 @@ def reached(
     uses: Uses, start: set[int], *, back: bool, shifts: bool = False
 ) -> set[int]:
     """Registers that hold the same number, but for bounds, moves, and zero points."""
-    found, ways = set(start), list(start)
-    while ways:
-        number = ways.pop()
-        for each in (uses.writers if back else uses.readers).get(number, ()):
-            if not _keeps(uses, each, back) and not (shifts and _shifts(uses, each)):
-                continue
-            for far in _varying(uses, each) if back else [goal_of(each)]:
-                if far not in found:
-                    found.add(far)
-                    ways.append(far)
-    return found
+    ways = uses.writers if back else uses.readers
+
+    def near(number: int) -> Iterator[int]:
+        for each in ways.get(number, ()):
+            if _keeps(uses, each, back) or (shifts and _shifts(uses, each)):
+                yield from _varying(uses, each) if back else [goal_of(each)]
+
+    return {*dataflow.reached(start, near)}
 
 
 def _varying(uses: Uses, each: Instruction) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from fragmenta.numerics.code.constants import constant_of
-from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.checking.register_effects import effects, effects_of, writers
 from fragmenta.ptx.module import Function, Instruction, Operand, Pair, Register
 from fragmenta.ptx.opcodes.table import TYPES
 
@@ -22,19 +22,18 @@ class Uses:
     def readers(self) -> dict[int, list[Instruction]]:
         """The instructions that read each register."""
         found: dict[int, list[Instruction]] = {}
-        for each in self.function.instructions:
-            for number in dict.fromkeys(reads(each)):
+        effect = effects_of(self.function)
+        for each, of in zip(self.function.instructions, effect, strict=True):
+            for number in dict.fromkeys(one.number for one in of.reads):
                 found.setdefault(number, []).append(each)
         return found
 
     @cached_property
     def writers(self) -> dict[int, list[Instruction]]:
         """The instructions that write each register."""
-        found: dict[int, list[Instruction]] = {}
-        for each in self.function.instructions:
-            for one in effects(each).writes:
-                found.setdefault(one.number, []).append(each)
-        return found
+        code = self.function.instructions
+        made = writers(self.function)
+        return {number: [code[at] for at in places] for number, places in made.items()}
 
     def reading(self, registers: set[int]) -> list[Instruction]:
         """The instructions that read any of some registers."""

@@ -12,7 +12,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fragmenta.planes.code.kinds import FLOATS, floating, transparent
-from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.checking.register_effects import (
+    Effects,
+    effects_of,
+    flows,
+    registers,
+)
+from fragmenta.ptx.dataflow import reached, reversed_graph
 from fragmenta.ptx.families import SHUFFLES
 from fragmenta.ptx.module import (
     Address,
@@ -37,8 +43,7 @@ ACCESSES = frozenset({"loads", "stores", "updates"})
 class _Use(NamedTuple):
     """An instruction: what it reads as data, and what it writes."""
 
-    reads: list[int]
-    writes: list[int]
+    way: tuple[list[Register], list[Register]]
     moves: bool
     """Whether second values go through it as they are."""
 
@@ -90,10 +95,9 @@ def followed(function: Function, granule: int = 16, whole: bool = False) -> set[
     >>> sorted(function.registers[n].name for n in followed(function))
     ['%r2', '%r3']
     """
-    known = {each.number for each in function.registers if can_follow(each)}
-    flow = _Flow(known, whole)
-    for each in function.instructions:
-        flow.add(each, function, granule)
+    flow = _Flow(function, whole)
+    for each, effect in zip(function.instructions, effects_of(function), strict=True):
+        flow.add(each, effect, granule)
     given = _given(function)
     flow.begin(given)
     flow.use(given)
@@ -110,8 +114,9 @@ def _given(function: Function) -> list[Register]:
 class _Flow:
     """What may hold second values, and what uses them."""
 
-    def __init__(self, known: set[int], whole: bool) -> None:
-        self.known, self.whole = known, whole
+    def __init__(self, function: Function, whole: bool) -> None:
+        self.function, self.whole = function, whole
+        self.known = {each.number for each in function.registers if can_follow(each)}
         self.begun: set[int] = set()
         """From memory, or from floats."""
         self.computed: set[int] = set()
@@ -128,9 +133,9 @@ class _Flow:
     def use(self, named: Iterable[Register]) -> None:
         self.used |= {each.number for each in named} & self.known
 
-    def add(self, of: Instruction, function: Function, granule: int) -> None:
+    def add(self, of: Instruction, found: Effects, granule: int) -> None:
         """Add what an instruction makes, uses and moves."""
-        found, opcode = effects(of), of.opcode
+        opcode = of.opcode
         data = [e for o in of.operands if not isinstance(o, Address) for e in _of(o)]
         reads = [each for each in found.reads if each in data]
         if opcode == "call":
@@ -146,7 +151,7 @@ class _Flow:
         elif opcode == "redux" and floating(of):
             self._floats(reads, found.writes)
         elif kind_of(of.mnemonic).word in ACCESSES:
-            if not from_parameter(of, function):
+            if not from_parameter(of, self.function):
                 self.begin(found.writes)
             if (FLOATS | BYTES) & set(of.qualifiers):
                 self.computed |= {e.number for e in found.writes} & self.known
@@ -173,38 +178,27 @@ class _Flow:
         moves = of.opcode in LANES or transparent(of, granule)
         if of.is_shuffle:
             reads = [*registers(of.operands[1:2])]
-        of_it, to = (
-            [e.number for e in each if e.number in self.known]
-            for each in (reads, writes)
-        )
-        self.uses.append(_Use(of_it, to, moves))
+        kept = [[e for e in each if e.number in self.known] for each in (reads, writes)]
+        self.uses.append(_Use((kept[0], kept[1]), moves))
 
     def solved(self) -> set[int]:
         """The registers that may hold second values which are used."""
-        floats = _closed(self.computed, self.uses, back=False)
+        every = flows(self.function, [each.way for each in self.uses])
+        floats = {*reached(self.computed, every.__getitem__)}
         # Whole numbers that are computed from floats are followed until they are used.
-        wanted = _closed(self.wanted, self.uses, back=True) if self.whole else set()
+        first = self.wanted if self.whole else ()
+        wanted = {*reached(first, reversed_graph(every).__getitem__)}
         counted = [
-            each
-            for each in self.uses
-            if each.moves or floats & set(each.reads) or wanted & set(each.writes)
+            use.way
+            for use in self.uses
+            if use.moves
+            or any(each.number in floats for each in use.way[0])
+            or any(each.number in wanted for each in use.way[1])
         ]
-        held = _closed(self.begun | self.computed, counted, back=False)
-        return held & _closed(self.used, counted, back=True)
+        graph = flows(self.function, counted)
+        held = {*reached(self.begun | self.computed, graph.__getitem__)}
+        return held & {*reached(self.used, reversed_graph(graph).__getitem__)}
 
 
 def _of(operand: Operand) -> Iterable[Register]:
     return registers((operand,))
-
-
-def _closed(start: set[int], uses: list[_Use], *, back: bool) -> set[int]:
-    """All registers that can be reached; ``back``: from results to operands."""
-    found, changed = set(start), True
-    while changed:
-        changed = False
-        for each in uses:
-            near, far = (each.writes, each.reads) if back else (each.reads, each.writes)
-            if found.intersection(near) and not found.issuperset(far):
-                found.update(far)
-                changed = True
-    return found

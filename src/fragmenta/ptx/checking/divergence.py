@@ -15,7 +15,8 @@ from dataclasses import field
 from typing import TypeAlias
 
 from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.ptx.checking.register_effects import Effects
+from fragmenta.ptx.checking.register_effects import writers
+from fragmenta.ptx.dataflow import region
 from fragmenta.ptx.flow import BasicBlock, postdominators
 from fragmenta.ptx.module import (
     Function,
@@ -71,7 +72,6 @@ class Divergence:
     """What is known about the lanes of a function."""
 
     function: Function
-    effects: Sequence[Effects]
     threads: int = WARP * _WARPS
     _once: Mapping[int, Instruction] = field(init=False)
     _known: dict[int, Lanes | None] = field(init=False, default_factory=dict)
@@ -83,18 +83,11 @@ class Divergence:
             for each in sizes:
                 total *= int(each)
             self.threads = min(total, 1024)
-        times: dict[int, int] = {}
-        first: dict[int, Instruction] = {}
-        for instruction, effect in zip(
-            self.function.instructions, self.effects, strict=True
-        ):
-            for register in effect.writes:
-                times[register.number] = times.get(register.number, 0) + 1
-                first[register.number] = instruction
+        code = self.function.instructions
         self._once = {
-            number: first[number]
-            for number, count in times.items()
-            if count == 1 and first[number].guard is None
+            number: code[places[0]]
+            for number, places in writers(self.function).items()
+            if len(places) == 1 and code[places[0]].guard is None
         }
 
     # ── values ──────────────────────────────────────────────────────────────
@@ -215,26 +208,12 @@ class Divergence:
                 meets = postdominators(made)
             if number not in meets:
                 continue
-            for inner in _region(made, number, meets[number]):
-                for index in range(made[inner].start, made[inner].end):
-                    if is_aligned(code[index]):
-                        yield index, block.end - 1
+            for index in region(made, block.after, meets[number]):
+                if is_aligned(code[index]):
+                    yield index, block.end - 1
 
 
 def _whole(number: int, signed: bool) -> int:
     """A number in 32 bits."""
     number &= (1 << _BITS) - 1
     return number - (1 << _BITS) if signed and number >> (_BITS - 1) else number
-
-
-def _region(made: Sequence[BasicBlock], branch: int, meet: int | None) -> list[int]:
-    """The blocks between a branch and the block where its paths meet."""
-    seen: set[int] = set()
-    stack = list(made[branch].after)
-    while stack:
-        number = stack.pop()
-        if number in seen or number == meet:
-            continue
-        seen.add(number)
-        stack += made[number].after
-    return sorted(seen)

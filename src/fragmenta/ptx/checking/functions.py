@@ -12,7 +12,7 @@ from fragmenta.ptx.checking.divergence import Divergence
 from fragmenta.ptx.checking.places import LineSpan
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.reaching import Unwritten, unwritten
-from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.checking.register_effects import effects_of
 from fragmenta.ptx.families import MOVES
 from fragmenta.ptx.flow import blocks
 from fragmenta.ptx.module import Function
@@ -33,9 +33,9 @@ _COPIES = MOVES | {"selp"}
 def flow(function: Function, context: Context) -> Iterator[Problem]:
     """Registers that are read too early, and warps that are split."""
     made = blocks(function)
-    effect = [effects(each) for each in function.instructions]
-    yield from _early(function, context, list(unwritten(made, effect)))
-    yield from _split(function, context, Divergence(function, effect).partial(made))
+    found = unwritten(made, effects_of(function))
+    yield from _early(function, context, list(found))
+    yield from _split(function, context, Divergence(function).partial(made))
 
 
 def cta_groups(function: Function, context: Context) -> Iterator[Problem]:

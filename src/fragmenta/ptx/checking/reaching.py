@@ -8,9 +8,12 @@ the other paths cannot be taken; so the two cases have different severities.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import and_, or_
 from typing import NamedTuple
 
 from fragmenta.ptx.checking.register_effects import Effects
+from fragmenta.ptx.dataflow import bits, solved
 from fragmenta.ptx.flow import BasicBlock, reverse_postorder
 from fragmenta.ptx.module import Register
 
@@ -29,19 +32,23 @@ def unwritten(
     made: Sequence[BasicBlock], effects: Sequence[Effects]
 ) -> Iterator[Unwritten]:
     """The first such read of each register, in the order of the text."""
-    order = reverse_postorder(made)
-    writes = [0] * len(made)
-    for number in order:
-        for effect in effects[made[number].start : made[number].end]:
-            for register in effect.writes:
-                writes[number] |= 1 << register.number
-    anywhere = 0
-    for each in writes:
-        anywhere |= each
-    known = _known_at(made, order, writes)
-    maybe = _maybe_at(made, order, writes)
+    after = [block.after for block in made]
+    writes = [
+        bits(r.number for e in effects[block.start : block.end] for r in e.writes)
+        for block in made
+    ]
+
+    def written(number: int, have: int) -> int:
+        return have | writes[number]
+
+    known = solved(after, {0: 0}, and_, written)
+    place = {number: rank for rank, number in enumerate(reverse_postorder(made))}
+    for number, rank in place.items():  # some path, without any loop
+        after[number] = [each for each in after[number] if place[each] > rank]
+    maybe = solved(after, {0: 0}, or_, written)
+    anywhere = reduce(or_, (writes[number] for number in known))
     reported: set[int] = set()
-    for number in sorted(order):
+    for number in sorted(known):
         have, may = known[number], maybe[number]
         for index in range(made[number].start, made[number].end):
             for register in effects[index].reads:
@@ -53,37 +60,3 @@ def unwritten(
             for register in effects[index].writes:
                 have |= 1 << register.number
                 may |= 1 << register.number
-
-
-def _known_at(
-    made: Sequence[BasicBlock], order: Sequence[int], writes: Sequence[int]
-) -> dict[int, int]:
-    """The registers that every path to a block has written, as bits."""
-    known = dict.fromkeys(order, -1)  # everything, until a path shows otherwise
-    known[order[0]] = 0
-    changed = True
-    while changed:
-        changed = False
-        for number in order[1:]:
-            found = -1
-            for before in made[number].before:
-                if before in known:
-                    found &= known[before] | writes[before]
-            if found != known[number]:
-                known[number] = found
-                changed = True
-    return known
-
-
-def _maybe_at(
-    made: Sequence[BasicBlock], order: Sequence[int], writes: Sequence[int]
-) -> dict[int, int]:
-    """The registers that some path to a block has written, without any loop."""
-    place = {number: position for position, number in enumerate(order)}
-    found: dict[int, int] = {}
-    for number in order:
-        found[number] = 0
-        for before in made[number].before:
-            if before in place and place[before] < place[number]:
-                found[number] |= found[before] | writes[before]
-    return found

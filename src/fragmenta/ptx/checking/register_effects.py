@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from fragmenta.arrays.once import OncePer
 from fragmenta.isa.operand_lists import is_written, slots
 from fragmenta.ptx.checking import mnemonics, tensor
 from fragmenta.ptx.module import (
     Address,
+    Function,
     Instruction,
     Negative,
     Not,
@@ -90,3 +92,49 @@ def registers(operands: Iterable[Operand]) -> Iterator[Register]:
             if isinstance(each.base, Register):
                 yield each.base
             yield from registers(each.items)
+
+
+@OncePer
+def effects_of(function: Function) -> list[Effects]:
+    """What each instruction of a function reads and writes."""
+    return [effects(each) for each in function.instructions]
+
+
+@OncePer
+def writers(function: Function) -> dict[int, list[int]]:
+    """The places of the instructions that write each register, by its number."""
+    found: dict[int, list[int]] = {}
+    for place, each in enumerate(effects_of(function)):
+        for register in each.writes:
+            found.setdefault(register.number, []).append(place)
+    return found
+
+
+Way: TypeAlias = tuple[Iterable[Register], Iterable[Register]]
+"""What is read, and what may depend on that."""
+
+
+def ways(
+    function: Function,
+    passes: Callable[[Instruction], bool] = lambda _: True,
+    keeps: Callable[[Register], bool] = lambda _: True,
+) -> list[Way]:
+    """What instructions that values pass read, and the results that keep them."""
+    both = zip(function.instructions, effects_of(function), strict=True)
+    return [(of.reads, filter(keeps, of.writes)) for each, of in both if passes(each)]
+
+
+def decided(function: Function, branch: int, inside: Iterable[int]) -> Way:
+    """What a branch reads, and what is written where it decides about that."""
+    effect = effects_of(function)
+    return effect[branch].reads, [each for at in inside for each in effect[at].writes]
+
+
+def flows(function: Function, given: Iterable[Way]) -> list[set[int]]:
+    """The graph of registers: those that may depend on each, by number."""
+    found: list[set[int]] = [set() for _ in function.registers]
+    for sources, goals in given:
+        numbers = [each.number for each in goals]
+        for each in sources:
+            found[each.number].update(numbers)
+    return found

@@ -7,10 +7,18 @@ memory.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from operator import or_
+from typing import NamedTuple, TypeAlias
 
 from fragmenta.arrays.once import OncePer
-from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.checking.register_effects import (
+    Effects,
+    effects_of,
+    flows,
+    registers,
+)
+from fragmenta.ptx.dataflow import solved
 from fragmenta.ptx.families import BARRIERS, MBARRIERS, ROW_LOADS, ROW_STORES, WARPGROUP
 from fragmenta.ptx.module import (
     Address,
@@ -25,6 +33,10 @@ from fragmenta.ptx.opcodes.kinds import kind_of
 _NEAR = ("shared", "shared::cta", "shared::cluster", "local", "param", "const")
 _SHARED_ONLY = MBARRIERS | ROW_LOADS | ROW_STORES | WARPGROUP | BARRIERS
 _MAP_BYTES = 128
+
+Sources: TypeAlias = dict[int, frozenset[str | None]]
+_NONE: frozenset[str | None] = frozenset()
+_ANY = _NONE | {None}
 
 
 class Touched(NamedTuple):
@@ -83,9 +95,7 @@ def touched(function: Function) -> Touched | None:
     return Touched(frozenset(loaded), frozenset(stored))
 
 
-def _copied(
-    copy: Instruction, function: Function, sources: dict[int, set[str] | None]
-) -> Touched | None:
+def _copied(copy: Instruction, function: Function, sources: Sources) -> Touched | None:
     """What a copy touches; None if that is not known."""
     nothing: frozenset[str] = frozenset()
     words = copy.qualifiers
@@ -96,14 +106,14 @@ def _copied(
     addresses = [each for each in copy.operands if isinstance(each, Address)]
     ends = []
     for space, address in zip(spaces, addresses, strict=False):
-        names: set[str] | None = set()
+        names: frozenset[str] | None = frozenset()
         if space == "global" and "tensor" in words:
             names = _map(address, function, sources)
         elif space == "global":
             names = _names(address, sources)
         if names is None:
             return None
-        ends.append(frozenset(names))
+        ends.append(names)
     if len(ends) < 2:
         return None
     goal, source = ends
@@ -111,11 +121,11 @@ def _copied(
 
 
 def _map(
-    address: Address, function: Function, sources: dict[int, set[str] | None]
-) -> set[str] | None:
+    address: Address, function: Function, sources: Sources
+) -> frozenset[str] | None:
     """The parameters that may be the map of a copy; None if it may be elsewhere."""
     base = address.base
-    names = sources.get(base.number) if isinstance(base, Register) else None
+    names = _known((base,), sources) if isinstance(base, Register) else None
     if not names or not all(_is_map(each, function) for each in names):
         return None
     return names
@@ -136,61 +146,51 @@ def _is_map(name: str, function: Function) -> bool:
     )
 
 
-def _names(address: Address, sources: dict[int, set[str] | None]) -> set[str] | None:
+def _names(address: Address, sources: Sources) -> frozenset[str] | None:
     """The parameters that an address may come from; None: it may be any."""
-    found: set[str] = set()
-    for each in registers((address,)):
-        names = sources.get(each.number, set())
-        if names is None:
-            return None
-        found |= names
     if isinstance(address.base, Symbol | int):
         return None  # a variable of the module
-    return found
+    return _known(registers((address,)), sources)
 
 
-def _sources(function: Function) -> dict[int, set[str] | None]:
-    """The parameters that each register may come from; None: any memory."""
-    sources: dict[int, set[str] | None] = {}
-    changed = True
-    while changed:
-        changed = False
-        for each in function.instructions:
-            given = _given(each, function, sources)
-            for register in effects(each).writes:
-                before = sources.get(register.number, set())
-                after = None if given is None or before is None else before | given
-                if after != before:
-                    sources[register.number] = after
-                    changed = True
-    return sources
+def _known(named: Iterable[Register], sources: Sources) -> frozenset[str] | None:
+    names = _NONE.union(*(sources.get(each.number, _NONE) for each in named))
+    return None if None in names else frozenset(e for e in names if e is not None)
+
+
+def _sources(function: Function) -> Sources:
+    """The parameters that each register may come from; None among them: any memory."""
+    given: Sources = {}
+    ways = []
+    for each, effect in zip(function.instructions, effects_of(function), strict=True):
+        begun, passes = _given(each, effect, function)
+        for register in effect.writes:
+            given[register.number] = given.get(register.number, _NONE) | begun
+        if passes:
+            ways.append((effect.reads, effect.writes))
+    return solved(flows(function, ways), given, or_)
 
 
 def _given(
-    instruction: Instruction, function: Function, sources: dict[int, set[str] | None]
-) -> set[str] | None:
-    """Where the results of an instruction may come from."""
+    instruction: Instruction, effect: Effects, function: Function
+) -> tuple[frozenset[str | None], bool]:
+    """Where results come from besides registers, and whether they do from these."""
     found: set[str] = set()
     for each in instruction.operands:
         base = each.base if isinstance(each, Address) else each
         if isinstance(base, Symbol):
             if base.name not in {e.name for e in function.parameters}:
-                return set() if _is_near(instruction, function, base) else None
+                near = _is_near(instruction, function, base)
+                return _NONE if near else _ANY, False
             found.add(base.name)
-    if instruction.is_read and not found:
-        # Only a word of 64 bits can be a pointer; two halves are packed by mov.
-        wide = any(_bits(e) >= 64 for e in effects(instruction).writes)
-        return None if wide else set()
-    reads = effects(instruction).reads
-    packs = instruction.is_move and any(_bits(e) < 64 for e in reads)
-    if packs and any(_bits(e) >= 64 for e in effects(instruction).writes):
-        return None
-    for register in reads:
-        names = sources.get(register.number, set())
-        if names is None:
-            return None
-        found |= names
-    return found
+    loads = instruction.is_read and not found
+    packs = instruction.is_move and any(_bits(e) < 64 for e in effect.reads)
+    # Only a word of 64 bits can be a pointer; two halves are packed by mov.
+    if (loads or packs) and any(_bits(e) >= 64 for e in effect.writes):
+        return _ANY, False
+    if loads:
+        return _NONE, False
+    return frozenset(found), True
 
 
 def _is_near(instruction: Instruction, function: Function, symbol: Symbol) -> bool:

@@ -74,7 +74,7 @@ def _approximates(instruction: Instruction) -> bool:
 
 def _constants(function: Function) -> Mapping[int, float]:
     """The registers that are assigned once, a constant, and their values."""
-    found = constants(function.instructions)
+    found = constants(function)
     values = {number: _float(value) for number, value in found.items()}
     return {number: value for number, value in values.items() if value is not None}
 

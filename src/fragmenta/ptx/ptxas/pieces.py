@@ -9,11 +9,12 @@ constants is taken for one.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from operator import or_
 from typing import NamedTuple
 
-from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.checking.register_effects import effects, registers, writers
+from fragmenta.ptx.dataflow import bits, reached, solved
 from fragmenta.ptx.families import LOADS, ROW_LOADS, SHUFFLES
 from fragmenta.ptx.flow import destinations, falls_through, successors
 from fragmenta.ptx.module import (
@@ -71,26 +72,18 @@ def is_calculation(instruction: Instruction, values: int) -> bool:
     return len(operands) == values + 1 and isinstance(operands[0], Register)
 
 
-def constants(
-    code: Sequence[Instruction], known: Sequence[Uses] = ()
-) -> dict[int, Immediate]:
-    """The registers that are assigned once, by a ``mov`` of a constant.
-
-    ``known`` are the uses of each instruction, if they were found before.
-    """
-    times: Counter[int] = Counter()
+def constants(function: Function) -> dict[int, Immediate]:
+    """The registers that are assigned once, by a ``mov`` of a constant."""
     found: dict[int, Immediate] = {}
-    for each, used in zip(code, known or map(uses, code), strict=True):
-        times.update(used.writes)
-        if each.is_move and each.guard is None and len(each.operands) == 2:
-            goal, source = each.operands
-            if (
-                isinstance(goal, Register)
-                and not goal.vector
-                and isinstance(source, Immediate)
-            ):
-                found[goal.number] = source
-    return {number: value for number, value in found.items() if times[number] == 1}
+    for number, places in writers(function).items():
+        each = function.instructions[places[0]]
+        if len(places) > 1 or not each.is_move or each.guard is not None:
+            continue
+        goal, source = each.operands[0], each.operands[-1]
+        plain = isinstance(goal, Register) and not goal.vector
+        if plain and len(each.operands) == 2 and isinstance(source, Immediate):
+            found[number] = source
+    return found
 
 
 def _without_effect(instruction: Instruction) -> bool:
@@ -175,7 +168,7 @@ class Pieces:
 
     def _guarded(self) -> set[int]:
         """The instructions whose guards become jumps."""
-        settled = constants(self.code, self.uses)
+        settled = constants(self._function)
         return {
             place
             for place, each in enumerate(self.code)
@@ -190,19 +183,15 @@ class Pieces:
         """Straight pieces of the code that can be reached."""
         if not self.code:
             return []
-        sources = [0] * (len(self.code) + 1)
-        reached, waiting = set(), [self._target(0)]
-        sources[waiting[0]] = 2  # the entry begins a piece
-        while waiting:
-            place = waiting.pop()
-            if place in reached or place >= len(self.code):
-                continue
-            reached.add(place)
+        end, start = len(self.code), self._target(0)
+        sources = [0] * (end + 1)
+        sources[start] = 2  # the entry begins a piece
+        found = list(reached([start], self._next.__getitem__)) if start < end else []
+        for place in found:
             for after in self._next[place]:
                 sources[after] += 1
-                waiting.append(after)
-        begins = {place for place in reached if sources[place] != 1}
-        for place in reached:
+        begins = {place for place in found if sources[place] != 1}
+        for place in found:
             # A guarded jump to the next instruction does not cut.
             one = self.code[place].opcode == "bra" and len(self._next[place]) == 1
             if (cuts(self.code[place]) and not one) or place in guarded:
@@ -233,23 +222,13 @@ class Pieces:
         after = [
             [first[place] for place in self._next[piece[-1]]] for piece in self.pieces
         ]
-        before: list[list[int]] = [[] for _ in self.pieces]
-        for number, some in enumerate(after):
-            for other in some:
-                before[other].append(number)
-        live_in, live = [0] * len(self.pieces), [0] * len(self.pieces)
         needed = [False] * len(self.code)
-        waiting = list(range(len(self.pieces)))
-        while waiting:
-            number = waiting.pop()
-            live[number] = 0
-            for other in after[number]:
-                live[number] |= live_in[other]
-            entering = self._enter(self.pieces[number], live[number], needed)
-            if entering != live_in[number]:
-                live_in[number] = entering
-                waiting += before[number]
-        return live, needed
+
+        def enter(number: int, live: int) -> int:
+            return self._enter(self.pieces[number], live, needed)
+
+        live = solved(after, dict.fromkeys(range(len(after)), 0), or_, enter, back=True)
+        return list(live.values()), needed
 
     def _enter(
         self,
@@ -269,10 +248,6 @@ class Pieces:
 
 def _masks(instruction: Instruction, used: Uses) -> tuple[int, int, int, bool]:
     """Registers read, written, written as a whole; whether it may be left out."""
-    read = written = 0
-    for number in used.reads:
-        read |= 1 << number
-    for number in used.writes:
-        written |= 1 << number
+    read, written = bits(used.reads), bits(used.writes)
     pure = bool(written) and _without_effect(instruction)
     return read, written, written if used.whole else 0, pure

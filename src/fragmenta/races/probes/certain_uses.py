@@ -8,8 +8,12 @@ go through memory, other lanes or products, nor about uses that depend on a guar
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from operator import and_
+
 from fragmenta.arrays.once import OncePer
-from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.checking.register_effects import Effects, effects_of, registers
+from fragmenta.ptx.dataflow import bits, solved
 from fragmenta.ptx.flow import successors
 from fragmenta.ptx.module import Address, Function, Instruction, Register
 from fragmenta.ptx.opcodes.kinds import computes
@@ -40,46 +44,26 @@ def certain_uses(function: Function) -> frozenset[int]:
     (True, False)
     """
     code, after = function.instructions, successors(function)
+    steps, end = [*map(_Step, code, effects_of(function))], len(code)
     every = (1 << len(function.registers)) - 1
-    steps = [_Step(each) for each in code]
-    before = [every] * len(code) + [0]
-    left, waiting = list(range(len(code))), set(range(len(code)))
-    comes_from: list[list[int]] = [[] for _ in code]
-    for place, goals in enumerate(after):
-        for goal in goals:
-            if goal < len(code):
-                comes_from[goal].append(place)
-    while left:
-        place = left.pop()
-        waiting.discard(place)
-        found = steps[place].used_before(_on_all(before, after[place]))
-        if found != before[place]:
-            before[place] = found
-            new = [each for each in comes_from[place] if each not in waiting]
-            left += new
-            waiting.update(new)
-    return frozenset(
-        place
-        for place, step in enumerate(steps)
-        if step.results & _on_all(before, after[place])
-    )
+    given = {
+        place: every if goals and end not in goals else 0
+        for place, goals in enumerate(after)
+    }
 
+    def used(place: int, later: int) -> int:
+        return steps[place].used_before(later)
 
-def _on_all(before: list[int], goals: list[int]) -> int:
-    """The registers that are used wherever a thread goes on; none if it ends."""
-    found = before[goals[0]] if goals else 0
-    for goal in goals[1:]:
-        found &= before[goal]
-    return found
+    found = solved(after, given, and_, used, back=True)
+    return frozenset(at for at, step in enumerate(steps) if step.results & found[at])
 
 
 class _Step:
     """What one instruction means for undefined registers, as bits of their numbers."""
 
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: Instruction, given: Effects) -> None:
         guard = instruction.guard
-        given = effects(instruction)
-        asked = _bits(() if guard is None else tuple(registers((guard,))))
+        asked = _bits(() if guard is None else registers((guard,)))
         self.results = 0 if given.unknown else _bits(given.writes)
         """The registers that it writes."""
         self._ends = given.unknown or instruction.opcode == "call"
@@ -104,16 +88,12 @@ class _Step:
 def _used(instruction: Instruction) -> int:
     """The registers that an instruction without a guard uses."""
     named = [each for each in instruction.operands if isinstance(each, Address)]
-    found = _bits(tuple(registers(named)))
+    found = _bits(registers(named))
     words = set(instruction.qualifiers)
     if instruction.is_store and "global" in words and not words & {"async"}:
-        found |= _bits(tuple(registers(instruction.operands[1:2])))
+        found |= _bits(registers(instruction.operands[1:2]))
     return found
 
 
-def _bits(named: list[Register] | tuple[Register, ...]) -> int:
-    found = 0
-    for each in named:
-        if can_follow(each):
-            found |= 1 << each.number
-    return found
+def _bits(named: Iterable[Register]) -> int:
+    return bits(each.number for each in named if can_follow(each))

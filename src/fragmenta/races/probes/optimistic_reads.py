@@ -6,9 +6,9 @@ operation is worth its time.  Such a load may be out of date: the operation deci
 
 from __future__ import annotations
 
-from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.checking.register_effects import writers
+from fragmenta.ptx.dataflow import onward, reached
 from fragmenta.ptx.families import BARRIERS
-from fragmenta.ptx.flow import successors
 from fragmenta.ptx.module import Address, Function, Instruction, Register
 
 _ORDERING = BARRIERS | {"fence", "membar", "call"}
@@ -38,21 +38,14 @@ def optimistic(function: Function, index: int) -> bool:
     >>> optimistic(function, 2), optimistic(function, 8)
     (True, False)
     """
-    code, after = function.instructions, successors(function)
-    copied = _copies(function)
+    code, copied = function.instructions, _copies(function)
     wanted = _word(code[index], copied)
-    seen, left = {index}, list(after[index])
-    while left and wanted is not None:
-        place = left.pop()
-        if place in seen or place >= len(code):
-            continue
-        seen.add(place)
-        each = code[place]
-        if each.is_update and _word(each, copied) == wanted:
-            return True
-        if each.opcode not in _ORDERING:
-            left += after[place]
-    return False
+    following = onward(function, lambda each: each.opcode not in _ORDERING)
+    return wanted is not None and any(
+        code[place].is_update and _word(code[place], copied) == wanted
+        for place in reached(following(index), following)
+        if place != index
+    )
 
 
 def _word(instruction: Instruction, copied: dict[int, int]) -> tuple[int, int] | None:
@@ -68,17 +61,12 @@ def _word(instruction: Instruction, copied: dict[int, int]) -> tuple[int, int] |
 
 def _copies(function: Function) -> dict[int, int]:
     """Registers that are written once, with another one that is; by number."""
-    written: dict[int, int] = {}
+    once = {n: at[0] for n, at in writers(function).items() if len(at) == 1}
     found = {}
-    for each in function.instructions:
-        for register in effects(each).writes:
-            written[register.number] = written.get(register.number, 0) + 1
-        if (each.is_move or each.opcode == "cvta") and all(
-            isinstance(operand, Register) for operand in each.operands
-        ):
+    for number, place in once.items():
+        each = function.instructions[place]
+        if each.is_move or each.opcode == "cvta":
             goal, source = each.operands
-            assert isinstance(goal, Register)
-            assert isinstance(source, Register)
-            found[goal.number] = source.number
-    once = {number for number, count in written.items() if count == 1}
-    return {to: of for to, of in found.items() if {to, of} <= once}
+            if isinstance(goal, Register) and isinstance(source, Register):
+                found[number] = source.number
+    return {to: of for to, of in found.items() if of in once}

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.checking.register_effects import effects, registers, writers
+from fragmenta.ptx.dataflow import onward, reached, reversed_graph
 from fragmenta.ptx.flow import destinations, successors
 from fragmenta.ptx.module import (
     Address,
@@ -65,18 +66,8 @@ def spins(function: Function, index: int) -> bool:
     >>> spins(function, 0), spins(function, 2)
     (True, False)
     """
-    after, seen = successors(function), set[int]()
-    left = list(after[index])
-    while left:
-        place = left.pop()
-        if place == index:
-            return True
-        if place in seen or place >= len(function.instructions):
-            continue
-        seen.add(place)
-        if quiet(function.instructions[place]):
-            left += after[place]
-    return False
+    following = onward(function, quiet)
+    return index in reached(successors(function)[index], following)
 
 
 class PollingLoop(NamedTuple):
@@ -149,20 +140,11 @@ def looped(function: Function, index: int) -> PollingLoop | None:
 def quiet_loop(function: Function, index: int) -> tuple[int, ...]:
     """The quiet instructions that follow an access, and that it follows again."""
     code, after = function.instructions, successors(function)
-    seen: set[int] = set()
-    left = list(after[index])
-    while left:
-        place = left.pop()
-        new = place not in seen and place != index and place < len(code)
-        if new and quiet(code[place]):
-            seen.add(place)
-            left += after[place]
-    back = {index}
-    while True:
-        more = {e for e in seen if e not in back and back & set(after[e])}
-        if not more:
-            return tuple(sorted(back - {index}))
-        back |= more
+    behind = reached(after[index], onward(function, quiet))
+    seen = {e for e in behind if e != index and e < len(code) and quiet(code[e])}
+    before = reversed_graph(after)
+    back = reached([index], lambda at: [e for e in before[at] if e in seen])
+    return tuple(sorted({*back} - {index}))
 
 
 def _varies(instruction: Instruction) -> bool:
@@ -181,16 +163,13 @@ def _derived(
     ``needed`` then has what that starts from.  Also which results are among it.
     """
     code = function.instructions
-    writers: dict[int, list[int]] = {}
-    for place, each in enumerate(code):
-        for register in effects(each).writes:
-            writers.setdefault(register.number, []).append(place)
+    made = writers(function)
     before: list[int] = []
     sources: dict[int, int] = {}
 
     def follow(register: Register) -> bool:
         """Whether a strong access is behind a register."""
-        places = writers.get(register.number, [])
+        places = made.get(register.number, [])
         if register.number in written or len(places) != 1 or places[0] == index:
             return False
         each, found = code[places[0]], role(code[places[0]])
@@ -206,7 +185,7 @@ def _derived(
         behind = [follow(other) for other in reads]
         # What was there when it was computed must still be there.
         stays = (
-            b or len(writers.get(o.number, ())) < 2
+            b or len(made.get(o.number, ())) < 2
             for o, b in zip(reads, behind, strict=True)
         )
         if not any(behind) or not all(stays):

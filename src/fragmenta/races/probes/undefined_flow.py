@@ -7,9 +7,11 @@ be defined before the kernel runs.
 
 from __future__ import annotations
 
+from operator import or_
 from typing import NamedTuple
 
-from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.checking.register_effects import effects, effects_of, flows, ways
+from fragmenta.ptx.dataflow import solved
 from fragmenta.ptx.families import SUMS
 from fragmenta.ptx.module import (
     Address,
@@ -114,30 +116,18 @@ def followed(function: Function) -> Followed:
         if given & {register.name, register.vector}:
             begin(register, len(sources))
     sources.append(CALLED)
-    uses = []
     for index, each in enumerate(function.instructions):
-        if kind_of(each.mnemonic).word in _NEW:
-            continue
-        found = effects(each)
-        uses.append(found)
-        if loads(each, function):
-            for register in found.writes:
+        if _passes(each) and loads(each, function):
+            for register in effects_of(function)[index].writes:
                 begin(register, len(sources))
             sources.append(index)
-    changed = bool(behind)
-    while changed:
-        changed = False
-        for effect in uses:
-            total = 0
-            for register in effect.reads:
-                total |= behind.get(register.number, 0)
-            for register in effect.writes:
-                before = behind.get(register.number, 0)
-                if total & ~before and can_follow(register):
-                    behind[register.number] = before | total
-                    changed = True
+    behind = solved(flows(function, ways(function, _passes, can_follow)), behind, or_)
     cancels = any(_may_cancel(each, behind) for each in function.instructions)
     return Followed(unwritten, tuple(sources), behind, cancels)
+
+
+def _passes(instruction: Instruction) -> bool:
+    return kind_of(instruction.mnemonic).word not in _NEW
 
 
 def _may_cancel(instruction: Instruction, behind: dict[int, int]) -> bool:

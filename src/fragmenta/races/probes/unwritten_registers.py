@@ -16,7 +16,15 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.errors import Error
 from fragmenta.ptx.checking.reaching import unwritten
-from fragmenta.ptx.checking.register_effects import Effects, effects, registers
+from fragmenta.ptx.checking.register_effects import (
+    Effects,
+    effects,
+    effects_of,
+    flows,
+    registers,
+    ways,
+)
+from fragmenta.ptx.dataflow import reached
 from fragmenta.ptx.flow import blocks
 from fragmenta.ptx.module import (
     Function,
@@ -58,17 +66,17 @@ def maybe_unwritten(function: Function) -> set[Register]:
     if not function.instructions:
         return set()
     given = {each.name for each in (*function.parameters, *function.returns)}
-    effect = [_certain(each) for each in function.instructions]
+    both = zip(function.instructions, effects_of(function), strict=True)
+    effect = [_certain(*each) for each in both]
     found = unwritten(blocks(function), effect)
     return {each.register for each in found if each.register.name not in given}
 
 
-def _certain(instruction: Instruction) -> Effects:
+def _certain(instruction: Instruction, found: Effects) -> Effects:
     """What an instruction reads, and what it writes whatever its guard is.
 
     While a kernel runs, it is known which lanes a guard lets write.
     """
-    found = effects(instruction)
     if is_wgmma(instruction):
         return found._replace(reads=[*found.reads, *registers(_added(instruction))])
     return found if instruction.guard is None else found._replace(writes=[])
@@ -87,17 +95,9 @@ def _added(instruction: Instruction) -> tuple[Operand, ...]:
 
 def tracked(function: Function) -> set[int]:
     """The numbers of the registers that need a word, also those computed from such."""
-    found = {each.number for each in maybe_unwritten(function)}
-    uses = [effects(each) for each in function.instructions if computes(each.mnemonic)]
-    changed = bool(found)
-    while changed:
-        changed = False
-        for effect in uses:
-            written = {each.number for each in effect.writes}
-            if written - found and any(e.number in found for e in effect.reads):
-                found |= written
-                changed = True
-    return found
+    found = [each.number for each in maybe_unwritten(function)]
+    graph = flows(function, ways(function, lambda each: computes(each.mnemonic)))
+    return {*reached(found, graph.__getitem__)}
 
 
 def doubtful(program: Program) -> bool:
