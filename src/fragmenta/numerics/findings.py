@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BAD = 2.0**-8
 """A relative error that is worth a warning, where bits cancel."""
+CLIPS = 1 / 32
+"""A share of numbers that a range may not cut off: outliers are fewer."""
 MANY = 0.1
 """A share of addends that vanish which is worth a word."""
 PART = 0.05
@@ -157,6 +159,10 @@ class _Effects:
         for each in found.instructions:
             known = self.shares.get(each.place, 0.0)
             self.shares[each.place] = known + each.share
+        self.clipped = Counter[str]()
+        """What both sides of the ranges of a line cut off, until it is told."""
+        for each in found.instructions:
+            self.clipped[each.place] += each.counts.get("clipped", 0)
         every = found.losses.values()
         self.matters = any(each.severity(found.limits) for each in every)
         self.ulp = max((each.ulp for each in every), default=0.0)
@@ -292,6 +298,14 @@ def _site(found: Numerics, site: Site, effects: _Effects) -> Iterator[Problem]:
             f"{counts['unrounded']:,} of {site.elements:,} numbers "
             f"{COUNTED['unrounded']}; rintf(x) rounds",
             counts["unrounded"],
+        )
+    clipped = effects.clipped.pop(site.place, 0) if counts.get("clipped") else 0
+    if clipped > max(CLIPS * share, 4) and not effects.matters:
+        yield made(
+            rules.CLIPPED,
+            rules.WARNING,
+            f"{clipped:,} of {site.elements:,} numbers {COUNTED['clipped']}",
+            clipped,
         )
     if counts.get("restarted"):
         yield made(

@@ -23,6 +23,7 @@ COUNTED = {
     "contracted": "are others than with a product that is rounded first",
     "other_way": "decide otherwise than exact values",
     "unrounded": "are cut toward zero to another integer than the nearest",
+    "clipped": "are cut off by a sixteenth of their range or more",
     "restarted": "lose the exact value",
 }
 """What is counted at a site, in words for a number of elements."""

@@ -601,6 +601,13 @@ UNROUNDED = Rule(
     launch=True,
     documented=False,
 )
+CLIPPED = Rule(
+    "clipped",
+    WARNING,
+    "A range of a few bits cuts off many of the numbers that are quantised.",
+    launch=True,
+    documented=False,
+)
 LOST_EXACT = Rule(
     "lost-exact",
     INFO,

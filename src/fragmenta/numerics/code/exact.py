@@ -74,6 +74,9 @@ QUANTISED = "quantised"
 operand is the number."""
 UNROUNDED = "unrounded"
 """The word of a conversion that cuts numbers which should be rounded: which of them."""
+CLIPPED = "clipped"
+"""The word of a ``min`` and ``max`` that keep numbers in a range on both sides of zero:
+the change from which on a number counts as cut off."""
 HALF, AWAY = "half", "away"
 """The word of a conversion that cuts a sum with a half, which rounds: the half, or that
 it has the sign of the number."""

@@ -31,6 +31,7 @@ _COUNTED = (
     "passed",
     "other_way",
     "unrounded",
+    "clipped",
     "restarted",
     "inexact",
     "subnormal",

@@ -22,6 +22,7 @@ from fragmenta.numerics.code.ranges import (
     cuts,
     half_of,
     kept,
+    large_change,
     masked,
     narrowed,
     placed,
@@ -52,6 +53,9 @@ class Quantised(NamedTuple):
     bounds: dict[int, int]
     """``min`` and ``max`` that keep them in a range, by ``id``: the operand that is no
     constant, from 0.  What they cut off is an error, too."""
+    spans: dict[int, float]
+    """Those of them that are one side of a range with zero in it, by ``id``: what counts
+    as a large change."""
     narrowed: frozenset[int]
     """Conversions to an integer of what is one, by ``id``: they decide nothing."""
     cut: dict[int, tuple[str, ...]]
@@ -81,11 +85,13 @@ def _found(function: Function) -> Quantised:
     uses = Uses(function)
     chosen: list[Instruction] = []
     bounds: dict[int, int] = {}
+    spans: dict[int, float] = {}
     for each in function.instructions:
         within = None if half_of(uses, each) is None else kept(uses, each)
         if within is not None:
             chosen.append(each)
             bounds |= {id(one): place for place, one in placed(uses, within)}
+            spans |= dict.fromkeys(within.bounds, large_change(uses, within))
     halves = {id(each): str(half_of(uses, each) or "") for each in chosen}
     again = {id(one): one for each in chosen for one in narrowed(uses, each)}
     masks = {id(one): one for each in chosen for one in masked(uses, each)}
@@ -96,6 +102,7 @@ def _found(function: Function) -> Quantised:
         frozenset(map(id, chosen)),
         counted.integers,
         bounds,
+        {number: change for number, change in spans.items() if change},
         frozenset(again),
         counted.cut,
         dict(_unrounded(uses)),

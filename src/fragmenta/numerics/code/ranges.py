@@ -31,6 +31,8 @@ _HALVES = {"rmi": (0.5,), "rpi": (-0.5,), "rzi": (0.5, -0.5, AWAY)}
 _EXPONENTS = frozenset({20, 23, 52})
 """Where exponents of floats begin; in the upper word of an f64, at bit 20."""
 _BYTE_BITS = 8
+_LARGE = 16
+"""The part of a range that is a large change."""
 
 
 class RoundedEncoding(NamedTuple):
@@ -169,6 +171,21 @@ def placed(uses: Uses, found: RoundedEncoding) -> Iterator[tuple[int, Instructio
         for place, number in enumerate(uses.constants(each)):
             if number is None:
                 yield place, each
+
+
+def large_change(uses: Uses, found: RoundedEncoding) -> float:
+    """What a range may not take off of many numbers: a sixteenth, and more than a code.
+
+    0 for a range that is not on both sides of zero: ``max(x, 0)`` may be what is meant.
+    """
+    sides = [(e.opcode, n) for e in found.bounds.values() for n in uses.constants(e)]
+    least = max(
+        (n for opcode, n in sides if opcode == "max" and n is not None), default=0.0
+    )
+    most = min(
+        (n for opcode, n in sides if opcode == "min" and n is not None), default=0.0
+    )
+    return max(1.5, (most - least) / _LARGE) if least < 0 < most else 0.0
 
 
 def narrowed(uses: Uses, rounding: Instruction) -> Iterator[Instruction]:

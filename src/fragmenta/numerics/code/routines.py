@@ -46,6 +46,7 @@ from fragmenta.numerics.code.elements import (
     value,
 )
 from fragmenta.numerics.code.exact import (
+    CLIPPED,
     LONG,
     QUANTISED,
     QUICK,
@@ -211,8 +212,9 @@ class RoutineWriter:
         if form.match.syntax.opcode in FUSED:
             self.counts["contracted"] = code.variable(none)
             self.contracted = code.variable(zeros)
-        if form.words.get(UNROUNDED):
-            self.counts["unrounded"] = code.variable(none)
+        for name in (UNROUNDED, CLIPPED):
+            if form.words.get(name):
+                self.counts[name] = code.variable(none)
         self.keeps: Value = record["kept"] != 0.0
         self.births = code.variable(code.constant(0, I32))
         self.notes = RareWriter(code, CHUNK, record, self.births)
@@ -365,6 +367,9 @@ class RoutineWriter:
         meant = words.get("abs") or words.get("xorsign") or words.get(QUANTISED)
         if opcode in EXTREMES and not meant:
             self._chosen(given, exact, lanes, index)
+        if words.get(CLIPPED):
+            change = abs(given.values[int(words[QUANTISED])] - held)
+            self._add(CLIPPED, (change >= float(words[CLIPPED])) & lanes)
         node = self._count(kind, opcode, given, local, exact, lanes, index)
         source = self._source(opcode, given, local, exact)
         return self._kept(held, local, exact), node, source

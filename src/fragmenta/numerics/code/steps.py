@@ -14,7 +14,13 @@ from fragmenta.numerics.code.bits import bit_routines
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
 from fragmenta.numerics.code.counting import OPERATIONS
 from fragmenta.numerics.code.elements import KINDS, WHOLE_KINDS, PackedFloats
-from fragmenta.numerics.code.exact import HALF, MEANINGS, QUANTISED, UNROUNDED
+from fragmenta.numerics.code.exact import (
+    CLIPPED,
+    HALF,
+    MEANINGS,
+    QUANTISED,
+    UNROUNDED,
+)
 from fragmenta.numerics.code.notes import NOTE
 from fragmenta.numerics.code.product_steps import ProductStep
 from fragmenta.numerics.code.provisional import PendingDecision, provisional
@@ -221,6 +227,8 @@ class NumericsStep(ProductStep):
         known, number = quantised(self.writer.unit.function), id(self.instruction)
         if number in known.bounds:
             extra.append((QUANTISED, str(known.bounds[number])))
+        if number in known.spans:
+            extra.append((CLIPPED, str(known.spans[number])))
         if number in known.unrounded:
             extra.append((UNROUNDED, known.unrounded[number]))
         if number in known.halves:
