@@ -307,6 +307,13 @@ def _site(found: Numerics, site: Site, effects: _Effects) -> Iterator[Problem]:
             f"{clipped:,} of {site.elements:,} numbers {COUNTED['clipped']}",
             clipped,
         )
+    if counts.get("wrapped") and not effects.matters:
+        yield made(
+            rules.WRAPPED,
+            rules.WARNING,
+            f"{counts['wrapped']:,} of {site.elements:,} {COUNTED['wrapped']}",
+            counts["wrapped"],
+        )
     if counts.get("restarted"):
         yield made(
             rules.LOST_EXACT,

@@ -24,6 +24,7 @@ COUNTED = {
     "other_way": "decide otherwise than exact values",
     "unrounded": "are cut toward zero to another integer than the nearest",
     "clipped": "are cut off by a sixteenth of their range or more",
+    "wrapped": "are sums of bytes that wrap, and go on as numbers",
     "restarted": "lose the exact value",
 }
 """What is counted at a site, in words for a number of elements."""

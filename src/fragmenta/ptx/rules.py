@@ -608,6 +608,13 @@ CLIPPED = Rule(
     launch=True,
     documented=False,
 )
+WRAPPED = Rule(
+    "wrapped",
+    WARNING,
+    "A sum of bytes is kept in a byte, where it wraps, and goes on as a number.",
+    launch=True,
+    documented=False,
+)
 LOST_EXACT = Rule(
     "lost-exact",
     INFO,

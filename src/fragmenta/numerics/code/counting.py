@@ -79,7 +79,7 @@ class Counted:
                 each.operands[1], Register
             ):
                 bits = type_bits(type_of(each))
-                yield id(each), (mask_of(self.uses, each), f"u{bits}")
+                yield id(each), (mask_of(self.uses, each) or "u8", f"u{bits}")
 
     def _cut(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Conversions by which a sum of signed integers may wrap."""

@@ -77,6 +77,8 @@ UNROUNDED = "unrounded"
 CLIPPED = "clipped"
 """The word of a ``min`` and ``max`` that keep numbers in a range on both sides of zero:
 the change from which on a number counts as cut off."""
+WRAPPED = "wrapped"
+"""The word of a conversion that keeps a sum of bytes in one."""
 HALF, AWAY = "half", "away"
 """The word of a conversion that cuts a sum with a half, which rounds: the half, or that
 it has the sign of the number."""

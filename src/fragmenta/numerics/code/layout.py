@@ -32,6 +32,7 @@ _COUNTED = (
     "other_way",
     "unrounded",
     "clipped",
+    "wrapped",
     "restarted",
     "inexact",
     "subnormal",

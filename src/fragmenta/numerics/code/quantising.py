@@ -36,6 +36,7 @@ from fragmenta.numerics.code.uses import (
     reads,
     type_of,
 )
+from fragmenta.numerics.code.wrapping import wrapping
 from fragmenta.ptx.families import MOVES, PERMUTATIONS, PRODUCTS
 from fragmenta.ptx.module import Function, Instruction
 
@@ -54,13 +55,15 @@ class Quantised(NamedTuple):
     """``min`` and ``max`` that keep them in a range, by ``id``: the operand that is no
     constant, from 0.  What they cut off is an error, too."""
     spans: dict[int, float]
-    """Those of them that are one side of a range with zero in it, by ``id``: what counts
-    as a large change."""
+    """Those of them that are one side of a range with zero in it, by ``id``: what is a
+    large change."""
     narrowed: frozenset[int]
     """Conversions to an integer of what is one, by ``id``: they decide nothing."""
     cut: dict[int, tuple[str, ...]]
     """Conversions that cut an integer to fewer bits, by ``id``: the qualifiers of the
     same from all of its bits to those that are left."""
+    wraps: frozenset[int]
+    """Those of them that keep a sum of bytes in one, where it goes on as a number."""
     unrounded: dict[int, str]
     """Conversions that cut a product that should be rounded, by ``id``: ``all`` of its
     numbers, or ``negative`` ones: what is positive may be a colour or a place."""
@@ -95,6 +98,8 @@ def _found(function: Function) -> Quantised:
     halves = {id(each): str(half_of(uses, each) or "") for each in chosen}
     again = {id(one): one for each in chosen for one in narrowed(uses, each)}
     masks = {id(one): one for each in chosen for one in masked(uses, each)}
+    wraps = wrapping(uses)
+    masks |= {id(one): one for one in wraps}
     chosen += [one for one in again.values() if cuts(one) and id(one) not in halves]
     chosen += [each for each in function.instructions if _zero_point(uses, each)]
     counted = Counted(uses, chosen, masks)
@@ -105,6 +110,7 @@ def _found(function: Function) -> Quantised:
         {number: change for number, change in spans.items() if change},
         frozenset(again),
         counted.cut,
+        frozenset(map(id, wraps)),
         dict(_unrounded(uses)),
         {number: half for number, half in halves.items() if half},
         counted.short,

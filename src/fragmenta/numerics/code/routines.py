@@ -52,6 +52,7 @@ from fragmenta.numerics.code.exact import (
     QUICK,
     SUMS,
     UNROUNDED,
+    WRAPPED,
     ExactOperands,
     compared,
     integral,
@@ -212,7 +213,7 @@ class RoutineWriter:
         if form.match.syntax.opcode in FUSED:
             self.counts["contracted"] = code.variable(none)
             self.contracted = code.variable(zeros)
-        for name in (UNROUNDED, CLIPPED):
+        for name in (UNROUNDED, CLIPPED, WRAPPED):
             if form.words.get(name):
                 self.counts[name] = code.variable(none)
         self.keeps: Value = record["kept"] != 0.0
@@ -370,6 +371,8 @@ class RoutineWriter:
         if words.get(CLIPPED):
             change = abs(given.values[int(words[QUANTISED])] - held)
             self._add(CLIPPED, (change >= float(words[CLIPPED])) & lanes)
+        if words.get(WRAPPED):
+            self._add(WRAPPED, (abs(given.values[0] - held) > 0.0) & lanes)
         node = self._count(kind, opcode, given, local, exact, lanes, index)
         source = self._source(opcode, given, local, exact)
         return self._kept(held, local, exact), node, source

@@ -20,6 +20,7 @@ from fragmenta.numerics.code.exact import (
     MEANINGS,
     QUANTISED,
     UNROUNDED,
+    WRAPPED,
 )
 from fragmenta.numerics.code.notes import NOTE
 from fragmenta.numerics.code.product_steps import ProductStep
@@ -91,6 +92,8 @@ class NumericsStep(ProductStep):
     """Whether a birth stops the launch."""
     cuts = False
     """Whether the result has the whole register, also if its type is a byte."""
+    wraps = False
+    """Whether it keeps a sum of bytes in one, which is a number."""
     probes: NumericsProbes
 
     def write(self) -> None:
@@ -153,16 +156,17 @@ class NumericsStep(ProductStep):
     def _moved(self) -> None:
         """An integer that is cut to fewer bits still stands for the whole one."""
         given, function = self.instruction, self.writer.unit.function
-        cut = quantised(function).cut.get(id(given))
+        known = quantised(function)
+        cut = known.cut.get(id(given))
         goal = given.operands[0]
         if cut is None or not (isinstance(goal, Register) and self.has(goal)):
             super()._moved()
             return
         both = given.operands[:2]  # a mask is written as a conversion
         self.instruction = replace(given, opcode="cvt", qualifiers=cut, operands=both)
-        self.cuts = True
+        self.cuts, self.wraps = True, id(given) in known.wraps
         done = self._beside(ROUNDS)
-        self.instruction, self.cuts = given, False
+        self.instruction, self.cuts, self.wraps = given, False, False
         if not done:
             super()._moved()
 
@@ -231,6 +235,8 @@ class NumericsStep(ProductStep):
             extra.append((CLIPPED, str(known.spans[number])))
         if number in known.unrounded:
             extra.append((UNROUNDED, known.unrounded[number]))
+        if self.wraps:
+            extra.append((WRAPPED, "u8"))
         if number in known.halves:
             extra.append((HALF, known.halves[number]))
         kinds = [each.place.kind for each in results]
