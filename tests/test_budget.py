@@ -30,8 +30,8 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 230_220,
-    "lines of tests": 127_250,
+    "lines of src": 230_410,
+    "lines of tests": 127_390,
     "rooms": 43,
     "floors": 23,
     "places that name an opcode": 221,
@@ -41,10 +41,10 @@ MOST = {
 MOST_LINES = {
     "base": 4_000,
     "reference": 37_500,
-    "ptx": 14_750,
+    "ptx": 14_760,
     "engine": 28_700,
     "watch": 28_040,
-    "values": 24_570,
+    "values": 24_745,
     "record": 11_000,
     "launch": 10_910,
     "hosts": 25_000,
