@@ -30,7 +30,7 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 230_410,
+    "lines of src": 230_430,
     "lines of tests": 127_390,
     "rooms": 43,
     "floors": 23,
@@ -44,7 +44,7 @@ MOST_LINES = {
     "ptx": 14_760,
     "engine": 28_700,
     "watch": 28_040,
-    "values": 24_745,
+    "values": 24_760,
     "record": 11_000,
     "launch": 10_910,
     "hosts": 25_000,

@@ -334,6 +334,7 @@ MOST = {
 """The files that CONTRIBUTING says, pages and tests of a rule among them."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WALKS)
 def test_what_is_new_is_understood_by_every_instrument(
     name: str, tmp_path: Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import hypot, inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fragmenta.numerics.seconds import ArrayPlanes, kind_of
 
 Floats = NDArray[np.float64]
+LARGE = 2.0**500
+"""Squares of what is larger may not be numbers of f64."""
 
 
 class Summary(NamedTuple):
@@ -73,18 +75,29 @@ def bits_lost(ulp: Floats, name: str) -> Floats:
     return np.clip(np.where(np.isfinite(ulp), found, most), 0, most)
 
 
+def _norm(numbers: Floats) -> float:
+    """The root of the sum of squares, also where a square is beyond f64.
+
+    >>> _norm(np.array([3e200, 4e200]))
+    5e+200
+    """
+    size = float(np.max(np.abs(numbers), initial=0.0))
+    unit = size if LARGE < size < inf else 1.0
+    return unit * sqrt(np.square(numbers / unit).sum())
+
+
 def summary(held: ArrayPlanes) -> Summary:
     """The errors of an array, part by part."""
     made = Summary(0.0, -1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
-    error_square = exact_square = bits_sum = 0.0
+    error_norm = exact_norm = bits_sum = 0.0
     for first, part in held.parts():
         with np.errstate(invalid="ignore"):
             exact, error = part.exact + part.lower, part.error
         ulp = ulps(error, exact, held.format)
         lost, ratio = bits_lost(ulp, held.format), relative(error, exact)
         good = np.isfinite(error)
-        error_square += float(np.square(error[good]).sum())
-        exact_square += float(np.square(exact[good]).sum())
+        error_norm = hypot(error_norm, _norm(error[good]))
+        exact_norm = hypot(exact_norm, _norm(exact[good]))
         bits_sum += float(lost.sum())
         worst, size = made.worst, made.relative
         if np.isfinite(ratio).any():
@@ -103,7 +116,5 @@ def summary(held: ArrayPlanes) -> Summary:
             made.nan + int(np.isnan(part.values).sum()),
             made.infinite + int(np.isinf(part.values).sum()),
         )
-    total = sqrt(error_square)
-    if exact_square:
-        total /= sqrt(exact_square)
+    total = error_norm / exact_norm if exact_norm else error_norm
     return made._replace(total=total, mean_bits=bits_sum / max(1, held.size))
