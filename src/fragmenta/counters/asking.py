@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from fragmenta.arrays.context import held
 
 ASKED: ContextVar[bool] = ContextVar("results of instructions", default=False)
 """Whether launches that are counted say how the results of instructions differ."""
 
 
-@contextmanager
-def with_results() -> Iterator[None]:
+def with_results() -> AbstractContextManager[None]:
     """Launches with ``counters=True`` count results, too: :class:`report.Reached`."""
-    before = ASKED.set(True)
-    try:
-        yield
-    finally:
-        ASKED.reset(before)
+    return held(ASKED, True)

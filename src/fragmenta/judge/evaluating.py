@@ -11,13 +11,8 @@ import numpy as np
 
 from fragmenta.judge import loading
 from fragmenta.judge.held import elements, free, hold, leaves
-from fragmenta.judge.sizes import (
-    Sizes,
-)
-from fragmenta.judge.values import (
-    is_float,
-    moved,
-)
+from fragmenta.judge.sizes import Sizes
+from fragmenta.judge.values import is_float, moved
 from fragmenta.judge.wire import Tree
 
 if TYPE_CHECKING:
@@ -63,7 +58,7 @@ class Budget:
                 if not self._fits(inputs):
                     return False
                 with FlopCounterMode(display=False) as counter:
-                    outputs = function_of(task, 0)(*inputs)
+                    outputs = function_of(task)(*inputs)
         except (RuntimeError, NotImplementedError, TypeError):  # not without memory
             return self._fits(inputs_of(task, 0))
         few = counter.get_total_flops() // 2 <= self._products
@@ -94,23 +89,22 @@ def seed_everything(number: int) -> None:
 def inputs_of(task: loading.ReferenceTask, seed: int) -> list[object]:
     """The inputs that a task makes for a seed."""
     seed_everything(1000 + seed)
-    made = task.inputs()
-    return list(made) if isinstance(made, list | tuple) else [made]
+    return as_list(task.inputs())
 
 
-def function_of(task: loading.ReferenceTask, seed: int) -> Callable[..., object]:
+def function_of(task: loading.ReferenceTask) -> Callable[..., object]:
     """The reference: a model with its weights, or the function."""
     if task.convention == loading.PLAIN:
         return task.make
-    seed_everything(seed)
+    seed_everything(0)
     return cast(
         "Callable[..., object]", task.make(*cast("Sequence[object]", task.init()))
     )
 
 
-def plain_results(of: SizedTask, inputs: Sequence[object], seed: int) -> object:
+def plain_results(of: SizedTask, inputs: Sequence[object]) -> object:
     """What the reference returns in its own precision."""
-    function = function_of(of.task, 0)
+    function = function_of(of.task)
     if "torch" not in sys.modules:
         return function(*inputs)
     import torch
@@ -126,7 +120,7 @@ def inputs_written(of: SizedTask) -> list[int]:
     """
     inputs = hold(inputs_of(of.task, 0))
     given = as_list(free(inputs))
-    plain_results(of, given, 0)
+    plain_results(of, given)
     after = leaves(hold(given))
     pairs = zip(leaves(inputs), after, strict=True)
     return [
@@ -140,8 +134,10 @@ def with_written(
     written: Sequence[int], results: object, given: Sequence[object]
 ) -> object:
     """Results with those inputs that were changed; the child sends them so, too."""
-    found = flattened([*given]) if written else []
-    return [results, *(found[each] for each in written)] if written else results
+    if not written:
+        return results
+    found = flattened([*given])
+    return [results, *(found[each] for each in written)]
 
 
 def seeded_inputs(of: SizedTask, seed: int) -> Tree:
@@ -165,7 +161,7 @@ def weights_of(task: loading.ReferenceTask) -> dict[str, object]:
     """The weights of a model."""
     if task.convention == loading.PLAIN:
         return {}
-    model = cast("torch.nn.Module", function_of(task, 0))
+    model = cast("torch.nn.Module", function_of(task))
     return {name: each.clone() for name, each in model.state_dict().items()}
 
 

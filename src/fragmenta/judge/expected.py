@@ -59,7 +59,7 @@ def case_of(
     """A case with these inputs: what its results must be, and how it is asked."""
     written = inputs_written(of)
     given = as_list(free(inputs))
-    results = hold(with_written(written, plain_results(of, given, 0), given))
+    results = hold(with_written(written, plain_results(of, given), given))
     found = leaves(results)
     if not found:
         raise BadCall("the reference returns no array and no tensor")
@@ -175,7 +175,7 @@ def _computed(of: SizedTask, inputs: Tree) -> list[str]:
             return made
 
     with Formats():
-        plain_results(of, as_list(free(inputs)), 0)
+        plain_results(of, as_list(free(inputs)))
     return found
 
 
@@ -193,7 +193,7 @@ def _bounded_results(of: SizedTask, inputs: Tree) -> object:
         return [wide(each) for each in value] if isinstance(value, list) else value
 
     given = as_list(wide(free(inputs)))
-    function = function_of(of.task, 0)
+    function = function_of(of.task)
     with torch.no_grad():
         if of.task.convention == loading.PLAIN:
             return function(*given)
@@ -237,11 +237,16 @@ def _exactly(plain: dict[str, Tree]) -> Tree:
     return {"value": value, "most": value * 0, "variance": value * 0}
 
 
+def _unit(dtype: str) -> float:
+    """How far a rounding may be off, relative to the number; else as in float32."""
+    units = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
+    return units.get(dtype, 2.0**-24)
+
+
 def _typed(
     value: Values, most: Values, variance: Values, dtype: str
 ) -> dict[str, Tree]:
-    unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
-    share = unit.get(dtype, 2.0**-24)
+    share = _unit(dtype)
     size = np.nan_to_num(np.abs(value), nan=0.0, posinf=0.0)
     return {
         "value": value,
@@ -258,9 +263,7 @@ def _estimated(
     written: Sequence[int],
 ) -> list[Tree]:
     """Bounds of a function that cannot be followed: its inputs are moved a little."""
-    unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}.get(
-        widest, 2.0**-24
-    )
+    unit = _unit(widest)
     random = np.random.default_rng(7)
 
     def results(
@@ -268,7 +271,7 @@ def _estimated(
     ) -> list[Values]:
         rows = as_list(free(of_inputs))
         given = [_wide(each, move, None if aligned else random) for each in rows]
-        found = leaves(hold(with_written(written, plain_results(of, given, 0), given)))
+        found = leaves(hold(with_written(written, plain_results(of, given), given)))
         return [elements(each).astype(np.float64) for each in found]
 
     with np.errstate(all="ignore"):
@@ -412,7 +415,7 @@ def _products(of: SizedTask, case: Tree) -> int:
 def _matter(of: SizedTask, inputs: Tree) -> int:
     """Bytes of the inputs that the results depend on, as far as probes show."""
     random = np.random.default_rng(3)
-    before = _bytes_of(plain_results(of, as_list(free(inputs)), 0))
+    before = _bytes_of(plain_results(of, as_list(free(inputs))))
     total = 0.0
     for number, leaf in enumerate(leaves(inputs)):
         size = cast(
@@ -429,7 +432,7 @@ def _matter(of: SizedTask, inputs: Tree) -> int:
             other["data"] = values.view(np.uint8)
             try:
                 with np.errstate(all="ignore"):
-                    after = _bytes_of(plain_results(of, as_list(free(moved)), 0))
+                    after = _bytes_of(plain_results(of, as_list(free(moved))))
             except Exception:  # it is asked for, and refused
                 after = []
             hits += after != before

@@ -163,7 +163,7 @@ def _taken(
 
 def _is_elementwise(of: SizedTask) -> bool:
     def results(inputs: Tree) -> list[Values]:
-        found = leaves(hold(plain_results(of, as_list(free(inputs)), 0)))
+        found = leaves(hold(plain_results(of, as_list(free(inputs)))))
         return [elements(each).astype(np.float64) for each in found]
 
     try:
@@ -487,7 +487,7 @@ def _above(
         try:
             if not budget.holds(of.task):
                 return []
-            plain_results(of, inputs_of(of.task, 0), 0)
+            plain_results(of, inputs_of(of.task, 0))
         except Exception:  # sizes that do not fit together
             continue
         return _large(of, seed)
@@ -563,7 +563,7 @@ def _other(
             continue
         made = SizedTask(sizes, f"sizes {_shown(sizes, given)}", task(sizes), OTHER)
         try:
-            plain_results(made, inputs_of(made.task, 0), 0)
+            plain_results(made, inputs_of(made.task, 0))
         except Exception:  # sizes that do not fit together
             continue
         return made

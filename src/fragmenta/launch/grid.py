@@ -12,12 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 
 import numpy as np
 
+from fragmenta.arrays.context import held
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import LimitReached
 from fragmenta.launch import faults
@@ -52,27 +53,17 @@ _SEED: ContextVar[int | None] = ContextVar("the seed of an order", default=None)
 _ALONE: ContextVar[bool] = ContextVar("one thread of the host", default=False)
 
 
-@contextmanager
-def shuffled(seed: int) -> Iterator[None]:
+def shuffled(seed: int) -> AbstractContextManager[None]:
     """Blocks that may influence one another begin in another order in this block.
 
     With seed 0 the last one begins first; other seeds are random orders.
     """
-    before = _SEED.set(seed)
-    try:
-        yield
-    finally:
-        _SEED.reset(before)
+    return held(_SEED, seed)
 
 
-@contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Blocks run one after the other: with a race, always the same way."""
-    before = _ALONE.set(True)
-    try:
-        yield
-    finally:
-        _ALONE.reset(before)
+def one_at_a_time(needed: bool) -> AbstractContextManager[None]:
+    """If needed, blocks run one after the other: with a race, always the same way."""
+    return held(_ALONE, needed or _ALONE.get())
 
 
 def _order(first: int, last: int) -> list[int] | None:

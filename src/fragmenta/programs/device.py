@@ -63,6 +63,8 @@ from fragmenta.simt.naming import counted
 
 INVALID_VALUE, NO_MEMORY, INVALID_IMAGE, NO_IMAGE = 1, 2, 218, 209
 NOT_FOUND, NOT_SUPPORTED, FAILED = 500, 801, 719
+DOES = ("frees", "reads", "writes")
+"""What a call wants to do with memory, by the number that the client sends."""
 FAULTS = {
     "bounds": 700,
     "read_only": 700,
@@ -206,7 +208,7 @@ class Device:
             return Answer()
         offset = address & ((1 << layout.SLOT_BITS) - 1)
         if was is not None and offset < was.size and self.options.watch:
-            does = ("frees", "reads", "writes")[wish]
+            does = DOES[wish]
             again = "freed before" if does == "frees" else "freed"
             problem = Problem(
                 rules.FREED.name,
@@ -624,38 +626,27 @@ def _refused(kernel: Kernel, shape: LaunchShape) -> str:
 def _past_end(
     held: Allocation, address: int, size: int, wish: int, call: CallSite
 ) -> Problem:
-    """A copy that reaches past the end of an allocation, and is refused.
-
-    Whether the program looks at the error, nobody can see.
-    """
+    """A copy that reaches past the end of an allocation."""
     first = address - held.address
     where = f", from byte {first:,} on" if first else ""
-    does = "reads" if wish == 1 else "writes"
-    return Problem(
-        rules.COPIED_PAST_END.name,
-        rules.WARNING,
-        0,
-        0,
-        "",
-        f"{call.name} {does} {counted(size, 'byte')} of {held.name}{where}: "
-        f"{runtime_error(INVALID_VALUE)}, nothing is copied",
-        rules.COPIED_PAST_END.repair,
-    )
+    what = f"{counted(size, 'byte')} of {held.name}{where}"
+    return _not_copied(rules.COPIED_PAST_END, call, wish, what)
 
 
 def _wrong_way(address: int, wish: int, call: CallSite) -> Problem:
     """A copy whose direction says device where there is no memory of the device."""
-    does = "reads" if wish == 1 else "writes"
-    return Problem(
-        rules.COPIED_WRONG_WAY.name,
-        rules.WARNING,
-        0,
-        0,
-        "",
-        f"{call.name} {does} {address:#x} by its direction as memory of the device, "
-        f"which it is not: {runtime_error(INVALID_VALUE)}, nothing is copied",
-        rules.COPIED_WRONG_WAY.repair,
-    )
+    what = f"{address:#x} by its direction as memory of the device, which it is not"
+    return _not_copied(rules.COPIED_WRONG_WAY, call, wish, what)
+
+
+def _not_copied(rule: rules.Rule, call: CallSite, wish: int, what: str) -> Problem:
+    """A copy that CUDA refuses.
+
+    Whether the program looks at the error, nobody can see.
+    """
+    error = runtime_error(INVALID_VALUE)
+    message = f"{call.name} {DOES[wish]} {what}: {error}, nothing is copied"
+    return Problem(rule.name, rule.severity, 0, 0, "", message, rule.repair)
 
 
 def _not_run(

@@ -11,7 +11,7 @@ so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +43,7 @@ def followed(
 ) -> Followed:
     """Follow a program, with notes on orders and races."""
     raced = list(races(of, given)) if watch else []
-    with one_at_a_time() if raced else nullcontext():
+    with one_at_a_time(bool(raced)):
         made = follow(of, given, planes, known)
     return replace(made, places=[*made.places, *orders(made, planes), *raced])
 

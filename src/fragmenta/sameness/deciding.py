@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -335,7 +334,7 @@ def decide(
         if against or taken or compares:  # there may be more to know than a path
             return _settled(equal, pairs, most, seed, progress)
         return equal
-    with one_at_a_time() if against else nullcontext():
+    with one_at_a_time(bool(against)):
         found, tried = _search(one, two, pairs, tries, seed)
     verdict = UNKNOWN if against else HERE
     made = _with(made, verdict=verdict if found is None else DIFFERENT)

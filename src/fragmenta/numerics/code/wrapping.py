@@ -7,6 +7,8 @@ a hash is mixed by ``xor`` and products, compared, or used as a place.  Those ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fragmenta.numerics.code.ranges import mask_of
 from fragmenta.numerics.code.uses import (
     BYTES,
@@ -16,6 +18,7 @@ from fragmenta.numerics.code.uses import (
     reads,
     type_of,
 )
+from fragmenta.ptx.dataflow import reached
 from fragmenta.ptx.module import Instruction, Register, type_bits
 
 
@@ -81,23 +84,22 @@ def _is_number(uses: Uses, mask: Instruction) -> bool:
 
     It becomes a float, or is divided by a shift; before that, numbers may be added.
     """
-    ways, seen = [(goal_of(mask), False)], set[tuple[int, bool]]()
-    ends = False
-    while ways:
-        at = number, divided = ways.pop()
-        users = uses.readers.get(number, [])
-        if at in seen:
-            continue
-        seen.add(at)
-        for each in users:
-            if each.is_conversion and not is_whole(each):
-                ends = True
-            elif _sums(each):
-                ways.append((goal_of(each), divided))
+
+    def goes_on(at: tuple[int, bool]) -> Iterator[tuple[int, bool]]:
+        number, divided = at
+        for each in uses.readers.get(number, ()):
+            if _sums(each):
+                yield goal_of(each), divided
             elif _divides(uses, each, number):
+                yield goal_of(each), True
+
+    ends = False
+    for number, divided in reached([(goal_of(mask), False)], goes_on):
+        for each in uses.readers.get(number, ()):
+            floats = each.is_conversion and not is_whole(each)
+            if floats or _divides(uses, each, number):
                 ends = True
-                ways.append((goal_of(each), True))
-            elif not (divided and each.is_store):
+            elif not (_sums(each) or (divided and each.is_store)):
                 return False
     return ends
 
