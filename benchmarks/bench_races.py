@@ -136,7 +136,7 @@ def test_further_launches_with_a_finding(races: int, pitch: int) -> None:
         for _ in range(20):
             data = np.zeros(128, np.uint32)
             result = kernel.launch(4, 32, [data, races, pitch], watch="report")
-            assert len(result.hazards) <= 2
+            assert sum(each.severity == "error" for each in result.hazards) <= 2
 
     found, clean = spent(lambda: launches(races, pitch)), spent(lambda: launches(0, 4))
     print(f"\na launch: {50 * found:.1f} ms with a finding, {50 * clean:.1f} without")

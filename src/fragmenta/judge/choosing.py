@@ -7,7 +7,7 @@ seen for all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from fragmenta.judge.roots import (
     INDEX,
@@ -237,6 +237,63 @@ def written_and_loaded(module: Module) -> set[str]:
                 found = {name.partition("+")[0] for name in roots.names_of(at)}
                 (loaded if each.is_load else written).update(found)
     return loaded & written & {*module.variables}
+
+
+def only_counted(module: Module) -> set[str]:
+    """The variables of which loaded values go into the same variable, nowhere else.
+
+    >>> from fragmenta.ptx.reading import parse
+    >>> text = '''.version 8.0
+    ... .target sm_80
+    ... .global .u32 calls;
+    ... .entry f() {
+    ...     .reg .b32 %r<2>;
+    ...     ld.global.u32 %r0, [calls];
+    ...     add.u32 %r1, %r0, 1;
+    ...     st.global.u32 [calls], %r1;
+    ... }'''
+    >>> only_counted(parse(text))
+    {'calls'}
+    >>> only_counted(parse(text.replace("[calls], %r1", "[%r1], 1")))
+    set()
+    """
+    found = written_and_loaded(module)
+    for function in module.functions.values():
+        found -= _used_otherwise(function, found)
+    return found
+
+
+def _used_otherwise(function: Function, names: set[str]) -> set[str]:
+    """The variables of which values or addresses go elsewhere than into themselves."""
+    roots = Roots(function)
+    held: dict[int, set[str]] = {}
+    """The variables whose values a register may have."""
+
+    def values(operands: Iterable[object]) -> set[str]:
+        return {v for e in operands for n in registers(e) for v in held.get(n, ())}
+
+    def addresses(operands: Iterable[object]) -> set[str]:
+        return {each.partition("+")[0] for each in roots.names_of(operands)} & names
+
+    other, before = set[str](), -1
+    while before != (before := sum(map(len, held.values()))):
+        for each in function.instructions:
+            first, rest = each.operands[:1], each.operands[1:]
+            if each.is_load and not each.is_fetch:
+                other |= values(rest)
+                for register in registers(first):
+                    held.setdefault(register, set()).update(addresses(rest))
+            elif each.is_sum or each.is_move:
+                for register in registers(first):
+                    held.setdefault(register, set()).update(values(rest))
+            elif each.is_store:
+                own, stored = addresses(first), values(rest)
+                other |= values(first) | addresses(rest) | stored - own
+                other |= stored if len(own) > 1 else set()
+            elif each.opcode != "cvta":
+                other |= values(each.operands) | addresses(each.operands)
+            other |= values([each.guard])
+    return other
 
 
 def strange(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from fragmenta.arrays.checks import Array
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.counters.asking import with_results
 from fragmenta.errors import Error, KernelError, LimitReached
-from fragmenta.judge.choosing import strange, written_and_loaded
+from fragmenta.judge.choosing import only_counted, strange, written_and_loaded
 from fragmenta.judge.comparing import Case, CompletedCall, compared, diagnose
 from fragmenta.judge.constants import constants
 from fragmenta.judge.cost import Cost
@@ -240,6 +240,7 @@ class Examination:
             self._liar(line),
             self._loader(line),
             lambda digest: written_and_loaded(self._modules[digest].module),
+            lambda digest: only_counted(self._modules[digest].module),
         ).run()
         self.findings += told
 
@@ -307,7 +308,12 @@ class Examination:
         cases: Sequence[Case],
         kernels: set[str],
     ) -> None:
-        """Call it with the given sizes, or with the largest that can be tried."""
+        """Call it with the given sizes, or with the largest that can be tried.
+
+        If the host does the work, large sizes take long, and show nothing new.
+        """
+        if any(each.name == "host-work" for each in self.findings):
+            return
         untried = str(cases[0].get("untried", "")) if cases else ""
         for case in cases:
             if case["set"] not in LATE or any(each.wrong for each in calls):

@@ -313,9 +313,13 @@ def _agree(
 def whole_words(same: Mask, at: int) -> Mask:
     """The bytes whose whole word is the same: single bytes are so by chance."""
     before, after = at % WORD, -(at + same.size) % WORD
-    padded = np.pad(same, (before, after), constant_values=True)
-    whole = np.repeat(padded.reshape(-1, WORD).all(axis=1), WORD)
+    padded = np.pad(same, (before, after), constant_values=True).view(np.uint32)
+    whole = np.where(padded == _ALL_SAME, _ALL_SAME, np.uint32(0)).view(np.bool_)
     return whole[before : before + same.size]
+
+
+_ALL_SAME = np.uint32(0x01010101)
+"""Four bytes of a mask, all of them true."""
 
 
 def some_words(some: Mask) -> Mask:

@@ -115,6 +115,8 @@ class Proof:
     """Whether kernels load what is put there, which counts as unwritten."""
     lasting: Callable[[str], set[str]] = lambda _: set()
     """The variables of a module that its kernels write and load."""
+    counted: Callable[[str], set[str]] = lambda _: set()
+    """Those whose values go nowhere but into themselves."""
     findings: list[Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -171,6 +173,8 @@ class Proof:
                 if old.any():
                     put[number, region] = (some_words(old), poison(old.size))
             for name, (now, mask) in one.old_variables.items():
+                if name in self.counted(one.text):
+                    continue
                 other, there = two.old_variables.get(name, (now, mask))
                 old = mask & there & (now != other)
                 if name in self.lasting(one.text):

@@ -43,6 +43,8 @@ class Tracer:
 
     def __enter__(self) -> None:
         """Trace this thread, and those that are started from now on."""
+        # Python 3.12 sees instructions only if a frame asks for them before this.
+        sys._getframe().f_trace_opcodes = True
         threading.settrace(self._enter)
         sys.settrace(self._enter)
 

@@ -172,7 +172,7 @@ class RequestedLaunch:
         once = _once(type(self.kernel.loaded), self.target)
         return Explored(prepare, int(self.asked.orders.states), once)
 
-    def _run(self, launch: Launch, most: int | None = -1) -> str:
+    def _run(self, launch: Launch, most: int | None = -1, here: bool = False) -> str:
         """Run all blocks, here or on a Dask cluster; what they printed."""
         from fragmenta.launch import grid  # it takes a while
 
@@ -181,7 +181,7 @@ class RequestedLaunch:
             most = self._explored.most(most)
         if self._repeats is not None:
             self._repeats.note(launch)
-        spread = self._spread
+        spread = None if here else self._spread
         try:
             if spread is not None:
                 return spread.run(launch, most)

@@ -74,8 +74,11 @@ class PrepareRun(Protocol):
 class RunLaunch(Protocol):
     """Runs a launch; what the kernel printed."""
 
-    def __call__(self, launch: Launch, most: int | None = ...) -> str:
-        """``most`` are the warp instructions that it may execute."""
+    def __call__(self, launch: Launch, most: int | None = ..., here: bool = ...) -> str:
+        """``most`` are the warp instructions that it may execute.
+
+        ``here``: in this process, also if others run blocks of the launch.
+        """
 
 
 class ScheduledRuns:
@@ -313,7 +316,7 @@ class ScheduledRuns:
         assert again.machine is not None
         try:
             with suppress(KernelFault):  # the first run came to its end
-                self._run(again, MOST_FENCED)
+                self._run(again, MOST_FENCED, here=True)
             kept = again.kept
             return [
                 (kept, each)
@@ -345,7 +348,7 @@ class ScheduledRuns:
         again.progress, again.threads = ignore_progress, 1
         try:
             with suppress(KernelFault):  # the first run came to its end
-                self._run(again, 2 * count + LEAST)
+                self._run(again, 2 * count + LEAST, here=True)
                 settle(launch, found, again)
         finally:
             restore(launch, after)
@@ -360,11 +363,13 @@ class ScheduledRuns:
         """
         if not before or launch.machine is None:
             return []
+        from fragmenta.races import unused_reads
         from fragmenta.races.unused_reads import Rerun, judge, racy_reads
 
         count = total(launch.compiled, launch.counts)
-        found = racy_reads(launch, count)
-        if not found:
+        elsewhere = unused_reads.seen_elsewhere(launch, count)
+        found = [] if elsewhere else racy_reads(launch, count)
+        if not (found or elsewhere):
             return []
         if launch.recording.plan.chooser is not None:  # it is asked once
             schedule = launch.recording.to_json()
@@ -382,7 +387,7 @@ class ScheduledRuns:
             attach(again.machine)
             runs.append(again)
             try:
-                self._run(again, 2 * count + LEAST)
+                self._run(again, 2 * count + LEAST, here=True)
             except KernelFault:  # what happens then is not known
                 return None
             finally:
@@ -394,7 +399,15 @@ class ScheduledRuns:
             partial(run, partial(self._prepare, schedule, defined=0, raced=True)),
         )
         try:
-            hidden = judge(launch, found, again)
+            if not elsewhere:
+                hidden = judge(launch, found, again)
+            else:
+                whole = run(
+                    partial(self._prepare, schedule), lambda machine: None, None
+                )
+                hidden = whole and unused_reads.judge_elsewhere(
+                    launch, whole, count, again
+                )
             if hidden is None or hidden.machine is None:
                 return []
             kept = next(each.kept for each in runs if each is hidden)

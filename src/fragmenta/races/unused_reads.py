@@ -239,6 +239,10 @@ def racy_reads(launch: FinishedRun, instructions: int) -> list[Collision]:
 
 
 def _collisions(launch: FinishedRun) -> list[Collision]:
+    return [each for each in _raced(launch) if _followable(launch, each)]
+
+
+def _raced(launch: FinishedRun) -> list[Collision]:
     return [
         each
         for each in (launch.machine.problems if launch.machine else ())
@@ -246,8 +250,34 @@ def _collisions(launch: FinishedRun) -> list[Collision]:
         and (each.severity == ERROR or each.noted.case is Detected.MIXED)
         and each.noted.case in (*_GLOBAL, *OF_PRODUCTS)
         and each.rule is each.noted.case.rule  # not a read of an mbarrier
-        and _followable(launch, each)
     ]
+
+
+def seen_elsewhere(launch: FinishedRun, instructions: int) -> bool:
+    """Whether races were seen by other processes, which alone have the shadow memory.
+
+    It is of no use to know of them if the launch is too long to be run again.
+    """
+    watch = None if launch.machine is None else launch.machine.watching
+    spread = isinstance(watch, LaunchWatch) and watch.spread
+    return spread and instructions <= MOST and bool(_raced(launch))
+
+
+def judge_elsewhere(
+    launch: FinishedRun, whole: FinishedRun, instructions: int, again: Rerun
+) -> FinishedRun | None:
+    """Like :func:`judge`; ``whole`` is a watched run of it by this process alone."""
+
+    def about(found: Collision) -> tuple[object, ...]:
+        return found.rule, found.noted.case, found.site, found.other
+
+    by_place = {about(each): each for each in _raced(whole)}
+    found = racy_reads(whole, instructions)
+    hidden = judge(whole, found, again) if found else None
+    for each in _raced(launch):
+        judged = by_place.get(about(each), each)
+        each.severity, each.unused = judged.severity, judged.unused
+    return hidden
 
 
 def _certain(launch: FinishedRun, found: list[Collision]) -> set[Place]:
