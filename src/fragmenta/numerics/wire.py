@@ -128,8 +128,9 @@ def _read(kind: Given, given: Given) -> Given:
     if origin in (Union, UnionType):
         (wanted,) = (each for each in inside if each is not NoneType)
         return None if given is None else _read(wanted, given)
-    if origin is np.ndarray:
-        return _array(get_args(inside[1])[0], given)
+    if origin is np.ndarray or origin is NDArray:  # NumPy 2.5 keeps the name
+        element = inside[0] if origin is NDArray else get_args(inside[1])[0]
+        return _array(element, given)
     if origin is Literal:
         return inside[inside.index(given)]
     if kind is Op:

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from tests.ptx.hopper.descriptors import of_descriptor
+
 
 class Changed(Protocol):
     """A mutant, or its row in the report."""
@@ -71,3 +73,15 @@ def explanations() -> list[Explained]:
 def explained(name: str, mutant: Changed) -> Explained | None:
     """Why a mutant is silent, if it is known."""
     return next((x for x in explanations() if x.covers(name, mutant)), None)
+
+
+def understood(name: str, mutant: Changed, way: str) -> str:
+    """What came of a mutant, with what is known of those that are silent.
+
+    A wrong descriptor that changes no bit is no mistake.  One that changes the product
+    has to be reported: other bits alone are not enough.
+    """
+    if of_descriptor(mutant.change):
+        way = {"silent": "equivalent", "bits": "silent"}.get(way, way)
+    known = explained(name, mutant) if way == "silent" else None
+    return known.kind if known else way

@@ -28,7 +28,7 @@ from fragmenta import ptx
 from fragmenta.errors import KernelFault
 from fragmenta.units.schedule import ADVERSARIAL
 from tests.ptx.hopper.descriptors import of_descriptor
-from tests.ptx.hopper.equivalence import explained
+from tests.ptx.hopper.equivalence import explained, understood
 from tests.ptx.hopper.mutants import Mutant
 from tests.ptx.hopper.others import OTHERS
 from tests.ptx.hopper.pool import answers
@@ -318,8 +318,7 @@ def judge_everything(
 
 def way(name: str, verdict: Verdict) -> str:
     """One of :data:`WAYS`."""
-    known = explained(name, verdict.mutant) if verdict.way == "silent" else None
-    return known.kind if known else verdict.way
+    return understood(name, verdict.mutant, verdict.way)
 
 
 def summary(name: str, table: Sequence[Verdict]) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ptx.hopper.descriptors import of_descriptor
-from tests.ptx.hopper.equivalence import explained
+from tests.ptx.hopper.equivalence import understood
 from tests.ptx.hopper.judging import AGAIN, CAUGHT, WAYS, judged
 
 FILE = Path(__file__).parents[3] / "docs" / "verification" / "mutants.json"
@@ -57,16 +57,8 @@ class Report:
     """When the last verdicts were added to those of that date."""
 
     def way(self, name: str, row: Row) -> str:
-        """What came of a mutant: one of ``WAYS``.
-
-        A wrong descriptor that changes no bit is no mistake.  One that changes the
-        product has to be reported: other bits alone are not enough.
-        """
-        way = row.way
-        if of_descriptor(row.change):
-            way = {"silent": "equivalent", "bits": "silent"}.get(way, way)
-        known = explained(name, row) if way == "silent" else None
-        return known.kind if known else way
+        """What came of a mutant: one of ``WAYS``."""
+        return understood(name, row, row.way)
 
 
 def load(path: Path = FILE) -> Report:
