@@ -30,8 +30,8 @@ STOREYS = {
     "faces": "api view commands __main__",
 }
 MOST = {
-    "lines of src": 230_430,
-    "lines of tests": 127_390,
+    "lines of src": 230_600,
+    "lines of tests": 127_440,
     "rooms": 43,
     "floors": 23,
     "places that name an opcode": 221,
@@ -47,7 +47,7 @@ MOST_LINES = {
     "values": 24_760,
     "record": 11_000,
     "launch": 10_910,
-    "hosts": 25_000,
+    "hosts": 25_100,
     "gpu": 14_450,
     "hopper": 12_500,
     "faces": 20_000,

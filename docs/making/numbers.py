@@ -200,7 +200,8 @@ def thorough_tables() -> str:
         f"{report['passed'] + report['failed']:,} of these ran, in "
         f"{report['seconds'] / 3600:.1f} hours of one core that others used, too; "
         f"{report['skipped']:,} had not what they need, {report['left']:,} were not "
-        f"reached. Of those that ran, {len(failed)} fail now. What had failed:"
+        f"reached. {report['note']} Of those that ran, {len(failed)} fail now. "
+        "What had failed:"
     )
     keys = ("cases", "passed", "failed", "skipped", "left", "seconds")
     rows = [

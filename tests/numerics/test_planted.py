@@ -6,6 +6,7 @@ fractions and long decimals, so nothing here depends on the engine that is judge
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa.target import number as target_number
+from fragmenta.launch import grid
+from fragmenta.numerics import engine
 from tests.numerics.planted import reading, running
 from tests.numerics.planted.cases import CASES, QUIET, Case, Quiet
 from tests.thinning import some
@@ -123,6 +126,27 @@ def test_nothing_is_found_in_the_twin(case: Case) -> None:
 def test_nothing_is_found_in_a_quiet_kernel(case: Quiet) -> None:
     result, _, _ = running.launched(case, numerics=True)
     assert not {"nan", "inf"} & {kind for kind, _ in reading.findings(result)}
+
+
+def test_threads_of_the_host_have_tables_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if they make them at the same time: a birth is then found where it was."""
+    made = engine.NumericsAlgebra.context_table
+
+    def slowly(self: Any, *given: Any) -> Any:
+        numbers.append(len(self._tables))
+        time.sleep(0.01)  # the others come, if they can
+        return made(self, *given)
+
+    numbers: list[int] = []
+    monkeypatch.setattr(engine.NumericsAlgebra, "context_table", slowly)
+    monkeypatch.setattr(grid, "cores", lambda: 4)
+    case = running.named("zero_row")
+    result, _, _ = running.launched(case, True, numerics=True)
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) > 1
+    assert running.located(case, reading.findings(result))
 
 
 def _compare_bits(case: Case, wrong: bool, after: list[Any]) -> None:

@@ -7,6 +7,7 @@ that carries out asynchronous work.  :mod:`fragmenta.launch.grid` runs its block
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,6 +107,7 @@ class Launch:
         """The clusters that run, as a range; None if all do."""
         self.threads: int | None = None
         """How many threads of the host run its blocks; None: as many as are useful."""
+        self._making = Lock()
 
     def count(self) -> None:
         """Let all contexts count memory traffic and lanes."""
@@ -193,12 +195,16 @@ class Launch:
         return self.shape.blocks // self.shape.cluster_blocks
 
     def context(self) -> Runner:
-        """A new runner: the context of a block, or those of a cluster."""
-        made = self._runner()
-        if self.tally is not None:
-            for each in made.contexts:
-                self.tally.attach(each)
-        return made
+        """A new runner: the context of a block, or those of a cluster.
+
+        Instruments number the contexts: threads make them one after the other.
+        """
+        with self._making:
+            made = self._runner()
+            if self.tally is not None:
+                for each in made.contexts:
+                    self.tally.attach(each)
+            return made
 
     def _runner(self) -> Runner:
         if self.machine is None:
