@@ -98,7 +98,7 @@ def test_one_tile(benchmark: Any) -> None:
     how, _ = CASES["f16"]
     a, b, c, _ = operands(how, 1, 16, 8)
     benchmark.pedantic(lambda: multiply(a, b, c, how), rounds=2000, warmup_rounds=10)
-    assert benchmark.stats.stats.min < 100e-6
+    assert benchmark.stats.stats.min < 125e-6
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "e4m3"])
