@@ -6,7 +6,7 @@ fractions and long decimals, so nothing here depends on the engine that is judge
 
 from __future__ import annotations
 
-import time
+import sys
 from functools import cache
 from typing import Any
 
@@ -129,17 +129,21 @@ def test_nothing_is_found_in_a_quiet_kernel(case: Quiet) -> None:
 
 
 def test_threads_of_the_host_have_tables_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """Also if they make them at the same time: a birth is then found where it was."""
     made = engine.NumericsAlgebra.context_table
 
     def slowly(self: Any, *given: Any) -> Any:
         numbers.append(len(self._tables))
-        time.sleep(0.01)  # the others come, if they can
+        for _ in range(100_000):  # the others come, if they can
+            pass
         return made(self, *given)
 
     numbers: list[int] = []
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    request.addfinalizer(lambda: sys.setswitchinterval(often))
     monkeypatch.setattr(engine.NumericsAlgebra, "context_table", slowly)
     monkeypatch.setattr(grid, "cores", lambda: 4)
     case = running.named("zero_row")
