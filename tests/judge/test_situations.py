@@ -131,6 +131,7 @@ def texts(case: Case, body: str) -> tuple[str, str]:
     return task, text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_some_inputs_show_it(batch: Batch, name: str) -> None:
     case = CASES[name]
