@@ -6,6 +6,7 @@ import ast
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -239,8 +240,8 @@ class Examination:
             secret[0],
             self._liar(line),
             self._loader(line),
-            lambda digest: written_and_loaded(self._modules[digest].module),
-            lambda digest: only_counted(self._modules[digest].module),
+            cache(lambda digest: written_and_loaded(self._modules[digest].module)),
+            cache(lambda digest: only_counted(self._modules[digest].module)),
         ).run()
         self.findings += told
 

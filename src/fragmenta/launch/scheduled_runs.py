@@ -363,11 +363,16 @@ class ScheduledRuns:
         """
         if not before or launch.machine is None:
             return []
-        from fragmenta.races import unused_reads
-        from fragmenta.races.unused_reads import Rerun, judge, racy_reads
+        from fragmenta.races.unused_reads import (
+            Rerun,
+            judge,
+            judge_elsewhere,
+            racy_reads,
+            seen_elsewhere,
+        )
 
         count = total(launch.compiled, launch.counts)
-        elsewhere = unused_reads.seen_elsewhere(launch, count)
+        elsewhere = seen_elsewhere(launch, count)
         found = [] if elsewhere else racy_reads(launch, count)
         if not (found or elsewhere):
             return []
@@ -405,9 +410,7 @@ class ScheduledRuns:
                 whole = run(
                     partial(self._prepare, schedule), lambda machine: None, None
                 )
-                hidden = whole and unused_reads.judge_elsewhere(
-                    launch, whole, count, again
-                )
+                hidden = whole and judge_elsewhere(launch, whole, count, again)
             if hidden is None or hidden.machine is None:
                 return []
             kept = next(each.kept for each in runs if each is hidden)
