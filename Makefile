@@ -44,14 +44,15 @@ help:           ## say what can be made
 demo: $(VENV)/.base  ## install, then run the example on the CPU
 	$(BIN)/python examples/demo.py
 
-# A room is a folder or a module of src/fragmenta.  Its tests, the doctests in it, and the
-# order of the rooms are checked.  Without ROOM, everything is.
+# A room is a folder or a module of src/fragmenta, or of a folder there.  Its tests, the
+# doctests in it, and the order of the rooms are checked.  Without ROOM, everything is.
 ifdef ROOM
-  SOURCES := $(wildcard src/fragmenta/$(ROOM) src/fragmenta/$(ROOM).py)
+  SOURCES := $(wildcard $(foreach each,src/fragmenta src/fragmenta/*,\
+    $(each)/$(ROOM) $(each)/$(ROOM).py))
   TESTS := $(SOURCES) $(wildcard tests/$(ROOM) tests/test_$(ROOM).py) tests/test_house.py
   ifeq ($(SOURCES),)
-    $(error there is no room $(ROOM); the rooms are $(sort $(notdir $(basename \
-      $(filter-out %/py.typed,$(wildcard src/fragmenta/[a-z]*))))))
+    $(error there is no room $(ROOM); the rooms are $(sort $(notdir $(patsubst \
+      %/__init__.py,%,$(wildcard $(addsuffix /__init__.py,src/fragmenta/* src/fragmenta/*/*))))))
   endif
 endif
 
@@ -66,13 +67,13 @@ test: lint  ## install, then lint, check types, run all tests but `long` ones an
 	@+$(MAKE) --no-print-directory --keep-going -j 2 types unit
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
-	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/torch \
+	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/hopper/torch tests/torch \
 	  tests/sparse/test_exchange.py tests/tensor_memory/test_scaled_mm.py tests/test_docs.py tests/registers/test_dtype.py
 
 # What is compiled is kept in the environment, so that a second run is fast.
 triton: $(VENV)-triton/.stamp  ## Triton, Gluon, Helion and Inductor in an environment of their own, and their tests
 	TRITON_CACHE_DIR="$(abspath $(VENV)-triton)/cache" \
-	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton tests/triton
+	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/frontends/triton tests/triton
 
 # What is compiled is kept in the environment.
 frontends: $(VENV)-frontends/.pycuda  ## kernels of numba-cuda, Warp, TileLang, cuda.core, PyCUDA and cuTile, in an environment of their own
@@ -249,7 +250,7 @@ $(VENV)-frontends/.pycuda: $(VENV)-frontends/.stamp
 	$(VENV)-frontends/bin/python -m pip --disable-pip-version-check download --quiet \
 	  --no-deps --no-binary pycuda --dest $(PYCUDA_IN) $(PYCUDA)
 	tar -xzf $(PYCUDA_IN)/pycuda-*.tar.gz --strip-components=1 -C $(PYCUDA_IN)
-	$(VENV)-frontends/bin/python -c "import sys, pathlib, fragmenta.programs.building as b; \
+	$(VENV)-frontends/bin/python -c "import sys, pathlib, fragmenta.frontends.programs.building as b; \
 	  b.build(pathlib.Path(sys.argv[1]))" $(PYCUDA_IN)/client
 	ln -s libcuda.so.1 $(PYCUDA_IN)/client/libcuda.so
 	cd $(PYCUDA_IN) && ../bin/python configure.py --no-cuda-enable-curand \

@@ -63,13 +63,13 @@ NEEDS = {
         "tests/frontends/test_tilelang.py",
     ],
     "torch": [
-        "src/fragmenta/judge/libraries",
-        "src/fragmenta/torch",
+        "src/fragmenta/frontends/judge/libraries",
+        "src/fragmenta/hopper/torch",
         "tests/golden/make_exchange.py",
         "tests/torch",
     ],
     "triton": [
-        "src/fragmenta/triton",
+        "src/fragmenta/frontends/triton",
         "tests/numerics/planted/keep_triton.py",
         "tests/numerics/planted/sources/triton_kernels.py",
         "tests/ptx/corpus/gluon_blackwell.py",

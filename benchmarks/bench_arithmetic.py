@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from timing import least
 
-from fragmenta.arithmetic import Model, model, multiply
-from fragmenta.registers.dtype import dtype
+from fragmenta.reference.arithmetic import Model, model, multiply
+from fragmenta.reference.registers.dtype import dtype
 
 TILES = 4096
 F32, F16 = ("f32", "f32"), ("f16", "f16")

@@ -17,7 +17,7 @@ from timing import least
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.simt.arguments import Struct
+from fragmenta.engine.simt.arguments import Struct
 from tests.ptx.blackwell_results import typed
 from tests.ptx.test_triton_blackwell import kept
 

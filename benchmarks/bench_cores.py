@@ -25,7 +25,7 @@ from bench_products import BATCH, LARGE, problem
 from timing import least
 
 from fragmenta import ptx
-from fragmenta.jit.compiler import processor
+from fragmenta.base.jit.compiler import processor
 from fragmenta.kernels import Kernel, Tile
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm

@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from fragmenta.registers.dtype import dtype
-from fragmenta.registers.words import (
+from fragmenta.reference.registers.dtype import dtype
+from fragmenta.reference.registers.words import (
     decode_words,
     encode_words,
     pack_words,

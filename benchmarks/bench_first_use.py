@@ -21,13 +21,13 @@ from timing import least
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.jit import compiler
+from fragmenta.base.jit import compiler
+from fragmenta.engine.simt import compiling
+from fragmenta.engine.simt.emitter import Writer
+from fragmenta.engine.simt.mode import Mode
+from fragmenta.engine.simt.program import program
 from fragmenta.launch.kernel import Loaded
 from fragmenta.launch.source import _probes
-from fragmenta.simt import compiling
-from fragmenta.simt.emitter import Writer
-from fragmenta.simt.mode import Mode
-from fragmenta.simt.program import program
 
 FILES = Path(__file__).resolve().parent.parent / "tests" / "ptx" / "files"
 TARGET = "sm_90a"

@@ -16,7 +16,7 @@ from bench_ptx import HERE, SUMS, scalar
 from timing import least
 
 from fragmenta import ptx
-from fragmenta.planes.algebra import Algebra
+from fragmenta.engine.planes.algebra import Algebra
 
 BODY = {
     "copies": "ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%rd3];"

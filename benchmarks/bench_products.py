@@ -18,8 +18,8 @@ import pytest
 from bench_arithmetic import F16, F32, operands
 
 import fragmenta as fm
-from fragmenta.arithmetic import Model, floored, model, multiply
-from fragmenta.arrays import threads
+from fragmenta.base.arrays import threads
+from fragmenta.reference.arithmetic import Model, floored, model, multiply
 
 SIDE, TILES, ROUNDS = 512, 1024, 5
 S32 = ("s32", "s32")

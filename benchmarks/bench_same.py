@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from fragmenta import ptx
-from fragmenta.expressions.algebra import Expressions, Remembered
-from fragmenta.sameness.naming import name_roots, roots
+from fragmenta.inspect.sameness.naming import name_roots, roots
+from fragmenta.values.expressions.algebra import Expressions, Remembered
 
 TEXT = Path(__file__).with_name("matmul_f16_sm80.ptx")
 REPEATED = 5

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.units.schedule import POLICIES
 from fragmenta.kernels import Kernel, Tile
-from fragmenta.units.schedule import POLICIES
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm
 

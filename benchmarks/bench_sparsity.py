@@ -15,11 +15,11 @@ import pytest
 from timing import least
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
-from fragmenta.sparse.compression import check as check_sparse
-from fragmenta.sparse.compression import compress, decompress
-from fragmenta.sparse.exchange import from_torch, to_cutlass_sm90, to_torch
-from fragmenta.sparse.pruning import prune
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.sparse.compression import check as check_sparse
+from fragmenta.reference.sparse.compression import compress, decompress
+from fragmenta.reference.sparse.exchange import from_torch, to_cutlass_sm90, to_torch
+from fragmenta.reference.sparse.pruning import prune
 
 SIZE = (8192, 8192)
 Within = Callable[[Callable[[], object], int, float], None]

@@ -13,7 +13,7 @@ import pytest
 from repeating import TARGET, compiling, of_whole, one_core
 
 import fragmenta as fm
-from fragmenta.execution.warp import warp_function
+from fragmenta.reference.execution.warp import warp_function
 
 CALLS = 4000
 __all__ = ["one_core"]  # a fixture

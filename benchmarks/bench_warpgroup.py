@@ -13,8 +13,8 @@ import pytest
 from repeating import TARGET, compiling, of_whole, one_core
 
 import fragmenta as fm
-from fragmenta.execution import warpgroup
-from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.reference.execution import warpgroup
+from fragmenta.reference.shared.tiles import tile as shared_tile
 
 CALLS = 100
 __all__ = ["one_core"]  # a fixture

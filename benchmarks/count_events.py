@@ -17,8 +17,8 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from fragmenta import ptx
-from fragmenta.evidence.arguments import for_kernel
-from fragmenta.units.machine import Machine
+from fragmenta.engine.units.machine import Machine
+from fragmenta.inspect.evidence.arguments import for_kernel
 from tests.ptx import recordings, test_triton_blackwell, test_triton_hopper
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import cases

@@ -14,7 +14,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.kernels import Kernel, Tile
-from fragmenta.numerics.engine import NumericsAlgebra
+from fragmenta.values.numerics.engine import NumericsAlgebra
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm
 

@@ -16,9 +16,9 @@ from llvmlite import ir
 from timing import least
 
 import fragmenta as fm
-from fragmenta.arrays import threads
-from fragmenta.jit.compiler import Traced
-from fragmenta.jit.trace import I32, I64, Code
+from fragmenta.base.arrays import threads
+from fragmenta.base.jit.compiler import Traced
+from fragmenta.base.jit.trace import I32, I64, Code
 
 SIZE, ROUNDS = 512, 9
 TARGET = "sm_90a"

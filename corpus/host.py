@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 from fragmenta import ptx
 from fragmenta.cuda.tools.assembler import tool
+from fragmenta.engine.simt.arguments import Struct
 from fragmenta.errors import Error
-from fragmenta.shared.tensor_map import TensorMap, element_types
-from fragmenta.simt.arguments import Struct
+from fragmenta.reference.shared.tensor_map import TensorMap, element_types
 
 PROGRAMS = Path(__file__).parent / "programs"
 KEPT = Path(os.environ.get("CUTLASS_KERNELS", "build/cutlass"))

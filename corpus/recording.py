@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.engine.simt.arguments import Filled
 from fragmenta.errors import Error
-from fragmenta.evidence.kernels import PreparedLaunch
+from fragmenta.inspect.evidence.kernels import PreparedLaunch
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.request import LaunchRequest
-from fragmenta.simt.arguments import Filled
 
 MOST_BYTES = 1 << 20
 """Launches with more memory than this are not kept."""
@@ -225,8 +225,8 @@ def write(made: dict[str, Any], rows: dict[str, Any]) -> None:
 
 def launched_here(row: dict[str, Any]) -> list[str]:
     """The hashes of all buffers after the same launch without a GPU."""
+    from fragmenta.engine.simt.arguments import Pointer, Struct
     from fragmenta.launch.kernel import parse
-    from fragmenta.simt.arguments import Pointer, Struct
 
     buffers = [each.copy() for each in row["before"]]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import wmma
-from fragmenta.registers.words import encode_words
+from fragmenta.reference.registers.words import encode_words
 
 b1 = wmma.experimental.precision.b1
 s4 = wmma.experimental.precision.s4

@@ -14,8 +14,8 @@ import { buildSync } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = dirname(here);
-const page = join(root, "src/fragmenta/view/explorer.html");
-const replay = join(root, "src/fragmenta/view/replay.html");
+const page = join(root, "src/fragmenta/inspect/view/explorer.html");
+const replay = join(root, "src/fragmenta/inspect/view/replay.html");
 const read = (name) => readFileSync(join(here, name), "utf8");
 
 /** The files of a folder, by their names in it. */
@@ -84,7 +84,7 @@ function buildExplorer() {
   }
   writeFileSync(page, filled);
   const environment = { ...process.env, PYTHONPATH: join(root, "src") };
-  execFileSync(python(), ["-m", "fragmenta.view.explorer_data"], {
+  execFileSync(python(), ["-m", "fragmenta.inspect.view.explorer_data"], {
     env: environment,
     stdio: "inherit",
   });

@@ -632,7 +632,8 @@ def join(x, r, y, n, SIZE: tl.constexpr):
         changed(
             SCALE,
             MODEL,
-            "import fragmenta.judge.comparing as judge\njudge.LIKELY = 1e9\n\n" + MODEL,
+            "import fragmenta.frontends.judge.comparing as judge\njudge.LIKELY = 1e9\n\n"
+            + MODEL,
         ),
     ),
     Cheat(

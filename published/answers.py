@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arithmetic import Model
+from fragmenta.reference.arithmetic import Model
 
 FILE = Path(__file__).resolve().parent.parent / "tests/golden/published/mma-sim.npz"
 

@@ -30,7 +30,7 @@ import torch
 from survey import Excluded, Row, survey
 
 import fragmenta
-from fragmenta.arithmetic import Model, multiply
+from fragmenta.reference.arithmetic import Model, multiply
 from tests.arithmetic.inputs import KINDS, operands
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from survey import Row
 
-from fragmenta.registers.dtype import dtype
+from fragmenta.reference.registers.dtype import dtype
 
 # MMA-Sim compiles its fused multiply-add with OpenMP and does not link to it.
 ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)

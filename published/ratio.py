@@ -14,7 +14,7 @@ import numpy as np
 from compare import surveyed
 from timing import least
 
-from fragmenta.arithmetic import multiply
+from fragmenta.reference.arithmetic import multiply
 from tests.arithmetic.inputs import operands
 
 PRODUCTS = 1 << 23  #: enough for both to be at their best, in every case

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 
 import fragmenta as fm
-from fragmenta.arithmetic import Model
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.target import ARCHITECTURES
-from fragmenta.isa.target import number as architecture
-from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
+from fragmenta.reference.arithmetic import Model
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.target import ARCHITECTURES
+from fragmenta.reference.isa.target import number as architecture
+from fragmenta.reference.isa.tcgen05_shapes import OF_KIND, sizes
 
 #: MMA-Sim's word for the architectures that it knows.
 KNOWN = {

@@ -12,8 +12,8 @@ from answers import Answers
 from compare import DAILY, compare, surveyed, unequal
 from survey import Row, survey, unclaimed
 
-from fragmenta.arithmetic import multiply
-from fragmenta.registers.dtype import dtype
+from fragmenta.reference.arithmetic import multiply
+from fragmenta.reference.registers.dtype import dtype
 
 ROWS, EXCLUDED = surveyed()
 every_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])

@@ -34,7 +34,10 @@ OPCODES = frozenset(
     | {"fma", "bar", "ldmatrix", "stmatrix", "mma", "wgmma", "tcgen05", "mbarrier"}
 )
 """Twenty common opcodes.  A place is a file that has one of them as a string."""
-TABLES = ("isa/tables", "ptx/opcodes", "ptx/families.py", "cuda/source")
+TABLES = (
+    *("isa/tables", "reference/isa/tables"),
+    *("ptx/opcodes", "ptx/families.py", "cuda/source"),
+)
 """Where opcodes are named on purpose."""
 
 
@@ -72,34 +75,36 @@ def shared_names(source: Path) -> dict[str, int]:
     return {name: count for name, count in found.most_common() if count > 2}
 
 
-def rooms(source: Path) -> int:
-    """The folders and modules at the top of the package, but its door."""
-    return sum(
-        path.suffix == ".py" or (path / "__init__.py").exists()
-        for path in source.iterdir()
-        if path.name != "__init__.py"
-    )
+def folders(source: Path) -> int:
+    """The folders at the top of the package."""
+    return sum((path / "__init__.py").exists() for path in source.iterdir())
 
 
 def floors(root: Path) -> int:
-    """The longest chain of rooms of which each imports the one before."""
+    """The longest chain of folders of which each imports the one before.
+
+    An older checkout has no storeys but rooms.
+    """
     text = (root / "tests" / "test_house.py").read_text(encoding="utf-8")
-    order = next(
-        ast.literal_eval(node.value)
+    named = {
+        ast.unparse(node.targets[0]): node.value
         for node in parsed(text).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROOMS"
-    )
+        if isinstance(node, ast.Assign)
+    }
+    order = ast.literal_eval(named.get("HOUSE", named["ROOMS"]))
     source = root / "src" / "fragmenta"
     height: dict[str, int] = {}
-    for room in order:
-        below = {each for each in _imported(source, room) if each in height}
-        height[room] = 1 + max((height[each] for each in below), default=0)
+    for storey in order:
+        if not (source / storey / "__init__.py").exists():
+            continue
+        below = {each for each in _imported(source, storey) if each in height}
+        height[storey] = 1 + max((height[each] for each in below), default=0)
     return max(height.values())
 
 
-def _imported(source: Path, room: str) -> set[str]:
-    """The rooms that a room imports."""
-    files = [*(source / room).rglob("*.py"), source / f"{room}.py"]
+def _imported(source: Path, storey: str) -> set[str]:
+    """The storeys that a storey imports."""
+    files = [*(source / storey).rglob("*.py"), source / f"{storey}.py"]
     found = set()
     for path in files:
         for node in nodes(path) if path.exists() else []:
@@ -107,7 +112,7 @@ def _imported(source: Path, room: str) -> set[str]:
                 words = node.module.split(".")
                 if words[0] == "fragmenta" and len(words) > 1:
                     found.add(words[1])
-    return found - {room}
+    return found - {storey}
 
 
 def launch_options(source: Path) -> int:
@@ -127,7 +132,7 @@ def counted(root: Path) -> dict[str, int]:
     return {
         "lines of src": lines(root / "src"),
         "lines of tests": lines(root / "tests"),
-        "rooms": rooms(source),
+        "top folders": folders(source),
         "floors": floors(root),
         "places that name an opcode": sum(named(source).values()),
         "names of three classes or more": len(shared_names(source)),

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-from fragmenta import progress
+from fragmenta.base import progress
 
 HANG = 1800.0
 """Seconds after which a process hangs: the one time-out of all tests.

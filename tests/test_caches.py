@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import fragmenta
-from fragmenta.arrays.once import Once, OnceProperty, once, once_of, once_property
-from fragmenta.simt import wgmma_operands
-from fragmenta.units.kernel_units import KernelUnits
-from fragmenta.units.machine import Machine
+from fragmenta.base.arrays.once import Once, OnceProperty, once, once_of, once_property
+from fragmenta.engine.simt import wgmma_operands
+from fragmenta.engine.units.kernel_units import KernelUnits
+from fragmenta.engine.units.machine import Machine
 from tests.clock import HANG
 
 TOGETHER = 4
@@ -158,10 +158,10 @@ def test_threads_get_one_object(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_caches_of_launches_are_among_them() -> None:
-    wanted = """simt.wgmma_operands._located simt.compiled.Compiled.memory
-    simt.compiled.Compiled.code simt.boxes.compiled
-    execution.warp.warp_function races.order.functions
-    races.shared_shadow.functions arrays.threads._pool"""
+    wanted = """engine.simt.wgmma_operands._located engine.simt.compiled.Compiled.memory
+    engine.simt.compiled.Compiled.code engine.simt.boxes.compiled
+    reference.execution.warp.warp_function watch.races.order.functions
+    watch.races.shared_shadow.functions base.arrays.threads._pool"""
     assert {f"fragmenta.{each}" for each in wanted.split()} <= set(SHARED)
 
 

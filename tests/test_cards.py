@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fragmenta.cards import CARDS, KINDS, PEAKS, cards
-from fragmenta.isa.table import read
-from fragmenta.programs.cards import cards as of_programs
+from fragmenta.frontends.programs.cards import cards as of_programs
+from fragmenta.reference.cards import CARDS, KINDS, PEAKS, cards
+from fragmenta.reference.isa.table import read
 
 DRIVER = {
     # What the driver told on an H200, by CUDA's number of the attribute.

@@ -19,13 +19,14 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
-from fragmenta.isa.table import read
 from fragmenta.launch.kernel import Kernel
 from fragmenta.ptx.effects import LINES, NOT_RUN
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
+from fragmenta.reference.isa.table import read
 from tests.pages import examples
+from tests.test_house import HOUSE, ROOMS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -380,19 +381,15 @@ def test_the_ways_are_chains() -> None:
 
 
 def test_contributing_names_every_room() -> None:
-    """The table has every folder and module of the package; the picture shows it."""
+    """The table has every room of the package, in order; the picture shows it."""
     drawn = script("plots/rooms.py")
-    source = Path(fm.__file__).parent
-    found = {path.relative_to(source).parts[0] for path in source.rglob("*.py")}
     known = drawn.rooms()
-    assert {name.partition("/")[0] for name in known} == {
-        name.removesuffix(".py") for name in found - {"__init__.py", "__main__.py"}
-    }
-    assert {
-        module for module, _ in drawn.modules() if not drawn.room(module, known)
-    } <= {
-        "cuda"  # it only holds two rooms
-    }
+    parts = [each.replace("/", ".") for each in known]
+    of_two = {"cuda.source", "cuda.tools"}
+    wanted = [each for each in ROOMS if each != "__main__" and not HOUSE.get(each)]
+    assert [each for each in parts if each not in of_two] == [
+        each for each in wanted if each != "cuda"
+    ]
     picture = drawn.PICTURE.read_text(encoding="utf-8")
     assert picture == drawn.draw(), "run: python docs/plots/rooms.py"
 

@@ -11,7 +11,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.tools import device
 from fragmenta.errors import EXTRAS, missing
-from fragmenta.kernels import launch
+from fragmenta.hopper.kernels import launch
 from tests.asking import ask
 
 ROOT = Path(__file__).parent.parent

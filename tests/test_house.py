@@ -1,15 +1,16 @@
-"""The order of the house: rooms, folders inside them, and imports that run one way.
+"""The order of the house: storeys, their rooms, and imports that run one way.
 
 Every import counts, wherever it stands: when a module loads, when a function
 is called, and for type checkers only.
 
-- A room imports only from the rooms above it in ``ROOMS``, for types too.
+- A storey imports only from the storeys above it in ``HOUSE``, and a room only from the
+  rooms above it, for types too.
 - Folders inside a room have an order, too: no two of them import one another, directly
   or through other modules of the room.
 - No modules import one another in a circle, not even when they are called.  Within a
   room, imports for type checkers only are free: they never run.
-- A door (:mod:`fragmenta.door`) is a table of names, which may be of any room.  Users
-  ask it; no module of the house asks it for what is above.
+- A door (:mod:`fragmenta.base.door`) has names for users, which may be of any room.  No
+  module of the house asks it for what is above.
 """
 
 import ast
@@ -22,8 +23,8 @@ from typing import NamedTuple
 import pytest
 
 import fragmenta
+from fragmenta.engine.simt.library import COMPILING
 from fragmenta.ptx.rules import RULES
-from fragmenta.simt.library import COMPILING
 from tests.own_code import nodes, parsed
 
 SOURCE = Path(fragmenta.__file__).parent
@@ -31,66 +32,47 @@ MOST_EQUAL = 7
 
 pytestmark = pytest.mark.xdist_group("house")  # what is read is read once
 
-# Each room imports only from those before it.
+# Each storey, and each room of one, imports only from those before it.
+HOUSE = {
+    "errors": "",
+    "base": "progress door arrays jit",
+    "reference": "registers isa cards arithmetic quant sparse weights shared "
+    "tensor_memory execution wmma",
+    "ptx": "",
+    "engine": "simt units tracing planes",
+    "watch": "races orders",
+    "values": "counters expressions numerics",
+    "launch": "",
+    "cuda": "",
+    "inspect": "replay debugging view sameness evidence",
+    "frontends": "api pool programs memory protocol cupy numba warp tilelang triton judge",
+    "hopper": "kernels torch",
+    "commands": "",
+    "__main__": "",
+}
 ROOMS = [
-    "errors",
-    "progress",
-    "door",
-    "arrays",
-    "jit",
-    "registers",
-    "isa",
-    "cards",
-    "arithmetic",
-    "quant",
-    "sparse",
-    "weights",
-    "shared",
-    "tensor_memory",
-    "execution",
-    "wmma",
-    "ptx",
-    "simt",
-    "units",
-    "counters",
-    "tracing",
-    "planes",
-    "races",
-    "expressions",
-    "orders",
-    "numerics",
-    "launch",
-    "replay",
-    "debugging",
-    "cuda",
-    "view",
-    "sameness",
-    "evidence",
-    "kernels",
-    "torch",
-    "api",
-    "pool",
-    "programs",
-    "frontends",
-    "triton",
-    "judge",
-    "commands",
-    "__main__",
+    f"{storey}.{room}" if room else storey
+    for storey, rooms in HOUSE.items()
+    for room in ["", *rooms.split()]
 ]
 
-# Tables of names that may be of any room.
+# Names for users, of any room.
 DOORS = (
     "fragmenta",
+    "fragmenta.judge",
+    "fragmenta.kernels",
     "fragmenta.ptx",
     "fragmenta.quant",
     "fragmenta.shared",
     "fragmenta.sparse",
     "fragmenta.tensor_memory",
+    "fragmenta.torch",
+    "fragmenta.triton",
     "fragmenta.weights",
     "fragmenta.wmma",
 )
 # Who loads modules by name: doors, and commands, which nothing is above.
-BY_NAME = ("fragmenta.door", "fragmenta.commands")
+BY_NAME = ("fragmenta.base.door", "fragmenta.commands")
 
 
 class Import(NamedTuple):
@@ -114,8 +96,11 @@ def dotted(path: Path) -> str:
 
 
 def room(module: str) -> str:
-    """The room of a module; empty for the package itself."""
-    return module.partition(".")[2].partition(".")[0]
+    """The room of a module, such as ``base.jit`` or ``ptx``; empty for a door."""
+    storey, *inside = module.split(".")[1:3] or [""]
+    if storey not in HOUSE:
+        return ""
+    return ".".join([storey, *inside]) if HOUSE[storey] else storey
 
 
 class Reader(ast.NodeVisitor):
@@ -186,13 +171,12 @@ def readers() -> tuple[Reader, ...]:
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """Every import between modules; what a door says to type checkers is none."""
+    """Every import between modules; what a door names is none."""
     return tuple(
         each
         for reader in readers()
         for each in reader.found
-        if reader.module != "fragmenta"
-        and not (reader.module in DOORS and each.when == "types")
+        if reader.module not in DOORS
     )
 
 
@@ -232,7 +216,8 @@ def circles(edges: set[tuple[str, str]]) -> list[set[str]]:
 
 
 def test_every_module_has_its_room() -> None:
-    assert {room(module) for module in modules()} - {""} == set(ROOMS)
+    inside = {module for module in modules() if module not in DOORS}
+    assert {room(module) for module in inside} == set(ROOMS)
 
 
 def test_imports_run_one_way() -> None:
@@ -260,9 +245,10 @@ def test_nothing_is_imported_by_name_elsewhere() -> None:
 def folder(module: str) -> str:
     """The folder inside a room that a module is in; a module that is in none itself."""
     parts = module.split(".")
-    if len(parts) == 3 and modules()[module].name != "__init__.py":
+    depth = room(module).count(".") + 3
+    if len(parts) == depth and modules()[module].name != "__init__.py":
         return module
-    return ".".join(parts[:3])
+    return ".".join(parts[:depth])
 
 
 def test_folders_inside_a_room_have_an_order() -> None:
@@ -285,9 +271,12 @@ def test_a_door_is_a_table(door: str) -> None:
     assert not [each for each in body if isinstance(each, ast.ClassDef)]
 
 
-@pytest.mark.parametrize("door", DOORS[1:])
-def test_doors_are_for_users(door: str) -> None:
-    """A module that asked one for what is above its room would import upward."""
+def test_doors_are_for_users() -> None:
+    """A module that asked one for what is above its room would import upward.
+
+    The folder ``ptx`` has modules and is a door.
+    """
+    door = "fragmenta.ptx"
     table = {
         alias.asname or alias.name: node.module or ""
         for node in nodes(modules()[door])
@@ -295,18 +284,16 @@ def test_doors_are_for_users(door: str) -> None:
         for alias in node.names
     }
     above = {
-        name: module
-        for name, module in table.items()
-        if module != door and goes_up(Import(door, module, "types"))
+        name for name, module in table.items() if goes_up(Import(door, module, "types"))
     }
-    assert table
+    assert above
     asked = [
         f"{module} imports {alias.name} from {door}"
         for module, path in modules().items()
         for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and node.module == door
         for alias in node.names
-        if alias.name in above and goes_up(Import(module, above[alias.name], "load"))
+        if alias.name in above
     ]
     assert not asked
 
@@ -318,7 +305,7 @@ def test_what_writes_code_is_part_of_the_key_of_the_cache() -> None:
     """
     parts = tuple(f"fragmenta.{each.replace('/', '.')}" for each in COMPILING)
     compiling = [m for m in modules() if m.startswith(tuple(f"{p}." for p in parts))]
-    above = ("units", "races", "expressions", "launch")
+    above = ("engine.units", "watch.races", "values.expressions", "launch")
     outside = [
         f"{each.source} imports {each.target}"
         for each in imports()
@@ -329,7 +316,7 @@ def test_what_writes_code_is_part_of_the_key_of_the_cache() -> None:
     writing = {
         each.source
         for each in imports()
-        if each.target in ("fragmenta.simt.emitter", "fragmenta.jit.trace")
+        if each.target in ("fragmenta.engine.simt.emitter", "fragmenta.base.jit.trace")
         if room(each.source) in above and each.source not in compiling
     }
     assert writing <= {"fragmenta.launch.coverage"}  # it counts, and writes nothing
@@ -357,13 +344,13 @@ def test_a_launch_that_is_not_watched_loads_no_race_detector() -> None:
         "kernel = ptx.parse(text).kernels['f']\n"
         "assert 'fragmenta.ptx.opcodes' not in sys.modules  # only compiling needs it\n"
         "kernel.launch(1, 32, watch=False)\n"
-        "assert not [m for m in sys.modules if m.startswith('fragmenta.races')]\n"
+        "assert not [m for m in sys.modules if m.startswith('fragmenta.watch.races')]\n"
     )
     subprocess.run([sys.executable, "-c", text], check=True)
 
 
 #: Rooms that the package works without: they use it, and it does not use them.
-OPTIONAL = ("fragmenta.kernels", "fragmenta.torch")
+OPTIONAL = ("fragmenta.hopper", "fragmenta.kernels", "fragmenta.torch")
 
 
 def is_optional(module: str) -> bool:
@@ -382,8 +369,13 @@ def test_nothing_depends_on_the_optional_rooms() -> None:
 def test_the_package_works_without_the_optional_rooms() -> None:
     """Every other module loads, and every other public name is there."""
     others = sorted(m for m in modules() if not is_optional(m))
-    others = [m for m in others if room(m) not in ("frontends", "triton", "__main__")]
-    others = [m for m in others if not m.startswith("fragmenta.judge.libraries.")]
+    needs = ("numba", "warp", "tilelang", "triton", "judge.libraries")
+    there = tuple(f"fragmenta.frontends.{each}" for each in needs)
+    others = [
+        m
+        for m in others
+        if not m.startswith((*there, "fragmenta.triton", "fragmenta.__main__"))
+    ]
     text = (
         "import importlib, sys\n"
         f"for hidden in {OPTIONAL!r}:\n"
@@ -445,56 +437,82 @@ def test_any_and_questions_are_seen() -> None:
 
 # ── do the rules see what they forbid? ──────────────────────────────────────
 
-KNOWN = frozenset({"fragmenta.isa.target", "fragmenta.view.svg", "fragmenta.isa"})
+KNOWN = frozenset(
+    {
+        "fragmenta.reference.isa.target",
+        "fragmenta.inspect.view.svg",
+        "fragmenta.reference.isa",
+    }
+)
 
 
 @pytest.mark.parametrize(
     "text, target, when",
     [
-        ("from fragmenta.view.svg import f", "fragmenta.view.svg", "load"),
-        ("from fragmenta.isa import target", "fragmenta.isa.target", "load"),
-        ("import fragmenta.view.svg as svg", "fragmenta.view.svg", "load"),
         (
-            "try:\n import fragmenta.view.svg\nexcept E: pass",
-            "fragmenta.view.svg",
+            "from fragmenta.inspect.view.svg import f",
+            "fragmenta.inspect.view.svg",
             "load",
         ),
         (
-            "def f():\n  if x:\n    from fragmenta.view import svg",
-            "fragmenta.view.svg",
+            "from fragmenta.reference.isa import target",
+            "fragmenta.reference.isa.target",
+            "load",
+        ),
+        (
+            "import fragmenta.inspect.view.svg as svg",
+            "fragmenta.inspect.view.svg",
+            "load",
+        ),
+        (
+            "try:\n import fragmenta.inspect.view.svg\nexcept E: pass",
+            "fragmenta.inspect.view.svg",
+            "load",
+        ),
+        (
+            "def f():\n  if x:\n    from fragmenta.inspect.view import svg",
+            "fragmenta.inspect.view.svg",
             "call",
         ),
         (
-            "class A:\n  async def f(self):\n    import fragmenta.view.svg",
-            "fragmenta.view.svg",
+            "class A:\n  async def f(self):\n    import fragmenta.inspect.view.svg",
+            "fragmenta.inspect.view.svg",
             "call",
         ),
         ("from fragmenta import matmul", "fragmenta", "load"),
-        ("if TYPE_CHECKING:\n  from fragmenta.isa import X", "fragmenta.isa", "types"),
         (
-            "if typing.TYPE_CHECKING:\n  pass\nelse:\n  from fragmenta.isa import X",
-            "fragmenta.isa",
+            "if TYPE_CHECKING:\n  from fragmenta.reference.isa import X",
+            "fragmenta.reference.isa",
+            "types",
+        ),
+        (
+            "if typing.TYPE_CHECKING:\n  pass\nelse:\n  from fragmenta.reference.isa import X",
+            "fragmenta.reference.isa",
             "load",
         ),
     ],
 )
 def test_every_import_is_read(text: str, target: str, when: str) -> None:
-    found = read("fragmenta.registers.words", text, KNOWN).found
-    assert found == [Import("fragmenta.registers.words", target, when)]
+    found = read("fragmenta.reference.registers.words", text, KNOWN).found
+    assert found == [Import("fragmenta.reference.registers.words", target, when)]
 
 
 def test_relative_imports_are_read() -> None:
-    found = read("fragmenta.isa.target", "from ..view import svg", KNOWN).found
-    assert found == [Import("fragmenta.isa.target", "fragmenta.view.svg", "load")]
+    found = read(
+        "fragmenta.reference.isa.target", "from ...inspect.view import svg", KNOWN
+    ).found
+    assert found == [
+        Import("fragmenta.reference.isa.target", "fragmenta.inspect.view.svg", "load")
+    ]
 
 
 def test_imports_by_name_are_seen() -> None:
-    text = "import importlib\nimportlib.import_module('fragmenta.view')"
-    assert read("fragmenta.isa.target", text, KNOWN).by_name == [2]
+    text = "import importlib\nimportlib.import_module('fragmenta.inspect.view')"
+    assert read("fragmenta.reference.isa.target", text, KNOWN).by_name == [2]
 
 
 def test_going_up_is_seen() -> None:
-    up = Import("fragmenta.isa.target", "fragmenta.view.svg", "call")
+    up = Import("fragmenta.reference.isa.target", "fragmenta.inspect.view.svg", "call")
     assert goes_up(up)
     assert goes_up(up._replace(target="fragmenta"))
     assert not goes_up(Import(up.target, up.source, "load"))

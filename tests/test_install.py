@@ -118,7 +118,9 @@ def test_pytest_finds_the_plugin(installed: Run) -> None:
         "from importlib.metadata import entry_points\n"
         "print(entry_points(group='pytest11')['fragmenta'].value)"
     )
-    assert installed("python", "-c", query).strip() == "fragmenta.evidence.plugin"
+    assert (
+        installed("python", "-c", query).strip() == "fragmenta.inspect.evidence.plugin"
+    )
 
 
 def test_command_line_answers(installed: Run) -> None:

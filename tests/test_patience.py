@@ -7,10 +7,10 @@ slow machine passes, and what grows with the square of its input does not.
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.statement import MOST
-from fragmenta.isa.target import Version
-from fragmenta.registers.layout import LONGEST
-from fragmenta.shared.tile_copies import tile_copies
+from fragmenta.reference.isa.statement import MOST
+from fragmenta.reference.isa.target import Version
+from fragmenta.reference.registers.layout import LONGEST
+from fragmenta.reference.shared.tile_copies import tile_copies
 from tests.clock import work
 
 WITHIN = 2.0

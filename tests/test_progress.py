@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fragmenta import progress
+from fragmenta.base import progress
 from fragmenta.errors import Error
 from tests.clock import ByHand
 

@@ -10,12 +10,12 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import wmma
-from fragmenta.registers.layout import Layout
-from fragmenta.shared import moves
-from fragmenta.shared.descriptor import Descriptor, extent
-from fragmenta.shared.tiles import read_tile
-from fragmenta.shared.tiles import tile as shared_tile
-from fragmenta.sparse import exchange
+from fragmenta.reference.registers.layout import Layout
+from fragmenta.reference.shared import moves
+from fragmenta.reference.shared.descriptor import Descriptor, extent
+from fragmenta.reference.shared.tiles import read_tile
+from fragmenta.reference.shared.tiles import tile as shared_tile
+from fragmenta.reference.sparse import exchange
 
 WG = fm.wgmma("m64n8k16", a="f16", d="f32")
 BITS = fm.wgmma("m64n8k256", a="b1", d="s32")

@@ -14,10 +14,10 @@ from types import ModuleType
 from urllib.parse import unquote
 
 import fragmenta as fm
-from fragmenta.isa.matching import fits
-from fragmenta.isa.synonyms import vocabulary
-from fragmenta.view import explorer as view
-from fragmenta.view.explorer_data import holding
+from fragmenta.inspect.view import explorer as view
+from fragmenta.inspect.view.explorer_data import holding
+from fragmenta.reference.isa.matching import fits
+from fragmenta.reference.isa.synonyms import vocabulary
 from tests.test_docs import DOCS, PAGES, generator, name, prose, script, whole
 
 ROWS = (

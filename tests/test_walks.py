@@ -84,7 +84,7 @@ class Walk(NamedTuple):
 WALKS = {
     "a shape of mma": Walk(
         {
-            "isa/tables/mma.py": (
+            "reference/isa/tables/mma.py": (
                 "m16n8k8 m16n8k16         | bf16",
                 "m16n8k8 m16n8k16 m16n8k32 | bf16",
             )
@@ -141,7 +141,7 @@ print(json.dumps(every(body, np.ones(32, np.float32), "twice")))
 )
 UNKNOWN_OPCODE = Rule(""",
             ),
-            "units/mbarriers.py": (
+            "engine/units/mbarriers.py": (
                 '    """Count bytes as arrived, without a copy."""',
                 '''    """Count bytes as arrived, without a copy."""
     warp.report(rules.BY_HAND, event, lanes, "no copy has brought these bytes")''',
@@ -247,7 +247,7 @@ cp.fill.async.shared::cta.mbarrier::complete_tx::bytes  [d], a:u32, size:u32, [m
                 "      | registers             | shared    | async    | mbarrier    |\n"
                 "cp.async.bulk                 | bulk_group ",
             ),
-            "units/filling.py": (
+            "engine/units/filling.py": (
                 "",
                 '''"""``cp.fill.async``: fills shared memory with a byte."""
 
@@ -256,10 +256,10 @@ from __future__ import annotations
 import numpy as np
 
 from fragmenta.ptx.effects import effect
-from fragmenta.units.blocks import Thread, Warp
-from fragmenta.units.copy_events import issue
-from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.work import Copy, Range, in_shared, shared_address
+from fragmenta.engine.units.blocks import Thread, Warp
+from fragmenta.engine.units.copy_events import issue
+from fragmenta.engine.units.events import Event, carries_out, numbers
+from fragmenta.engine.units.work import Copy, Range, in_shared, shared_address
 
 
 class Fill(Copy):
@@ -294,7 +294,7 @@ def fill(warp: Warp, event: Event, lanes: int) -> int:
     return lanes
 ''',
             ),
-            "units/registry.py": ("    fencing,", "    fencing,\n    filling,"),
+            "engine/units/registry.py": ("    fencing,", "    fencing,\n    filling,"),
         },
         """
 START = '''

@@ -27,21 +27,21 @@ from measuring import Call, in_processes, medians_us, versions
 from torch import Tensor
 
 from fragmenta.cuda.tools.compiler import to_cubin
-from fragmenta.kernels.arguments import Box, Geometry
-from fragmenta.kernels.config import Kernel
-from fragmenta.kernels.launch import LaunchPlan, launch, plan_of_code, processors
-from fragmenta.kernels.source import TARGET
-from fragmenta.torch.matrix import RESULTS
-from fragmenta.torch.running import rows_of
+from fragmenta.hopper.kernels.arguments import Box, Geometry
+from fragmenta.hopper.kernels.config import Kernel
+from fragmenta.hopper.kernels.launch import LaunchPlan, launch, plan_of_code, processors
+from fragmenta.hopper.kernels.source import TARGET
+from fragmenta.hopper.torch.matrix import RESULTS
+from fragmenta.hopper.torch.running import rows_of
 
 # What a checkout is asked: for each product the source of the chosen kernel, and its
 # launch.  Only names that the kernels have had for long are used.
 _DESCRIBE = """
 import json, sys
 import fragmenta
-from fragmenta.kernels.arguments import geometry
+from fragmenta.hopper.kernels.arguments import geometry
 from fragmenta.kernels import Kernel, Tile, choose
-from fragmenta.kernels.source import source
+from fragmenta.hopper.kernels.source import source
 print(fragmenta.__file__)
 for line in sys.stdin:
     fields, size, blocks = json.loads(line)

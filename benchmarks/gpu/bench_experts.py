@@ -48,12 +48,12 @@ from measuring import (
 )
 from torch import Tensor
 
-from fragmenta.kernels.choosing import candidates, choose
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.four_bits import Integers
-from fragmenta.kernels.grouping import expected_time
+from fragmenta.hopper.kernels.choosing import candidates, choose
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.four_bits import Integers
+from fragmenta.hopper.kernels.grouping import expected_time
+from fragmenta.hopper.torch.grouping import grouped_on_cuda
 from fragmenta.torch import run
-from fragmenta.torch.grouping import grouped_on_cuda
 
 
 class Layer(NamedTuple):

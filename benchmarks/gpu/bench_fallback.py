@@ -27,10 +27,10 @@ from bench_gemm import dense, packed, packed_integers
 from bench_layers import FOUR_BITS, base_kernel, sets_for
 from measuring import Call, Run, mean, medians_us, options_of, read_cases, sizes
 
-from fragmenta.kernels.choosing import choose
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.packing import packed_shape
-from fragmenta.kernels.widening import FALLBACKS, narrow_limit
+from fragmenta.hopper.kernels.choosing import choose
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.packing import packed_shape
+from fragmenta.hopper.kernels.widening import FALLBACKS, narrow_limit
 from fragmenta.torch import run
 
 LAYERS = ((6144, 4096), (14336, 4096), (4096, 14336), (8192, 8192), (28672, 8192))

@@ -37,11 +37,11 @@ from measuring import Call, compile_all, medians_us, versions
 from torch import Tensor
 
 import fragmenta.torch as ft
-from fragmenta.kernels.activate import emulate_activate
-from fragmenta.kernels.choosing import choose
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.torch.matrix import RESULTS, matrix_of
-from fragmenta.torch.weights import relative_error
+from fragmenta.hopper.kernels.activate import emulate_activate
+from fragmenta.hopper.kernels.choosing import choose
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.torch.matrix import RESULTS, matrix_of
+from fragmenta.hopper.torch.weights import relative_error
 
 HIDDEN, WIDE = 4096, 14336
 TOKENS = (512, 1024, 2048, 4096, 8192)

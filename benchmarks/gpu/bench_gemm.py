@@ -27,13 +27,13 @@ import torch
 from measuring import Call, captured, compile_all, in_turn, replayed, versions
 from torch import Tensor
 
-from fragmenta.kernels.choosing import choose, expected_time, tiles_for
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.four_bits import Integers
-from fragmenta.kernels.packing import VALUE_BYTES, packed_shape
-from fragmenta.registers.dtype import dtype
+from fragmenta.hopper.kernels.choosing import choose, expected_time, tiles_for
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.four_bits import Integers
+from fragmenta.hopper.kernels.packing import VALUE_BYTES, packed_shape
+from fragmenta.hopper.torch.matrix import DTYPES
+from fragmenta.reference.registers.dtype import dtype
 from fragmenta.torch import SparseLinear, binary_mm, compress, run
-from fragmenta.torch.matrix import DTYPES
 
 # m, n, k of D = A B: the weight is A, so that n is the batch.
 SIZES = (

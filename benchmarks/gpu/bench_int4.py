@@ -40,7 +40,7 @@ from measuring import (
 )
 from torch import Tensor
 
-from fragmenta.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.config import Kernel, Tile
 from fragmenta.torch import run
 
 LAYERS = (

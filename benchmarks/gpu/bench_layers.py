@@ -42,11 +42,11 @@ from measuring import (
 )
 from torch import Tensor
 
-from fragmenta.kernels.choosing import candidates, expected_time
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.four_bits import Integers
-from fragmenta.kernels.widening import narrow_limit
-from fragmenta.registers.dtype import dtype
+from fragmenta.hopper.kernels.choosing import candidates, expected_time
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.four_bits import Integers
+from fragmenta.hopper.kernels.widening import narrow_limit
+from fragmenta.reference.registers.dtype import dtype
 from fragmenta.torch import run
 
 #: Rows and columns of weights: models of 8 and 70 billion parameters, and others.

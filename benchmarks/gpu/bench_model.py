@@ -35,8 +35,8 @@ import torch.nn.functional as F
 from measuring import Call, captured, compile_all, in_turn, versions
 from torch import Tensor, nn
 
-from fragmenta.kernels.choosing import choose
-from fragmenta.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.choosing import choose
+from fragmenta.hopper.kernels.config import Kernel, Tile
 from fragmenta.torch import compress, linears
 
 BATCHES = (1, 4, 16, 64, 128, 256)

@@ -28,9 +28,9 @@ from measuring import Call, compile_all, medians_us, versions
 from torch import Tensor, nn
 
 import fragmenta.torch as ft
-from fragmenta.kernels.choosing import choose
-from fragmenta.kernels.config import Kernel
-from fragmenta.torch.training import transposable_mask
+from fragmenta.hopper.kernels.choosing import choose
+from fragmenta.hopper.kernels.config import Kernel
+from fragmenta.hopper.torch.training import transposable_mask
 
 LAYERS = ((4096, 14336), (14336, 4096), (4096, 4096))
 TOKENS = (2048, 8192)

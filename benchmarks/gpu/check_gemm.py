@@ -28,15 +28,15 @@ from measuring import in_processes
 
 import fragmenta as fm
 from fragmenta.errors import CompileError
-from fragmenta.kernels.arguments import Matrix
-from fragmenta.kernels.choosing import tiles_for
-from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
-from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
-from fragmenta.kernels.four_bits import SCALE_TYPES, pack_integers
-from fragmenta.kernels.launch import launch, plan
-from fragmenta.kernels.packing import Packed, pack
-from fragmenta.kernels.source import cubin
-from fragmenta.registers.dtype import dtype
+from fragmenta.hopper.kernels.arguments import Matrix
+from fragmenta.hopper.kernels.choosing import tiles_for
+from fragmenta.hopper.kernels.config import ALIGNMENT, Kernel, Tile
+from fragmenta.hopper.kernels.emulate import STORAGE, Epilogue, accumulate, finish
+from fragmenta.hopper.kernels.four_bits import SCALE_TYPES, pack_integers
+from fragmenta.hopper.kernels.launch import launch, plan
+from fragmenta.hopper.kernels.packing import Packed, pack
+from fragmenta.hopper.kernels.source import cubin
+from fragmenta.reference.registers.dtype import dtype
 
 PAIRS = (
     ("e4m3", "e4m3"),

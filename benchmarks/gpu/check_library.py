@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 import fragmenta.torch as ft
-from fragmenta.kernels.config import ACTIVATIONS, Tile
-from fragmenta.kernels.kept import TRAINED
-from fragmenta.registers.dtype import dtype
-from fragmenta.torch.matrix import DTYPES
-from fragmenta.torch.quantizing import QUANTIZED
+from fragmenta.hopper.kernels.config import ACTIVATIONS, Tile
+from fragmenta.hopper.kernels.kept import TRAINED
+from fragmenta.hopper.torch.matrix import DTYPES
+from fragmenta.hopper.torch.quantizing import QUANTIZED
+from fragmenta.reference.registers.dtype import dtype
 
 DEVICE = "cuda"
 """Where the second result is computed."""

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from fragmenta.kernels.config import Kernel
-from fragmenta.kernels.source import cubin
+from fragmenta.hopper.kernels.config import Kernel
+from fragmenta.hopper.kernels.source import cubin
 
 Call = Callable[[], object]
 Given = TypeVar("Given")

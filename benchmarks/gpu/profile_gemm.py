@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from bench_gemm import dense, packed
 
-from fragmenta.kernels.choosing import choose
-from fragmenta.kernels.config import Kernel
+from fragmenta.hopper.kernels.choosing import choose
+from fragmenta.hopper.kernels.config import Kernel
 from fragmenta.torch import run
 
 FP8 = Kernel("e4m3", out="bf16", transposed=True)

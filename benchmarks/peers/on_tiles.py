@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from survey import Row, survey
 
-from fragmenta.arithmetic import multiply
-from fragmenta.registers.dtype import dtype
+from fragmenta.reference.arithmetic import multiply
+from fragmenta.reference.registers.dtype import dtype
 from peers.cases import MATRICES, MMASIM, NUMPY, Case
 from tests.arithmetic.inputs import operands
 

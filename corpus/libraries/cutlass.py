@@ -15,7 +15,7 @@ from corpus import host
 from corpus.registry import case
 from corpus.trial import TF32, TOLERANCES, Trial
 from fragmenta import ptx
-from fragmenta.sparse import exchange
+from fragmenta.reference.sparse import exchange
 
 HALF, SINGLE = TOLERANCES[torch.float16], TOLERANCES[torch.float32]
 

@@ -22,8 +22,8 @@ from corpus.registry import case
 from corpus.trial import TOLERANCES, Trial
 from fragmenta import ptx
 from fragmenta.cuda.tools.raw import RawKernel
-from fragmenta.shared.tensor_map import TensorMap, element_types
-from fragmenta.simt.arguments import Struct
+from fragmenta.engine.simt.arguments import Struct
+from fragmenta.reference.shared.tensor_map import TensorMap, element_types
 
 # ── how a kernel is launched ────────────────────────────────────────────────
 

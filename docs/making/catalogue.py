@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 import fragmenta as fm
-from fragmenta.isa.matching import fits
-from fragmenta.isa.synonyms import meaning, vocabulary
-from fragmenta.isa.target import TARGETS
+from fragmenta.reference.isa.matching import fits
+from fragmenta.reference.isa.synonyms import meaning, vocabulary
+from fragmenta.reference.isa.target import TARGETS
 from making import explorer
 from making.numbers import status
 

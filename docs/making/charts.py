@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from html import escape
 
-from fragmenta.view.svg import Drawing, document, down, words
+from fragmenta.inspect.view.svg import Drawing, document, down, words
 
 Row = dict[str, str]
 TABLE = re.compile(r"(?m)(?:^\|.*\n)+")

@@ -8,7 +8,7 @@ from making.markdown import ROOT, table
 
 sys.path.insert(0, str(ROOT))
 
-from fragmenta.counters.metrics import EVERY
+from fragmenta.values.counters.metrics import EVERY
 from tests.counters import nsight
 
 

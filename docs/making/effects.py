@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fragmenta.isa.table import read
 from fragmenta.ptx.effects import LINES, NOT_RUN, WAYS, Effect
+from fragmenta.reference.isa.table import read
 from making.markdown import table
 
 HOW = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import fragmenta as fm
-from fragmenta.view.explorer import address, page
-from fragmenta.view.explorer_data import holding
-from fragmenta.view.explorer_links import ExplorerInstructions
+from fragmenta.inspect.view.explorer import address, page
+from fragmenta.inspect.view.explorer_data import holding
+from fragmenta.inspect.view.explorer_links import ExplorerInstructions
 
 PAGE = "explorer.html"
 TITLE = "<h1>fragmenta</h1>"

@@ -6,9 +6,9 @@ import re
 
 import fragmenta as fm
 from fragmenta.errors import one_of
-from fragmenta.isa import tcgen05_shapes as shapes
-from fragmenta.isa.families import FAMILIES as FAMILY_NAMES
-from fragmenta.isa.table import read
+from fragmenta.reference.isa import tcgen05_shapes as shapes
+from fragmenta.reference.isa.families import FAMILIES as FAMILY_NAMES
+from fragmenta.reference.isa.table import read
 from making.markdown import anchor, counted, table
 from making.numbers import status
 

@@ -9,7 +9,7 @@ from io import StringIO
 from typing import Any, NamedTuple
 
 import fragmenta as fm
-from fragmenta.view.path import path_svg
+from fragmenta.inspect.view.path import path_svg
 from making import explorer
 from making.markdown import DOCS
 

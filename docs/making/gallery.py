@@ -13,7 +13,7 @@ from html import escape
 from typing import NamedTuple
 
 import fragmenta as fm
-from fragmenta.isa.table import read
+from fragmenta.reference.isa.table import read
 from making import explorer
 from making.figures import FIGURES
 from making.markdown import anchor

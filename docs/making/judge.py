@@ -6,7 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
-from fragmenta.judge.findings import KINDS
+from fragmenta.frontends.judge.findings import KINDS
 from making.markdown import DOCS, table
 
 Row = dict[str, Any]

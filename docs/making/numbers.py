@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any
 
 import fragmenta as fm
-from fragmenta.arithmetic import models
 from fragmenta.errors import Error
-from fragmenta.evidence import record
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.certainty import TABLE, WORDS
-from fragmenta.isa.table import read
+from fragmenta.inspect.evidence import record
+from fragmenta.reference.arithmetic import models
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.certainty import TABLE, WORDS
+from fragmenta.reference.isa.table import read
 from making.markdown import DOCS, ROOT, table
 
 GOLDEN = ROOT / "tests" / "golden" / "h200"

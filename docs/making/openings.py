@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from fragmenta.evidence import record
-from fragmenta.view.svg import Drawing
+from fragmenta.inspect.evidence import record
+from fragmenta.inspect.view.svg import Drawing
 from making import corpus, counters, judge, numbers, performance, programs
 from making.markdown import DOCS
 from making.strokes import (

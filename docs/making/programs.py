@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from fragmenta.programs.cards import cards
-from fragmenta.programs.functions import DRIVER, REFUSED, RUNTIME, rows
+from fragmenta.frontends.programs.cards import cards
+from fragmenta.frontends.programs.functions import DRIVER, REFUSED, RUNTIME, rows
 from making.markdown import DOCS, table
 
 RESULTS = DOCS / "programs.json"

@@ -12,7 +12,7 @@ from textwrap import dedent
 from typing import Any
 
 import fragmenta
-from fragmenta.arrays.record import Record
+from fragmenta.base.arrays.record import Record
 from making.markdown import anchor, table
 
 WIDTH = 80

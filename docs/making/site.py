@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 
 import fragmenta as fm
-from fragmenta.view.palette import hex_colour
+from fragmenta.inspect.view.palette import hex_colour
 from making import (
     catalogue,
     charts,

@@ -17,7 +17,7 @@ import numpy as np
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.view.svg import Drawing, down, words
+from fragmenta.inspect.view.svg import Drawing, down, words
 from making.charts import rows_of
 from making.markdown import DOCS
 from making.strokes import (

@@ -1,7 +1,7 @@
 """Pieces that the pictures at the top of pages are made of.
 
 They are 768 pixels wide, have no text below 11 pixels, and follow the reader's choice
-of light or dark, as all pictures of :mod:`fragmenta.view.svg` do.
+of light or dark, as all pictures of :mod:`fragmenta.inspect.view.svg` do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from fragmenta.view.svg import Drawing, document, down, words
+from fragmenta.inspect.view.svg import Drawing, document, down, words
 
 WIDTH = 740
 LETTER = 6.8

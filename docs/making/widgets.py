@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 import fragmenta as fm
-from fragmenta.view.places import records
+from fragmenta.inspect.view.places import records
 from making import explorer
 
 MARK = re.compile(r"<!-- widget: (\w+) -->")

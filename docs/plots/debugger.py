@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from fragmenta import ptx
-from fragmenta.debugging.debugger import Debugger
-from fragmenta.debugging.terminal import Terminal
+from fragmenta.inspect.debugging.debugger import Debugger
+from fragmenta.inspect.debugging.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (

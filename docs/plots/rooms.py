@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fragmenta"
 PICTURE = ROOT / "docs" / "images" / "rooms.svg"
 
-ROW, CELL, NAME, LEFT, TOP = 24, 18, 156, 570, 58
+ROW, CELL, NAME, LEFT, TOP = 24, 18, 216, 630, 58
 CAPTION = (
     "A dot: this room imports the room with that number. "
     "Imports run one way if all dots are left of the squares."

@@ -21,27 +21,35 @@ WAYS: dict[str, list[Step]] = {
         ("ptx/reading", "reads the text", "a Module: functions, instructions"),
         ("ptx/checking", "asks every rule that needs no run", "Problems, or none"),
         ("ptx/opcodes", "fuses and folds as ptxas does", "a changed Module"),
-        ("simt", "emits LLVM: a call of a routine for each instruction", "code"),
-        ("races/probes", "adds its checks to that code, if it is watched", "code"),
+        ("engine/simt", "emits LLVM: a call of a routine for each instruction", "code"),
+        (
+            "watch/races/probes",
+            "adds its checks to that code, if it is watched",
+            "code",
+        ),
         ("launch", "lays out arguments and memory, starts threads", "a run"),
-        ("simt", "runs 32 lanes at a time", "memory, and events"),
-        ("units", "carry out events: mbarriers, copies, wgmma, tcgen05", "memory"),
-        ("races/shadow", "compares each access with those before", "findings"),
-        ("races/report", "puts findings into words", "Problems"),
+        ("engine/simt", "runs 32 lanes at a time", "memory, and events"),
+        (
+            "engine/units",
+            "carry out events: mbarriers, copies, wgmma, tcgen05",
+            "memory",
+        ),
+        ("watch/races/shadow", "compares each access with those before", "findings"),
+        ("watch/races/report", "puts findings into words", "Problems"),
         ("launch", "collects counts, output and problems", "a Result"),
     ],
     "The way of a matrix": [
-        ("isa", "finds the row of the instruction", "shape, types, operands"),
-        ("registers", "turns the layout line into indices", "a Fragment"),
-        ("registers", "packs the matrix", "words of 32 lanes"),
-        ("arithmetic", "looks up how the target adds", "a model"),
-        ("jit", "compiles the loop of that model, once", "a function"),
-        ("execution", "multiplies with it", "words, or a matrix"),
-        ("registers", "unpacks the words", "the matrix D"),
+        ("reference/isa", "finds the row of the instruction", "shape, types, operands"),
+        ("reference/registers", "turns the layout line into indices", "a Fragment"),
+        ("reference/registers", "packs the matrix", "words of 32 lanes"),
+        ("reference/arithmetic", "looks up how the target adds", "a model"),
+        ("base/jit", "compiles the loop of that model, once", "a function"),
+        ("reference/execution", "multiplies with it", "words, or a matrix"),
+        ("reference/registers", "unpacks the words", "the matrix D"),
     ],
 }
 
-WIDTH, ROW, TOP, ROOM, WHAT, ON = 860, 30, 40, 16, 150, 560
+WIDTH, ROW, TOP, ROOM, WHAT, ON = 900, 30, 40, 16, 190, 600
 LEAVES = 17
 """Where an arrow leaves a step; it arrives ten units higher."""
 STYLE = """\

@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const built = join(here, "../../src/fragmenta/view/explorer.html");
+const built = join(here, "../../src/fragmenta/inspect/view/explorer.html");
 
 export const PAGE = pathToFileURL(process.env.EXPLORER_PAGE ?? built).href;
 

@@ -10,7 +10,7 @@ import { buildSync } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const page =
-  process.env.EXPLORER_PAGE ?? join(here, "../../src/fragmenta/view/explorer.html");
+  process.env.EXPLORER_PAGE ?? join(here, "../../src/fragmenta/inspect/view/explorer.html");
 
 function catalogueOf(html) {
   const [, text] = /id="catalogue">([^<]*)</.exec(html);

@@ -29,24 +29,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fragmenta.door import homes, opener
+from fragmenta.base.door import homes, opener
 
 __version__ = "0.1.0"
 
 _HOME = homes(
     {
-        "api.instructions": "instruction Instruction Mma Wgmma TensorMma LdMatrix "
-        "StMatrix MovMatrix",
-        "api.catalogue": "find search catalogue from_sass mma wgmma tcgen05",
-        "api.fragments": "Fragment",
-        "registers.fragment": "Place",
-        "registers.layout": "Layout",
-        "registers.dtype": "dtype DType",
-        "isa.instruction": "Shape",
-        "isa.target": "Requirement",
-        "execution.matmul": "matmul",
-        "api.comparison": "compare",
-        "evidence.testing": "assert_same_bits assert_same_bits_for_all_inputs",
+        "frontends.api.instructions": "instruction Instruction Mma Wgmma TensorMma "
+        "LdMatrix StMatrix MovMatrix",
+        "frontends.api.catalogue": "find search catalogue from_sass mma wgmma tcgen05",
+        "frontends.api.fragments": "Fragment",
+        "reference.registers.fragment": "Place",
+        "reference.registers.layout": "Layout",
+        "reference.registers.dtype": "dtype DType",
+        "reference.isa.instruction": "Shape",
+        "reference.isa.target": "Requirement",
+        "reference.execution.matmul": "matmul",
+        "frontends.api.comparison": "compare",
+        "inspect.evidence.testing": "assert_same_bits assert_same_bits_for_all_inputs",
         "errors": "Error",
     }
 )
@@ -76,35 +76,35 @@ if TYPE_CHECKING:
     from fragmenta import tensor_memory as tensor_memory
     from fragmenta import weights as weights
     from fragmenta import wmma as wmma
-    from fragmenta.api.catalogue import catalogue as catalogue
-    from fragmenta.api.catalogue import find as find
-    from fragmenta.api.catalogue import from_sass as from_sass
-    from fragmenta.api.catalogue import mma as mma
-    from fragmenta.api.catalogue import search as search
-    from fragmenta.api.catalogue import tcgen05 as tcgen05
-    from fragmenta.api.catalogue import wgmma as wgmma
-    from fragmenta.api.comparison import compare as compare
-    from fragmenta.api.fragments import Fragment as Fragment
-    from fragmenta.api.instructions import Instruction as Instruction
-    from fragmenta.api.instructions import LdMatrix as LdMatrix
-    from fragmenta.api.instructions import Mma as Mma
-    from fragmenta.api.instructions import MovMatrix as MovMatrix
-    from fragmenta.api.instructions import StMatrix as StMatrix
-    from fragmenta.api.instructions import TensorMma as TensorMma
-    from fragmenta.api.instructions import Wgmma as Wgmma
-    from fragmenta.api.instructions import instruction as instruction
     from fragmenta.errors import Error as Error
-    from fragmenta.evidence.testing import assert_same_bits as assert_same_bits
-    from fragmenta.evidence.testing import (
+    from fragmenta.frontends.api.catalogue import catalogue as catalogue
+    from fragmenta.frontends.api.catalogue import find as find
+    from fragmenta.frontends.api.catalogue import from_sass as from_sass
+    from fragmenta.frontends.api.catalogue import mma as mma
+    from fragmenta.frontends.api.catalogue import search as search
+    from fragmenta.frontends.api.catalogue import tcgen05 as tcgen05
+    from fragmenta.frontends.api.catalogue import wgmma as wgmma
+    from fragmenta.frontends.api.comparison import compare as compare
+    from fragmenta.frontends.api.fragments import Fragment as Fragment
+    from fragmenta.frontends.api.instructions import Instruction as Instruction
+    from fragmenta.frontends.api.instructions import LdMatrix as LdMatrix
+    from fragmenta.frontends.api.instructions import Mma as Mma
+    from fragmenta.frontends.api.instructions import MovMatrix as MovMatrix
+    from fragmenta.frontends.api.instructions import StMatrix as StMatrix
+    from fragmenta.frontends.api.instructions import TensorMma as TensorMma
+    from fragmenta.frontends.api.instructions import Wgmma as Wgmma
+    from fragmenta.frontends.api.instructions import instruction as instruction
+    from fragmenta.inspect.evidence.testing import assert_same_bits as assert_same_bits
+    from fragmenta.inspect.evidence.testing import (
         assert_same_bits_for_all_inputs as assert_same_bits_for_all_inputs,
     )
-    from fragmenta.execution.matmul import matmul as matmul
-    from fragmenta.isa.instruction import Shape as Shape
-    from fragmenta.isa.target import Requirement as Requirement
-    from fragmenta.registers.dtype import DType as DType
-    from fragmenta.registers.dtype import dtype as dtype
-    from fragmenta.registers.fragment import Place as Place
-    from fragmenta.registers.layout import Layout as Layout
+    from fragmenta.reference.execution.matmul import matmul as matmul
+    from fragmenta.reference.isa.instruction import Shape as Shape
+    from fragmenta.reference.isa.target import Requirement as Requirement
+    from fragmenta.reference.registers.dtype import DType as DType
+    from fragmenta.reference.registers.dtype import dtype as dtype
+    from fragmenta.reference.registers.fragment import Place as Place
+    from fragmenta.reference.registers.layout import Layout as Layout
 else:
     __getattr__ = opener(__name__, _HOME, (*_ROOMS, *_MORE))
 

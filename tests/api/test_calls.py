@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.api import calls
 from fragmenta.cuda.source import emit
 from fragmenta.cuda.source import loops as loop_source
-from fragmenta.evidence import kernels
-from fragmenta.execution import explain, mma, tcgen05, wgmma
-from fragmenta.isa.operand_lists import lists
-from fragmenta.shared import moves
+from fragmenta.frontends.api import calls
+from fragmenta.inspect.evidence import kernels
+from fragmenta.reference.execution import explain, mma, tcgen05, wgmma
+from fragmenta.reference.isa.operand_lists import lists
+from fragmenta.reference.shared import moves
 
 DENSE = fm.mma("m16n8k16", a="f16", d="f32")
 SPARSE = fm.mma("m16n8k64", a="s4", sp="sp")
@@ -256,8 +256,8 @@ def test_every_argument_has_its_words():
 def test_an_instruction_opens_no_later_room():
     code = (
         "import sys, fragmenta as fm; op = fm.mma('m16n8k16', a='f16', d='f32'); op.a; "
-        "print([m for m in sys.modules if m.startswith(('fragmenta.execution', "
-        "'fragmenta.cuda', 'fragmenta.view', 'fragmenta.ptx', 'llvmlite'))])"
+        "print([m for m in sys.modules if m.startswith(('fragmenta.reference.execution', "
+        "'fragmenta.cuda', 'fragmenta.inspect.view', 'fragmenta.ptx', 'llvmlite'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

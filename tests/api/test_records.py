@@ -9,14 +9,14 @@ from operator import attrgetter
 import pytest
 
 import fragmenta as fm
-from fragmenta.api.instructions import kept, kind_of, public
-from fragmenta.arrays.record import Record
-from fragmenta.execution.compare import compare
-from fragmenta.isa import families
-from fragmenta.isa import instruction as instructions
-from fragmenta.isa.reading import instruction
-from fragmenta.shared.loops import ldmatrix_loop
-from fragmenta.tensor_memory.copying import copies
+from fragmenta.base.arrays.record import Record
+from fragmenta.frontends.api.instructions import kept, kind_of, public
+from fragmenta.reference.execution.compare import compare
+from fragmenta.reference.isa import families
+from fragmenta.reference.isa import instruction as instructions
+from fragmenta.reference.isa.reading import instruction
+from fragmenta.reference.shared.loops import ldmatrix_loop
+from fragmenta.reference.tensor_memory.copying import copies
 
 NAMES = {
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": fm.Mma,
@@ -40,7 +40,7 @@ NAMES = {
 def test_an_instruction_has_the_class_of_its_unit(name):
     op, record = fm.instruction(name), instruction(name)
     assert type(op) is NAMES[name] is kind_of(record)
-    assert type(record).__module__ == "fragmenta.isa.instruction"
+    assert type(record).__module__ == "fragmenta.reference.isa.instruction"
     assert not hasattr(record, "execute")
     assert op == record
     assert record == op
@@ -84,7 +84,7 @@ def test_copies_and_pickles(name):
 
 def test_a_record_of_the_catalogue_is_read_back_in_another_process():
     wrote = (
-        "import pickle, sys; from fragmenta.isa.families import catalogue; "
+        "import pickle, sys; from fragmenta.reference.isa.families import catalogue; "
         "sys.stdout.buffer.write(pickle.dumps(next(catalogue('wgmma.sp'))))"
     )
     done = subprocess.run(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.families import FAMILIES
+from fragmenta.reference.isa.families import FAMILIES
 from tests.api.json_schema import complaints
 from tests.asking import answer
 

@@ -7,7 +7,7 @@ small that only the floor under emax decides whether it counts.
 
 import numpy as np
 
-from fragmenta.registers.dtype import dtype
+from fragmenta.reference.registers.dtype import dtype
 
 
 def operands(rng, model, kind, shapes):

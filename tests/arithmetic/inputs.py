@@ -5,8 +5,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fragmenta.arithmetic import floored
-from fragmenta.registers.dtype import dtype
+from fragmenta.reference.arithmetic import floored
+from fragmenta.reference.registers.dtype import dtype
 
 from . import edges
 

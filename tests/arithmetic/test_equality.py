@@ -6,11 +6,11 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from fragmenta.arithmetic import equality as eq
-from fragmenta.arithmetic import model
 from fragmenta.errors import BadCall, Error
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.families import catalogue
+from fragmenta.reference.arithmetic import equality as eq
+from fragmenta.reference.arithmetic import model
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.families import catalogue
 from tests.thinning import some
 
 _SCALED = (("mxf4nvf4", "ue4m3", 4), ("mxf4nvf4", "ue8m0", 2), ("mxf4", "ue8m0", 2))

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fragmenta.arithmetic import explain_steps, model, multiply
+from fragmenta.reference.arithmetic import explain_steps, model, multiply
 from tests.thinning import repeats, some
 
 from .inputs import KINDS, operands

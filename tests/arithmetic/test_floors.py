@@ -5,9 +5,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from fragmenta.arithmetic import floored, model, multiply
-from fragmenta.arithmetic.operands import Operands
-from fragmenta.arithmetic.packing import DEPTH, GROUP, SUMS
+from fragmenta.reference.arithmetic import floored, model, multiply
+from fragmenta.reference.arithmetic.operands import Operands
+from fragmenta.reference.arithmetic.packing import DEPTH, GROUP, SUMS
 
 from .inputs import operands, raw, worth_compiling
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fragmenta.arithmetic import dispatch, grouped, model
-from fragmenta.arithmetic.constants import SCALE_PARTS, TWICE
+from fragmenta.reference.arithmetic import dispatch, grouped, model
+from fragmenta.reference.arithmetic.constants import SCALE_PARTS, TWICE
 
 CODES = np.arange(16, dtype=np.uint8)
 

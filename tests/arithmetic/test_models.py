@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.arithmetic import explain_steps, model
 from fragmenta.errors import Error, ShapeError, UnknownType, UnsupportedTarget
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.target import ARCHITECTURES
+from fragmenta.reference.arithmetic import explain_steps, model
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.target import ARCHITECTURES
 
 
 def test_every_architecture_multiplies_f16():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fragmenta.arithmetic import model, multiply
+from fragmenta.reference.arithmetic import model, multiply
 from tests.thinning import repeats, some
 
 from . import reference

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from fragmenta.arithmetic.constants import format_of
-from fragmenta.arithmetic.packing import (
+from fragmenta.base.jit.compiler import type_of
+from fragmenta.base.jit.trace import F64, LANES
+from fragmenta.reference.arithmetic.constants import format_of
+from fragmenta.reference.arithmetic.packing import (
     DEPTH,
     GROUP,
     Packing,
     column_packer,
     row_packer,
 )
-from fragmenta.jit.compiler import type_of
-from fragmenta.jit.trace import F64, LANES
-from fragmenta.registers.dtype import dtype
+from fragmenta.reference.registers.dtype import dtype
 
 # The second type is the one that elements are converted to first.
 NARROW = [

@@ -13,10 +13,10 @@ import pytest
 from answers import Answers
 from survey import RELATIVES, any_width, every_multiplication, survey
 
-from fragmenta.arithmetic import multiply
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.target import number as architecture
-from fragmenta.registers.dtype import dtype
+from fragmenta.reference.arithmetic import multiply
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.target import number as architecture
+from fragmenta.reference.registers.dtype import dtype
 from tests.thinning import some
 
 from .edges import highest, lowest

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from fragmenta.arithmetic import model, multiply
-from fragmenta.arithmetic.operands import Operands
-from fragmenta.arrays import threads
+from fragmenta.base.arrays import threads
 from fragmenta.errors import Error, ShapeError, ValueRangeError
+from fragmenta.reference.arithmetic import model, multiply
+from fragmenta.reference.arithmetic.operands import Operands
 from tests.clock import HANG
 from tests.thinning import repeats, some
 
@@ -154,7 +154,7 @@ def test_operands_are_left_alone():
 
 @pytest.mark.parametrize("name", ["s8", "s8 satfinite", "s4 sparse"])
 def test_blas_adds_up_to_the_same(name):
-    from fragmenta.arithmetic import integers
+    from fragmenta.reference.arithmetic import integers
 
     how = MODELS[name]
     rng = np.random.default_rng(9)
@@ -232,7 +232,7 @@ def test_bad_operands_are_refused():
 
 
 def test_llvm_is_imported_only_to_execute():
-    code = "import sys, fragmenta.arithmetic; assert 'llvmlite' not in sys.modules"
+    code = "import sys, fragmenta.reference.arithmetic; assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env=_environment())
 
 
@@ -241,7 +241,7 @@ def test_a_fork_gets_its_own_threads():
     code = """
 import os, warnings
 import numpy as np
-from fragmenta.arithmetic import model, multiply
+from fragmenta.reference.arithmetic import model, multiply
 warnings.simplefilter("ignore")
 a = np.full((400, 16, 16), 0x3C00, np.uint16)
 c = np.zeros((400, 16, 8), np.uint32)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fragmenta.arrays import lazy_dataclass
+from fragmenta.base.arrays import lazy_dataclass
 
 KINDS: list[dict[str, bool]] = [
     {},

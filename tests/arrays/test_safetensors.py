@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.arrays.safetensors import TYPES, SafeArrays, to_bytes
+from fragmenta.base.arrays.safetensors import TYPES, SafeArrays, to_bytes
 from tests.arrays.safetensors_files import ONE, WRONG, entry, file_of
 
 

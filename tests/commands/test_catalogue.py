@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from fragmenta.commands import catalogue as command
-from fragmenta.isa.families import FAMILIES, catalogue
+from fragmenta.reference.isa.families import FAMILIES, catalogue
 from tests.asking import answer, ask, refusal
 from tests.commands.names import S4_FULL
 

@@ -21,7 +21,7 @@ from fragmenta.commands.command_table import COMMANDS
 from fragmenta.commands.gpu import NEED_A_GPU
 from fragmenta.cuda.tools.device import present
 from fragmenta.errors import NoDevice
-from fragmenta.isa.families import FAMILIES
+from fragmenta.reference.isa.families import FAMILIES
 from tests.asking import WIDTH, answer, ask, refusal
 from tests.clock import HANG
 from tests.commands.names import S4

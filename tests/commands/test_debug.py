@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import fragmenta
 from fragmenta.commands import app, debug_streams
-from fragmenta.debugging.dap import framing
+from fragmenta.inspect.debugging.dap import framing
 from tests.asking import WIDTH, answer, complaint
 from tests.clock import HANG
 from tests.debugging import kernels

@@ -5,7 +5,7 @@ import webbrowser
 from typer.testing import CliRunner
 
 from fragmenta.commands import app
-from fragmenta.view import explorer
+from fragmenta.inspect.view import explorer
 
 
 def run(*arguments):

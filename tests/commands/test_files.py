@@ -12,7 +12,7 @@ import pytest
 
 from fragmenta.commands import files
 from fragmenta.errors import Error
-from fragmenta.registers.dtype import DTYPES, dtype
+from fragmenta.reference.registers.dtype import DTYPES, dtype
 
 Folder = Path
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.arrays import npy
+from fragmenta.base.arrays import npy
 from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
 from fragmenta.errors import Error

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fragmenta.pool.pool import Pool
+from fragmenta.frontends.pool.pool import Pool
 from tests.asking import ask
 from tests.ptx.test_linear import HEAD
 from tests.thinning import some
@@ -117,7 +117,7 @@ def test_a_process_that_dies_is_an_error_in_words(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash = "forkserver.main(lambda pool, _: (pool.sendall(b'h'), os.abort()))"
-    program = f"import os; from fragmenta.pool import forkserver; {crash}"
+    program = f"import os; from fragmenta.frontends.pool import forkserver; {crash}"
     monkeypatch.setattr(Pool, "_program", program)
     words = ("launch", file, "good", "--block", "32", "--arg", "zeros:i32:32")
     found = ask(*words, "--isolated")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.arrays.safetensors import SafeArrays, to_bytes
+from fragmenta.base.arrays.safetensors import SafeArrays, to_bytes
 from tests.asking import answer, complaint, page
 
 NVFP4 = fm.mma("m16n8k64", a="e2m1", kind="mxf4nvf4", stype="ue4m3")

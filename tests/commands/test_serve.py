@@ -26,7 +26,7 @@ from fragmenta.commands import serve, serve_connections, serve_requests
 from fragmenta.commands.app import examples
 from fragmenta.commands.serve_connections import Server
 from fragmenta.commands.serve_requests import FIELDS, PROTOCOL, Folders
-from fragmenta.pool.pool import Pool
+from fragmenta.frontends.pool.pool import Pool
 from tests.asking import answer, complaint
 from tests.clock import HANG
 from tests.pool.texts import TEXT

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.shared.banks import conflict_picture, conflict_table
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.moves import ldmatrix
-from fragmenta.shared.tiles import read_tile
-from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.reference.shared.banks import conflict_picture, conflict_table
+from fragmenta.reference.shared.descriptor import Descriptor
+from fragmenta.reference.shared.moves import ldmatrix
+from fragmenta.reference.shared.tiles import read_tile
+from fragmenta.reference.shared.tiles import tile as shared_tile
 from tests.asking import answer, complaint, page
 
 WGMMA = "wgmma.m64n24k16.f32.f16"

@@ -12,7 +12,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.commands.shell_words import arranged, grouped
 from fragmenta.commands.targets import target_of
-from fragmenta.isa.synonyms import named_target
+from fragmenta.reference.isa.synonyms import named_target
 from tests.asking import answer, ask, complaint, page
 
 F16 = "mma.m16n8k16.f32.f16"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.sparse.compression import report as sparsity_report
+from fragmenta.reference.sparse.compression import report as sparsity_report
 from tests.asking import answer, ask, complaint, page
 
 F16 = "mma.sp::ordered_metadata.m16n8k32.f32.f16"

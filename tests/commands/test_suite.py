@@ -7,7 +7,7 @@ import pytest
 pytest_plugins = ["pytester"]
 
 # The entry point may be installed or not; -p loads the module itself.
-PLUGIN = ("-p", "no:fragmenta", "-p", "fragmenta.evidence.plugin")
+PLUGIN = ("-p", "no:fragmenta", "-p", "fragmenta.inspect.evidence.plugin")
 TESTS = '''
 import pytest
 from fragmenta import ptx

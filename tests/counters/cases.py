@@ -17,7 +17,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
-from fragmenta.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence.arguments import for_kernel
 from fragmenta.kernels import Kernel, Tile
 from fragmenta.launch.kernel import Kernel as Entry
 from tests.ptx import recordings

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corpus import recording
-from fragmenta.counters.metrics import EVERY, Metric
+from fragmenta.values.counters.metrics import EVERY, Metric
 from tests.counters import cases, held_out
 from tests.counters.cases import FOLDER, TARGET, Case
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.cards import card
 from fragmenta.commands import app
-from fragmenta.counters.metrics import EVERY
 from fragmenta.cuda.tools import programs
 from fragmenta.cuda.tools.resources import registers_of
+from fragmenta.reference.cards import card
+from fragmenta.values.counters.metrics import EVERY
 from tests.counters import held_out, nsight
 from tests.counters.cases import (
     BLOCKS,
@@ -298,7 +298,7 @@ def test_a_launch_that_is_not_counted_loads_no_counters() -> None:
         "k = ptx.parse('.version 8.0 .target sm_80 .address_size 64 "
         ".entry f() { ret; }').kernels['f']\n"
         "k.launch(1, 32)\n"
-        "assert not [m for m in sys.modules if m.startswith('fragmenta.counters')]\n"
+        "assert not [m for m in sys.modules if m.startswith('fragmenta.values.counters')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

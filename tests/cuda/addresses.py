@@ -9,8 +9,8 @@ import numpy as np
 from fragmenta.cuda.tools import assembler, launch
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.cuda.tools.launch import TileKernel
-from fragmenta.isa.reading import instruction
-from fragmenta.shared.descriptor import Addresses, Descriptor
+from fragmenta.reference.isa.reading import instruction
+from fragmenta.reference.shared.descriptor import Addresses, Descriptor
 
 IMAGE_BYTES = 48 * 1024
 """Longer than any start plus tile."""

@@ -7,8 +7,8 @@ from fragmenta import ptx
 from fragmenta.cuda.source.tensor_kernel import made
 from fragmenta.cuda.source.tensor_moves import STEPS, stored_bits
 from fragmenta.cuda.tools import compiler
-from fragmenta.registers.words import pack_words
-from fragmenta.tensor_memory.scales import scale_blocks
+from fragmenta.reference.registers.words import pack_words
+from fragmenta.reference.tensor_memory.scales import scale_blocks
 
 
 def random_matrix(rng, shape, of):

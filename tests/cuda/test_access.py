@@ -13,7 +13,7 @@ from fragmenta.cuda.source import access
 from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.cuda.source.fragments import fragment_piece, metadata_pieces
 from fragmenta.cuda.source.helpers import helpers
-from fragmenta.shared.descriptor import Descriptor
+from fragmenta.reference.shared.descriptor import Descriptor
 from tests.cuda.instructions import OPS, WIDTHS, memory_type
 
 # ── the index expressions, evaluated ────────────────────────────────────────

@@ -3,8 +3,8 @@
 import pytest
 
 import fragmenta as fm
+from fragmenta.base.jit.cache import VARIABLE
 from fragmenta.cuda.tools import compiler
-from fragmenta.jit.cache import VARIABLE
 
 SOURCE = "__global__ void f(int* x) { *x = %d; }"
 

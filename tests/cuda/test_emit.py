@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 import fragmenta as fm
+from fragmenta.base.jit.cache import VARIABLE
 from fragmenta.cuda.source import emit, ptx
 from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.cuda.source.helpers import helpers
@@ -17,7 +18,6 @@ from fragmenta.cuda.source.inline import (
     instruction_piece,
 )
 from fragmenta.cuda.tools import assembler, compiler
-from fragmenta.jit.cache import VARIABLE
 from tests.cuda.instructions import OPS, OTHERS, WGMMA, WIDTHS, forms, memory_type
 from tests.thinning import some
 

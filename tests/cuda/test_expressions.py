@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fragmenta.base.jit.cache import VARIABLE
 from fragmenta.cuda.tools import compiler
 from fragmenta.errors import CompileError
-from fragmenta.jit.cache import VARIABLE
-from fragmenta.registers.expressions import Expressions
-from fragmenta.registers.layout import Layout
+from fragmenta.reference.registers.expressions import Expressions
+from fragmenta.reference.registers.layout import Layout
 from tests.registers.expressions import every_layout, every_part, tensor_parts
 
 

@@ -9,7 +9,7 @@ import fragmenta as fm
 from fragmenta.cuda.source import kernel, ptx, tiled
 from fragmenta.cuda.source.kernel import KernelBuilder, ParameterType
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.instruction import Operand
+from fragmenta.reference.isa.instruction import Operand
 from tests.own_code import strings
 
 SOURCE = Path(fm.__file__).parent
@@ -36,7 +36,12 @@ def test_only_one_module_writes_kernels():
         # The room ptx reads such texts, coverage tries each opcode, a pool warms up, and
         # orders runs the body of a loop; the kernel that fills memory is the same
         # everywhere.
-        rooms = "ptx/", "launch/coverage", "launch/orders/loops", "pool/worker"
+        rooms = (
+            "ptx/",
+            "launch/coverage",
+            "launch/orders/loops",
+            "frontends/pool/worker",
+        )
         others = {path for path in found if not path.startswith(rooms)}
         assert others <= {"cuda/source/kernel.py", "cuda/tools/programs.py"}, words
 

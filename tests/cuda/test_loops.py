@@ -11,7 +11,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_cubin
-from fragmenta.shared.matrix_loop import MatrixLoop
+from fragmenta.reference.shared.matrix_loop import MatrixLoop
 
 F16 = fm.mma("m16n8k16", a="f16", d="f32")
 D16 = fm.mma("m16n8k16", a="f16", d="f16")

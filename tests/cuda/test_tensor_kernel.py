@@ -9,11 +9,11 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx as engine
 from fragmenta.cuda.source.tensor_kernel import made
-from fragmenta.registers.tensor_fragment import TensorAddress
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.tiles import pair_halves
-from fragmenta.shared.tiles import tile as shared_tile
-from fragmenta.tensor_memory.copying import copies
+from fragmenta.reference.registers.tensor_fragment import TensorAddress
+from fragmenta.reference.shared.descriptor import Descriptor
+from fragmenta.reference.shared.tiles import pair_halves
+from fragmenta.reference.shared.tiles import tile as shared_tile
+from fragmenta.reference.tensor_memory.copying import copies
 from tests.cuda.tensor_launches import launch, random_matrix
 from tests.thinning import some
 

@@ -16,10 +16,10 @@ from fragmenta.cuda.source.inline import (
 )
 from fragmenta.cuda.source.ptx import PLAIN, MmaOptions
 from fragmenta.cuda.tools import assembler, compiler
-from fragmenta.isa.instruction_descriptor import TABLES, InstructionDescriptor
-from fragmenta.isa.tables import tcgen05_mma
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.fields import MODES_OF
+from fragmenta.reference.isa.instruction_descriptor import TABLES, InstructionDescriptor
+from fragmenta.reference.isa.tables import tcgen05_mma
+from fragmenta.reference.shared.descriptor import Descriptor
+from fragmenta.reference.shared.fields import MODES_OF
 from tests.cuda.instructions import TENSOR
 from tests.cuda.test_emit import read_back, squeezed
 

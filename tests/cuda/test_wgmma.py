@@ -15,13 +15,19 @@ from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, tiled
 from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.launch import TileKernel
-from fragmenta.evidence import moves
-from fragmenta.evidence.case import machine_code
-from fragmenta.evidence.record import CaseRecording, load, record, record_cases, replay
-from fragmenta.evidence.variants import Variant, variants
-from fragmenta.evidence.warpgroup import WarpgroupCase, cases
-from fragmenta.shared.descriptor import Descriptor, extent
-from fragmenta.shared.tiles import read_tile
+from fragmenta.inspect.evidence import moves
+from fragmenta.inspect.evidence.case import machine_code
+from fragmenta.inspect.evidence.record import (
+    CaseRecording,
+    load,
+    record,
+    record_cases,
+    replay,
+)
+from fragmenta.inspect.evidence.variants import Variant, variants
+from fragmenta.inspect.evidence.warpgroup import WarpgroupCase, cases
+from fragmenta.reference.shared.descriptor import Descriptor, extent
+from fragmenta.reference.shared.tiles import read_tile
 from tests.cuda.addresses import observed_addresses
 from tests.disassembly import disassemble
 from tests.thinning import some

@@ -19,8 +19,8 @@ from pyptx.examples.hopper import gemm_highperf_hopper as gemm
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.shared.tensor_map import TensorMap
-from fragmenta.simt import layout
+from fragmenta.engine.simt import layout
+from fragmenta.reference.shared.tensor_map import TensorMap
 
 M, N, K = 512, 256, 192
 SCHEDULES = ("eager", "lazy", 1, 2)

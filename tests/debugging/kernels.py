@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 
 from fragmenta import ptx
-from fragmenta.debugging.debugger import Debugger
-from fragmenta.debugging.terminal import Terminal
-from fragmenta.replay.recorded import Replay
+from fragmenta.inspect.debugging.debugger import Debugger
+from fragmenta.inspect.debugging.terminal import Terminal
+from fragmenta.inspect.replay.recorded import Replay
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.debugging.dap import framing
-from fragmenta.debugging.dap.adapter import CAPABILITIES, Adapter
 from fragmenta.errors import BadCall, BadFile
-from fragmenta.replay.recorded import Replay
+from fragmenta.inspect.debugging.dap import framing
+from fragmenta.inspect.debugging.dap.adapter import CAPABILITIES, Adapter
+from fragmenta.inspect.replay.recorded import Replay
 from tests.debugging import kernels
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from fragmenta.debugging.dap.showing import Showing
-from fragmenta.debugging.debugger import Debugger, Stop
-from fragmenta.debugging.moments import Moments
-from fragmenta.debugging.terminal import Terminal
 from fragmenta.errors import BadCall, Error
-from fragmenta.replay.recorded import Replay
+from fragmenta.inspect.debugging.dap.showing import Showing
+from fragmenta.inspect.debugging.debugger import Debugger, Stop
+from fragmenta.inspect.debugging.moments import Moments
+from fragmenta.inspect.debugging.terminal import Terminal
+from fragmenta.inspect.replay.recorded import Replay
 from tests.debugging import kernels
 
 

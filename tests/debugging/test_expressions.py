@@ -7,10 +7,10 @@ import contextlib
 import numpy as np
 import pytest
 
-from fragmenta.debugging.debugger import Debugger
-from fragmenta.debugging.expressions import evaluate, parse
-from fragmenta.debugging.values import element
 from fragmenta.errors import Error
+from fragmenta.inspect.debugging.debugger import Debugger
+from fragmenta.inspect.debugging.expressions import evaluate, parse
+from fragmenta.inspect.debugging.values import element
 from tests.debugging import kernels
 
 

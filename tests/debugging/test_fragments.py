@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.debugging.debugger import Debugger
-from fragmenta.debugging.fragments import fragment_lines, last_product, values, words
 from fragmenta.errors import Error
-from fragmenta.replay.recorded import Replay
+from fragmenta.inspect.debugging.debugger import Debugger
+from fragmenta.inspect.debugging.fragments import (
+    fragment_lines,
+    last_product,
+    values,
+    words,
+)
+from fragmenta.inspect.replay.recorded import Replay
 from tests.debugging import kernels
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

@@ -11,13 +11,13 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.debugging.debugger import Debugger
-from fragmenta.debugging.fragments import fragment_lines, last_product
-from fragmenta.debugging.matrices import Matrix, matrix
-from fragmenta.debugging.terminal import Terminal
 from fragmenta.errors import Error
-from fragmenta.replay.recorded import Replay
-from fragmenta.shared.tiles import pair_halves
+from fragmenta.inspect.debugging.debugger import Debugger
+from fragmenta.inspect.debugging.fragments import fragment_lines, last_product
+from fragmenta.inspect.debugging.matrices import Matrix, matrix
+from fragmenta.inspect.debugging.terminal import Terminal
+from fragmenta.inspect.replay.recorded import Replay
+from fragmenta.reference.shared.tiles import pair_halves
 from tests.debugging.test_fragments import held
 from tests.ptx import tensor_kernels
 from tests.thinning import THOROUGH

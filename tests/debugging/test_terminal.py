@@ -6,9 +6,9 @@ import contextlib
 
 import pytest
 
-from fragmenta.debugging.debugger import Debugger
-from fragmenta.debugging.terminal import COMMANDS, SHORT, Terminal, meant
 from fragmenta.errors import Error
+from fragmenta.inspect.debugging.debugger import Debugger
+from fragmenta.inspect.debugging.terminal import COMMANDS, SHORT, Terminal, meant
 from tests.debugging import kernels
 
 

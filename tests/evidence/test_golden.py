@@ -7,9 +7,9 @@ import pytest
 
 from fragmenta import catalogue, instruction
 from fragmenta.errors import Error
-from fragmenta.evidence import inputs
-from fragmenta.evidence.record import CaseRecording, load, replay
-from fragmenta.evidence.registers import RegisterCase
+from fragmenta.inspect.evidence import inputs
+from fragmenta.inspect.evidence.record import CaseRecording, load, replay
+from fragmenta.inspect.evidence.registers import RegisterCase
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 FAMILIES = ("mma", "mma.sp")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fragmenta import catalogue, instruction
-from fragmenta.evidence import record, warpgroup
-from fragmenta.evidence.variants import Variant
-from fragmenta.shared.descriptor import Descriptor
+from fragmenta.inspect.evidence import record, warpgroup
+from fragmenta.inspect.evidence.variants import Variant
+from fragmenta.reference.shared.descriptor import Descriptor
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 

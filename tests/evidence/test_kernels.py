@@ -15,7 +15,7 @@ from fragmenta import ptx
 from fragmenta.cuda.tools import assembler, device, programs
 from fragmenta.cuda.tools.programs import FILL, LaunchOutput, machine_code
 from fragmenta.errors import KernelFault
-from fragmenta.evidence import kernels
+from fragmenta.inspect.evidence import kernels
 from tests.evidence.fake import TEXT, Fake, install
 from tests.launch.test_cooperative import RIGHT
 

@@ -6,7 +6,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.evidence import testing
+from fragmenta.inspect.evidence import testing
 
 pytest_plugins = ["pytester"]
 
@@ -43,7 +43,14 @@ PTX = """
 }
 """
 # The entry point may be installed or not; -p loads the module itself.
-PLUGIN = ("-p", "no:fragmenta", "-p", "fragmenta.evidence.plugin", "-p", "no:xdist")
+PLUGIN = (
+    "-p",
+    "no:fragmenta",
+    "-p",
+    "fragmenta.inspect.evidence.plugin",
+    "-p",
+    "no:xdist",
+)
 
 
 @pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
@@ -226,10 +233,10 @@ def test_starting_pytest_imports_nothing_heavy(pytester, monkeypatch):
         import sys
 
         def test_light():
-            assert "fragmenta.evidence.plugin" in sys.modules
+            assert "fragmenta.inspect.evidence.plugin" in sys.modules
             assert not {"numpy", "llvmlite", "torch", "triton"} & set(sys.modules)
         """
     )
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others may be heavy
-    result = pytester.runpytest_subprocess("-p", "fragmenta.evidence.plugin")
+    result = pytester.runpytest_subprocess("-p", "fragmenta.inspect.evidence.plugin")
     result.assert_outcomes(passed=1)

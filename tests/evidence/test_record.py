@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.evidence import record
-from fragmenta.evidence.record import CaseRecording
-from fragmenta.evidence.registers import RegisterCase
-from fragmenta.evidence.validation import RecordedCase
-from fragmenta.isa.families import catalogue
+from fragmenta.inspect.evidence import record
+from fragmenta.inspect.evidence.record import CaseRecording
+from fragmenta.inspect.evidence.registers import RegisterCase
+from fragmenta.inspect.evidence.validation import RecordedCase
+from fragmenta.reference.isa.families import catalogue
 from tests.asking import ask
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"

@@ -7,9 +7,9 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall, BadFile
-from fragmenta.evidence import arguments
-from fragmenta.evidence.card_memory import CardAllocation
-from fragmenta.evidence.launches import Writer
+from fragmenta.inspect.evidence import arguments
+from fragmenta.inspect.evidence.card_memory import CardAllocation
+from fragmenta.inspect.evidence.launches import Writer
 from tests.asking import ask
 from tests.sameness.kernels import BODIES, HEAD, STORE
 

@@ -14,8 +14,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.tools import device
-from fragmenta.evidence import arguments, launches
-from fragmenta.evidence.arguments import Into
+from fragmenta.inspect.evidence import arguments, launches
+from fragmenta.inspect.evidence.arguments import Into
 from tests.asking import answer, ask, complaint
 from tests.evidence.fake import TEXT, Fake, install
 

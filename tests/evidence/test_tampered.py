@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.evidence import record
+from fragmenta.inspect.evidence import record
 from tests.asking import ask
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"

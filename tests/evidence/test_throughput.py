@@ -13,10 +13,10 @@ from fragmenta import catalogue
 from fragmenta.commands import app
 from fragmenta.cuda.source import kernel
 from fragmenta.cuda.tools import assembler, device, launch
-from fragmenta.evidence import throughput
-from fragmenta.isa.families import IN_REGISTERS
-from fragmenta.shared.descriptor import Descriptor, extent
-from fragmenta.shared.tiles import read_tile
+from fragmenta.inspect.evidence import throughput
+from fragmenta.reference.isa.families import IN_REGISTERS
+from fragmenta.reference.shared.descriptor import Descriptor, extent
+from fragmenta.reference.shared.tiles import read_tile
 from tests.disassembly import disassemble
 from tests.thinning import some
 

@@ -20,12 +20,12 @@ from fragmenta.cuda.source import tiled
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.cuda.tools.launch import TileKernel, on_device
 from fragmenta.errors import AddressError
-from fragmenta.evidence import moves, record, registers, verify, warpgroup, wmma
-from fragmenta.evidence.moves import MoveCase
-from fragmenta.evidence.variants import Variant, variants
-from fragmenta.evidence.warpgroup import wgmma_tile
-from fragmenta.isa.families import IN_REGISTERS
-from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.inspect.evidence import moves, record, registers, verify, warpgroup, wmma
+from fragmenta.inspect.evidence.moves import MoveCase
+from fragmenta.inspect.evidence.variants import Variant, variants
+from fragmenta.inspect.evidence.warpgroup import wgmma_tile
+from fragmenta.reference.isa.families import IN_REGISTERS
+from fragmenta.reference.shared.tiles import tile as shared_tile
 from tests.asking import ask
 from tests.thinning import some
 

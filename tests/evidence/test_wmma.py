@@ -13,10 +13,10 @@ import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.cuda.tools import assembler, launch
 from fragmenta.cuda.tools.launch import POISON
-from fragmenta.evidence import record
-from fragmenta.evidence.wmma import ROUND, LoadCase, RoundCase, cases
-from fragmenta.execution.mma import execute
-from fragmenta.registers.words import unpack_words
+from fragmenta.inspect.evidence import record
+from fragmenta.inspect.evidence.wmma import ROUND, LoadCase, RoundCase, cases
+from fragmenta.reference.execution.mma import execute
+from fragmenta.reference.registers.words import unpack_words
 from tests.disassembly import disassemble
 from tests.thinning import some
 

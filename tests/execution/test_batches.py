@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.execution import batches, mma
+from fragmenta.reference.execution import batches, mma
 from tests.arithmetic.inputs import raw
 
 TILES = 19  # not a multiple of those that are in the cache at a time

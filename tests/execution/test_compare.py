@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.execution.reference import twice_as_precise
-from fragmenta.execution.samples import Samples, rounded
-from fragmenta.execution.summing import summing
+from fragmenta.reference.execution.reference import twice_as_precise
+from fragmenta.reference.execution.samples import Samples, rounded
+from fragmenta.reference.execution.summing import summing
 
 F16 = fm.mma("m16n8k16", a="f16", d="f32")
 FP8 = fm.mma("m16n8k32", a="e4m3", d="f32")

@@ -11,10 +11,10 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import wmma
-from fragmenta.registers.layout import Layout
-from fragmenta.shared.descriptor import swizzled
-from fragmenta.sparse.compression import Compressed, compress
-from fragmenta.sparse.pruning import prune
+from fragmenta.reference.registers.layout import Layout
+from fragmenta.reference.shared.descriptor import swizzled
+from fragmenta.reference.sparse.compression import Compressed, compress
+from fragmenta.reference.sparse.pruning import prune
 
 S8 = fm.mma("m16n8k32", a="s8", sp="sp")
 S4 = fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata")

@@ -8,8 +8,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import catalogue, instruction
-from fragmenta.execution.mma import call, execute
-from fragmenta.isa.target import chosen_target
+from fragmenta.reference.execution.mma import call, execute
+from fragmenta.reference.isa.target import chosen_target
 
 RNG = np.random.default_rng(7)
 S8 = instruction("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32")

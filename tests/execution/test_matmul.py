@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta import instruction
-from fragmenta.arithmetic import integers
+from fragmenta.reference.arithmetic import integers
 
 F16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 HALF = instruction("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16")

@@ -7,8 +7,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import catalogue
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.families import MULTIPLYING
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.families import MULTIPLYING
 
 
 def some():

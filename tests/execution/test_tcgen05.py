@@ -5,7 +5,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget
-from fragmenta.execution.tcgen05 import undefined
+from fragmenta.reference.execution.tcgen05 import undefined
 from tests.thinning import some
 
 from .tcgen05_memories import A_COLUMN, META_COLUMN, Case, Memories

@@ -10,12 +10,12 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import catalogue
-from fragmenta.arithmetic import multiply
 from fragmenta.errors import Error, LayoutError, UnsupportedTarget
-from fragmenta.execution.mma import numeric_model
-from fragmenta.execution.warp import warp_function
-from fragmenta.execution.warp_registers import items_of
-from fragmenta.isa.families import OF_WARPS
+from fragmenta.reference.arithmetic import multiply
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.execution.warp import warp_function
+from fragmenta.reference.execution.warp_registers import items_of
+from fragmenta.reference.isa.families import OF_WARPS
 from tests.thinning import some
 
 from .warps import columns, computed, differences, given, nibbles, turned

@@ -11,16 +11,16 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import catalogue
-from fragmenta.arithmetic import multiply
 from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget
-from fragmenta.evidence.variants import Variant
-from fragmenta.evidence.warpgroup import WarpgroupCase
-from fragmenta.execution.mma import numeric_model
-from fragmenta.execution.warp_floors import floors_compute
-from fragmenta.execution.warpgroup import warpgroup_function
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.tiles import read_tile
-from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.inspect.evidence.variants import Variant
+from fragmenta.inspect.evidence.warpgroup import WarpgroupCase
+from fragmenta.reference.arithmetic import multiply
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.execution.warp_floors import floors_compute
+from fragmenta.reference.execution.warpgroup import warpgroup_function
+from fragmenta.reference.shared.descriptor import Descriptor
+from fragmenta.reference.shared.tiles import read_tile
+from fragmenta.reference.shared.tiles import tile as shared_tile
 from tests.arithmetic.inputs import KINDS, operands, worth_compiling
 from tests.thinning import THOROUGH
 

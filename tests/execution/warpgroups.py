@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from fragmenta import catalogue
-from fragmenta.evidence import record
-from fragmenta.evidence.variants import variants
-from fragmenta.evidence.warpgroup import WarpgroupCase
-from fragmenta.execution.warpgroup import IN_ORDER, warpgroup_function
+from fragmenta.inspect.evidence import record
+from fragmenta.inspect.evidence.variants import variants
+from fragmenta.inspect.evidence.warpgroup import WarpgroupCase
+from fragmenta.reference.execution.warpgroup import IN_ORDER, warpgroup_function
 
 TARGET = "sm_90a"
 UNTOUCHED = 0xDEADBEEF

@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from fragmenta import catalogue
-from fragmenta.execution.mma import execute, numeric_model
-from fragmenta.execution.warp import SELECTORS, warp_function
-from fragmenta.isa.families import OF_WARPS
+from fragmenta.reference.execution.mma import execute, numeric_model
+from fragmenta.reference.execution.warp import SELECTORS, warp_function
+from fragmenta.reference.isa.families import OF_WARPS
 from tests.arithmetic.inputs import KINDS, operands, raw
 
 #: ``registers`` are arbitrary bits, also where nothing is read.  ``c`` has infinities

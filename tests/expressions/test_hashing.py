@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fragmenta.expressions.code import hashing as h
+from fragmenta.values.expressions.code import hashing as h
 from tests.thinning import THOROUGH
 
 COUNT = 350_000 if THOROUGH else 60_000

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.arithmetic.equality import equal_models
-from fragmenta.execution.mma import numeric_model
-from fragmenta.expressions.code import hashing as h
-from fragmenta.expressions.code.products import ProductHashes
-from fragmenta.planes.products import Matrices, on_matrices
+from fragmenta.engine.planes.products import Matrices, on_matrices
+from fragmenta.reference.arithmetic.equality import equal_models
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.values.expressions.code import hashing as h
+from fragmenta.values.expressions.code.products import ProductHashes
 
 K = 32
 

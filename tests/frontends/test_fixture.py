@@ -6,7 +6,7 @@ from numba import cuda
 
 from fragmenta.commands.languages import LANGUAGES
 from fragmenta.errors import BadCall
-from fragmenta.evidence.testing import launcher
+from fragmenta.inspect.evidence.testing import launcher
 
 
 @cuda.jit

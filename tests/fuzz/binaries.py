@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.arrays import npy
+from fragmenta.base.arrays import npy
 from fragmenta.cuda.tools import fatbin, line_tables, unpacking
-from fragmenta.evidence import launches
-from fragmenta.evidence.card_memory import Addresses
-from fragmenta.evidence.launches import Launches, RecordedLaunch, Started
+from fragmenta.engine.simt.arguments import Received
+from fragmenta.inspect.evidence import launches
+from fragmenta.inspect.evidence.card_memory import Addresses
+from fragmenta.inspect.evidence.launches import Launches, RecordedLaunch, Started
 from fragmenta.launch.kernel import Loaded, parse
 from fragmenta.launch.limits import Limits
 from fragmenta.ptx import linking
-from fragmenta.simt.arguments import Received
 from tests.fuzz.engine import NUMBERS, Ask, expect
 from tests.fuzz.files import archived, put
 

@@ -1,6 +1,6 @@
 """Shared memory: a descriptor leads to the byte that the formula names.
 
-The judge is the formula at the top of :mod:`fragmenta.shared.descriptor`, in Python
+The judge is the formula at the top of :mod:`fragmenta.reference.shared.descriptor`, in Python
 integers, and bytes written one by one.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 
 import fragmenta as fm
 from fragmenta import catalogue
-from fragmenta.registers.dtype import DTYPES
-from fragmenta.shared import moves
-from fragmenta.shared.descriptor import Descriptor, swizzled
-from fragmenta.shared.tiles import read_tile
-from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.reference.registers.dtype import DTYPES
+from fragmenta.reference.shared import moves
+from fragmenta.reference.shared.descriptor import Descriptor, swizzled
+from fragmenta.reference.shared.tiles import read_tile
+from fragmenta.reference.shared.tiles import tile as shared_tile
 from tests.fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
 from tests.fuzz.packing import patterns
 

@@ -15,10 +15,10 @@ import numpy as np
 
 import fragmenta as fm
 from fragmenta import catalogue
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.target import chosen_target
-from fragmenta.shared.tiles import tile as shared_tile
-from fragmenta.sparse.compression import compress
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.target import chosen_target
+from fragmenta.reference.shared.tiles import tile as shared_tile
+from fragmenta.reference.sparse.compression import compress
 from tests.arithmetic import reference
 from tests.fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
 from tests.fuzz.packing import is_index, patterns

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.arrays import npy
+from fragmenta.base.arrays import npy
 from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
-from fragmenta.evidence import record
-from fragmenta.registers.dtype import DTYPES
-from fragmenta.sparse.compression import compress
+from fragmenta.inspect.evidence import record
+from fragmenta.reference.registers.dtype import DTYPES
+from fragmenta.reference.sparse.compression import compress
 from tests.fuzz.engine import Ask, Surface, Wrong, bits, expect, same
 from tests.fuzz.packing import patterns
 from tests.fuzz.sparsity import forms, sparse_bits

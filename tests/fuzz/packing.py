@@ -13,7 +13,7 @@ import numpy as np
 
 import fragmenta as fm
 from fragmenta import catalogue
-from fragmenta.registers.dtype import DTYPES, DType
+from fragmenta.reference.registers.dtype import DTYPES, DType
 from tests.fuzz.engine import Ask, Surface, bits, expect, index, odd, same
 
 

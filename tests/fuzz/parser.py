@@ -12,9 +12,9 @@ from itertools import product
 
 import fragmenta as fm
 from fragmenta import catalogue, find, instruction
-from fragmenta.isa.target import TARGETS, check_target
-from fragmenta.registers.dtype import DTYPES, dtype
-from fragmenta.registers.layout import Layout
+from fragmenta.reference.isa.target import TARGETS, check_target
+from fragmenta.reference.registers.dtype import DTYPES, dtype
+from fragmenta.reference.registers.layout import Layout
 from tests.fuzz.engine import Ask, Surface, Wrong, expect, odd
 
 LONG = 20_000

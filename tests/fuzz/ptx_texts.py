@@ -12,9 +12,9 @@ import re
 from functools import cache
 
 from fragmenta import ptx
-from fragmenta.simt import compiling, emitter
-from fragmenta.simt.mode import Mode
-from fragmenta.simt.program import program
+from fragmenta.engine.simt import compiling, emitter
+from fragmenta.engine.simt.mode import Mode
+from fragmenta.engine.simt.program import program
 from tests.fuzz.engine import Ask, Surface
 
 SOURCE = """.version 8.8

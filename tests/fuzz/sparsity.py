@@ -15,21 +15,21 @@ import ml_dtypes
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
-from fragmenta.registers.granularity import Granularity
-from fragmenta.sparse import exchange
-from fragmenta.sparse.compression import (
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.registers.granularity import Granularity
+from fragmenta.reference.sparse import exchange
+from fragmenta.reference.sparse.compression import (
     Compressed,
     compress,
     decompress,
 )
-from fragmenta.sparse.compression import (
+from fragmenta.reference.sparse.compression import (
     check as check_sparse,
 )
-from fragmenta.sparse.compression import (
+from fragmenta.reference.sparse.compression import (
     report as sparsity_report,
 )
-from fragmenta.sparse.pruning import prune
+from fragmenta.reference.sparse.pruning import prune
 from tests.fuzz.engine import Ask, Surface, bits, expect, index, odd, same
 from tests.fuzz.packing import is_index, patterns
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.registers.fragment import Fragment
+from fragmenta.reference.registers.fragment import Fragment
 from tests.clock import work
 from tests.fuzz import engine, files, packing, sparsity, wrong_types
 from tests.fuzz.surfaces import SURFACES

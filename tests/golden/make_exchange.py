@@ -5,7 +5,7 @@
 needs PyTorch, on any machine: these conversions run on the CPU.  For Sparse-Marlin
 it needs torchao 0.9, whose Marlin 2:4 is a copy of Sparse-Marlin's conversion;
 where there is none, only PyTorch is asked.  The answers are the independent
-statement that the tests of `fragmenta.sparse.exchange` replay where neither is installed.
+statement that the tests of `fragmenta.reference.sparse.exchange` replay where neither is installed.
 """
 
 from __future__ import annotations

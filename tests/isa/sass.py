@@ -1,6 +1,6 @@
 """Record the machine instructions that ptxas writes, as nvdisasm reads them.
 
-    python -m tests.isa.sass                  # rewrite src/fragmenta/isa/tables/sass.txt
+    python -m tests.isa.sass                  # rewrite src/fragmenta/reference/isa/tables/sass.txt
     python -m tests.isa.sass --check          # only compare
     python -m tests.isa.sass --older FOLDER   # with sm_70 and sm_72
 
@@ -28,8 +28,8 @@ from pathlib import Path
 import fragmenta as fm
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.sass_records import FILE, Code, Row, recorded, written
-from fragmenta.isa.target import ARCHITECTURES, TARGETS, number
+from fragmenta.reference.isa.sass_records import FILE, Code, Row, recorded, written
+from fragmenta.reference.isa.target import ARCHITECTURES, TARGETS, number
 
 OLD = ("sm_70", "sm_72")
 BATCH = 400

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.families import FAMILIES, IN_TENSOR_MEMORY, catalogue
-from fragmenta.isa.target import TARGETS, expand
+from fragmenta.reference.isa.families import FAMILIES, IN_TENSOR_MEMORY, catalogue
+from fragmenta.reference.isa.target import TARGETS, expand
 
 OPS = list(catalogue())
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fragmenta as fm
-from fragmenta.isa.certainty import TABLE, WORDS, certainty
-from fragmenta.isa.table import read
+from fragmenta.reference.isa.certainty import TABLE, WORDS, certainty
+from fragmenta.reference.isa.table import read
 
 
 def test_only_words_that_are_explained() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.instruction_descriptor import TABLES
-from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
+from fragmenta.reference.isa.instruction_descriptor import TABLES
+from fragmenta.reference.isa.tcgen05_shapes import OF_KIND, sizes
 
 D = fm.tensor_memory.InstructionDescriptor
 

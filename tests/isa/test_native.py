@@ -6,10 +6,10 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import catalogue
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.families import IN_REGISTERS
-from fragmenta.isa.native import expansion
-from fragmenta.isa.target import TARGETS
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.families import IN_REGISTERS
+from fragmenta.reference.isa.native import expansion
+from fragmenta.reference.isa.target import TARGETS
 
 #: How each element type shows in the name of a matrix instruction.
 SHOWN = {

@@ -4,9 +4,9 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
-from fragmenta.isa import operand_checks
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.statement import MOST, split
+from fragmenta.reference.isa import operand_checks
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.isa.statement import MOST, split
 
 SPARSE = "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32"
 F = "{%f0,%f1,%f2,%f3}"

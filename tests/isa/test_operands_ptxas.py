@@ -13,11 +13,11 @@ import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa import operand_checks, operand_lists
-from fragmenta.isa.families import NOT_YET, OTHERS, uncovered
-from fragmenta.isa.statement import split
-from fragmenta.isa.table import read
-from fragmenta.isa.target import TARGETS, expand
+from fragmenta.reference.isa import operand_checks, operand_lists
+from fragmenta.reference.isa.families import NOT_YET, OTHERS, uncovered
+from fragmenta.reference.isa.statement import split
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.isa.target import TARGETS, expand
 from tests.isa.assembling import become_code, kernels
 from tests.thinning import some
 

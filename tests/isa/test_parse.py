@@ -3,8 +3,8 @@
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.building import build
-from fragmenta.isa.tables import wgmma
+from fragmenta.reference.isa.building import build
+from fragmenta.reference.isa.tables import wgmma
 
 S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
 

@@ -9,9 +9,9 @@ import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.families import FORMS
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.target import TARGETS, Version
+from fragmenta.reference.isa.families import FORMS
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.target import TARGETS, Version
 from tests.thinning import THOROUGH, some
 
 VERSIONS = [

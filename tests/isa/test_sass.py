@@ -9,11 +9,11 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa import synonyms
-from fragmenta.isa.sass import machine_name, names, opcodes
-from fragmenta.isa.sass_records import FILE, parse, recorded, written
-from fragmenta.isa.table import read
-from fragmenta.isa.target import ARCHITECTURES, TARGETS, number
+from fragmenta.reference.isa import synonyms
+from fragmenta.reference.isa.sass import machine_name, names, opcodes
+from fragmenta.reference.isa.sass_records import FILE, parse, recorded, written
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.isa.target import ARCHITECTURES, TARGETS, number
 from tests.isa import sass
 from tests.thinning import some
 

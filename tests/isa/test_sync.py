@@ -9,7 +9,7 @@ import fragmenta as fm
 from fragmenta.commands import app
 from fragmenta.cuda.source import emit
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.sync import NAME
+from fragmenta.reference.isa.sync import NAME
 
 OPS = list(fm.catalogue(NAME))
 FENCE = fm.find("wgmma.fence")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa import matching, synonyms
-from fragmenta.isa.families import FORMS
-from fragmenta.isa.target import TARGETS
+from fragmenta.reference.isa import matching, synonyms
+from fragmenta.reference.isa.families import FORMS
+from fragmenta.reference.isa.target import TARGETS
 
 # Words, and the one instruction that they mean.
 ONE = {

@@ -3,7 +3,7 @@
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.unsupported import lacking, why_not
+from fragmenta.reference.isa.unsupported import lacking, why_not
 
 MMA = fm.instruction("tcgen05.mma.cta_group::1.kind::f16")
 

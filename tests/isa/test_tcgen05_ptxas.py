@@ -13,9 +13,9 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa import operand_checks, operand_lists
-from fragmenta.isa.statement import split
-from fragmenta.isa.target import TARGETS, Version
+from fragmenta.reference.isa import operand_checks, operand_lists
+from fragmenta.reference.isa.statement import split
+from fragmenta.reference.isa.target import TARGETS, Version
 from tests.isa.assembling import become_code, kernels
 from tests.thinning import some
 

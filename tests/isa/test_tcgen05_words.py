@@ -6,7 +6,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.errors import AmbiguousInstruction, UnknownInstruction
-from fragmenta.isa.searching import find
+from fragmenta.reference.isa.searching import find
 
 # Words, and the same instruction by keywords.
 MEANT = {

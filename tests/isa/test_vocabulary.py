@@ -3,7 +3,7 @@
 import pytest
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.families import FORMS
+from fragmenta.reference.isa.families import FORMS
 from tests.isa import vocabulary
 from tests.thinning import THOROUGH
 

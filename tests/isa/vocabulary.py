@@ -19,11 +19,11 @@ from itertools import combinations, permutations, product
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.families import FORMS
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.target import expand
 from fragmenta.ptx.checking.tensor import Remark, _unordered, named
 from fragmenta.ptx.opcodes.table import TYPES
+from fragmenta.reference.isa.families import FORMS
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.target import expand
 from tests.isa.assembling import become_code, kernels
 
 NEWEST = assembler.newest_version()

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.jit import cache, compiler
-from fragmenta.jit.cache import VARIABLE, Cache
-from fragmenta.jit.trace import I32
+from fragmenta.base.jit import cache, compiler
+from fragmenta.base.jit.cache import VARIABLE, Cache
+from fragmenta.base.jit.trace import I32
 
 SOURCE = Path(fm.__file__).parents[1]
 

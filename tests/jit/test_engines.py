@@ -7,9 +7,9 @@ import weakref
 import numpy as np
 import pytest
 
-from fragmenta.jit import compiler, engines
-from fragmenta.jit.compiler import kernel, pointer
-from fragmenta.jit.trace import I32
+from fragmenta.base.jit import compiler, engines
+from fragmenta.base.jit.compiler import kernel, pointer
+from fragmenta.base.jit.trace import I32
 from tests.clock import HANG
 
 

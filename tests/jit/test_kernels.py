@@ -6,16 +6,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fragmenta import progress
-from fragmenta.jit import compiler
-from fragmenta.jit.compiler import (
+from fragmenta.base import progress
+from fragmenta.base.jit import compiler
+from fragmenta.base.jit.compiler import (
     Traced,
     address_of_call,
     digest_of,
     kernel,
     pointer,
 )
-from fragmenta.jit.trace import (
+from fragmenta.base.jit.trace import (
     F32,
     F64,
     I8,

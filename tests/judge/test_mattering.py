@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.counters.asking import with_results
-from fragmenta.judge.marking import Seen, marked, never_changed
-from fragmenta.judge.reaching import Kernels
-from fragmenta.judge.roots import Argument
-from fragmenta.judge.unrolling import of_functions
+from fragmenta.frontends.judge.marking import Seen, marked, never_changed
+from fragmenta.frontends.judge.reaching import Kernels
+from fragmenta.frontends.judge.roots import Argument
+from fragmenta.frontends.judge.unrolling import of_functions
+from fragmenta.values.counters.asking import with_results
 from tests.judge.test_understanding import said as not_understood
 
 SIZES = (300, 77)

@@ -15,22 +15,22 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.cards import card
+from fragmenta.engine.simt.arguments import Pointer, Struct
+from fragmenta.engine.simt.layout import POISON
 from fragmenta.errors import BadCall
-from fragmenta.judge.comparing import CompletedCall, compared, diagnose
-from fragmenta.judge.cost import Cost
-from fragmenta.judge.findings import KINDS, WORDS, Finding, rank
-from fragmenta.judge.held import LAYOUTS, elements, free, hold
-from fragmenta.judge.loading import constants, with_constants
-from fragmenta.judge.origins import Origins
-from fragmenta.judge.settings import Settings
-from fragmenta.judge.sizes import odd, scaled
-from fragmenta.judge.values import VALUES, changed
-from fragmenta.judge.verdict import Verdict, verdict_json, verdict_of
-from fragmenta.judge.wire import arguments_json, arguments_of, dump, load
-from fragmenta.pool.packing import pack, unpack
-from fragmenta.simt.arguments import Pointer, Struct
-from fragmenta.simt.layout import POISON
+from fragmenta.frontends.judge.comparing import CompletedCall, compared, diagnose
+from fragmenta.frontends.judge.cost import Cost
+from fragmenta.frontends.judge.findings import KINDS, WORDS, Finding, rank
+from fragmenta.frontends.judge.held import LAYOUTS, elements, free, hold
+from fragmenta.frontends.judge.loading import constants, with_constants
+from fragmenta.frontends.judge.origins import Origins
+from fragmenta.frontends.judge.settings import Settings
+from fragmenta.frontends.judge.sizes import odd, scaled
+from fragmenta.frontends.judge.values import VALUES, changed
+from fragmenta.frontends.judge.verdict import Verdict, verdict_json, verdict_of
+from fragmenta.frontends.judge.wire import arguments_json, arguments_of, dump, load
+from fragmenta.frontends.pool.packing import pack, unpack
+from fragmenta.reference.cards import card
 from tests.clock import HANG
 
 
@@ -107,7 +107,7 @@ def test_wrong_arguments_are_refused(given: Any) -> None:
 def test_wrong_arguments_are_refused_without_assertions() -> None:
     """``python -O`` leaves them out."""
     code = f"""
-from fragmenta.judge.wire import arguments_of
+from fragmenta.frontends.judge.wire import arguments_of
 for given in {WRONG_ARGUMENTS!r}:
     try:
         print(arguments_of(given))
@@ -416,8 +416,8 @@ def test_an_output_must_be_what_a_launch_left() -> None:
 CONFINED = """
 import ctypes, os, platform, resource, signal, socket, subprocess, sys, threading
 from pathlib import Path
-from fragmenta.judge import confine as of
-from fragmenta.judge.confine import confine
+from fragmenta.frontends.judge import confine as of
+from fragmenta.frontends.judge.confine import confine
 from fragmenta.launch.limits import Limits
 folder, secret = Path(sys.argv[1]), Path(sys.argv[2])
 def called(name, *words):

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.frontends.judge.exempt import unused
+from fragmenta.frontends.judge.following import ProcessMemory
+from fragmenta.frontends.judge.loading import candidate_code
+from fragmenta.frontends.judge.marking import NAME, Seen
+from fragmenta.frontends.judge.reaching import Kernels, not_run, ran_unread
+from fragmenta.frontends.judge.sizes import above
+from fragmenta.frontends.judge.tracer import Tracer
 from fragmenta.judge import Batch, Settings
-from fragmenta.judge.exempt import unused
-from fragmenta.judge.following import ProcessMemory
-from fragmenta.judge.loading import candidate_code
-from fragmenta.judge.marking import NAME, Seen
-from fragmenta.judge.reaching import Kernels, not_run, ran_unread
-from fragmenta.judge.sizes import above
-from fragmenta.judge.tracer import Tracer
 from tests.clock import HANG
 from tests.judge.candidates import FMA
 

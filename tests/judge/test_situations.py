@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 
+from fragmenta.frontends.judge.constants import constants
+from fragmenta.frontends.judge.expected import _format_of
+from fragmenta.frontends.judge.held import elements, free, hold, leaves
+from fragmenta.frontends.judge.reference import _never_changed, cases, more
+from fragmenta.frontends.judge.situations import situated, variants
+from fragmenta.frontends.judge.values import VALUES, whole_numbers
 from fragmenta.judge import Batch, Settings
-from fragmenta.judge.constants import constants
-from fragmenta.judge.expected import _format_of
-from fragmenta.judge.held import elements, free, hold, leaves
-from fragmenta.judge.reference import _never_changed, cases, more
-from fragmenta.judge.situations import situated, variants
-from fragmenta.judge.values import VALUES, whole_numbers
 from fragmenta.ptx.reading import parse
 from tests.clock import HANG
 

@@ -7,10 +7,10 @@ import ast
 import numpy as np
 import pytest
 
-from fragmenta.judge.held import free, hold
-from fragmenta.judge.marking import Seen, marked, never_changed
-from fragmenta.judge.understanding import not_understood
-from fragmenta.judge.values import whole_numbers
+from fragmenta.frontends.judge.held import free, hold
+from fragmenta.frontends.judge.marking import Seen, marked, never_changed
+from fragmenta.frontends.judge.understanding import not_understood
+from fragmenta.frontends.judge.values import whole_numbers
 from tests.judge.candidates import CHEATS, HONEST
 
 HEAD = """

@@ -9,20 +9,27 @@ from typing import cast
 import numpy as np
 import pytest
 
-from fragmenta.judge.comparing import (
+from fragmenta.frontends.judge.comparing import (
     Case,
     ComparedOutput,
     CompletedCall,
     compared,
     diagnose,
 )
-from fragmenta.judge.comparing import _same as same_results
-from fragmenta.judge.expected import _out_of_range
-from fragmenta.judge.held import elements, free, hold, leaves
-from fragmenta.judge.proving import _made_different
-from fragmenta.judge.reference import cases
-from fragmenta.judge.sources import suspicions
-from fragmenta.judge.values import ELEMENTWISE, ROWS, SIGNS, STATE, VALUES, changed
+from fragmenta.frontends.judge.comparing import _same as same_results
+from fragmenta.frontends.judge.expected import _out_of_range
+from fragmenta.frontends.judge.held import elements, free, hold, leaves
+from fragmenta.frontends.judge.proving import _made_different
+from fragmenta.frontends.judge.reference import cases
+from fragmenta.frontends.judge.sources import suspicions
+from fragmenta.frontends.judge.values import (
+    ELEMENTWISE,
+    ROWS,
+    SIGNS,
+    STATE,
+    VALUES,
+    changed,
+)
 
 TASK = """
 import numpy as np

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from fragmenta.commands import app
 from fragmenta.errors import BadCall
+from fragmenta.frontends.judge import batch as batch_module
 from fragmenta.judge import Batch, Settings
-from fragmenta.judge import batch as batch_module
 from tests.clock import HANG
 from tests.thinning import some
 

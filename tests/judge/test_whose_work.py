@@ -7,11 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from fragmenta.frontends.judge.following import (
+    ProcessMemory,
+    Sources,
+    Swap,
+    meanings,
+    raw,
+)
+from fragmenta.frontends.judge.held import elements, hold, leaves
+from fragmenta.frontends.judge.values import moved
+from fragmenta.frontends.judge.wire import dump, load
 from fragmenta.judge import Batch, Settings
-from fragmenta.judge.following import ProcessMemory, Sources, Swap, meanings, raw
-from fragmenta.judge.held import elements, hold, leaves
-from fragmenta.judge.values import moved
-from fragmenta.judge.wire import dump, load
 from tests.clock import HANG
 from tests.judge.candidates import CHEATS, FMA, HEAD, HONEST, LARGE, OWN_WORD
 from tests.thinning import some

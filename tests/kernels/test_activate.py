@@ -12,10 +12,10 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
+from fragmenta.hopper.kernels import activate as acts
+from fragmenta.hopper.kernels.config import ACTIVATIONS
+from fragmenta.hopper.kernels.packing import packed_shape
 from fragmenta.kernels import Kernel, unpack
-from fragmenta.kernels import activate as acts
-from fragmenta.kernels.config import ACTIVATIONS
-from fragmenta.kernels.packing import packed_shape
 from tests.thinning import THOROUGH
 
 GIVEN = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}

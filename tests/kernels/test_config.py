@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 import fragmenta as fm
-from fragmenta.jit.cache import Cache
+from fragmenta.base.jit.cache import Cache
+from fragmenta.hopper.kernels.choosing import SPARSE_TILES, expected_time, tiles_for
+from fragmenta.hopper.kernels.tuning import key, known, tune
 from fragmenta.kernels import Kernel, Tile, choose
-from fragmenta.kernels.choosing import SPARSE_TILES, expected_time, tiles_for
-from fragmenta.kernels.tuning import key, known, tune
 
 ALL = [
     replace(Kernel(a, tile=Tile(64, 64), sparse=sparse), **variant)
@@ -83,7 +83,7 @@ def test_what_cannot_be_is_refused(arguments, said):
 
 
 def test_a_measured_choice_is_kept(tmp_path, monkeypatch):
-    from fragmenta.kernels import tuning
+    from fragmenta.hopper.kernels import tuning
 
     monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
     tuning._kept.cache_clear()

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.execution.wgmma import execute
+from fragmenta.hopper.kernels.emulate import Epilogue, accumulate, emulate, finish
 from fragmenta.kernels import Kernel, Tile, pack
-from fragmenta.kernels.emulate import Epilogue, accumulate, emulate, finish
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.reference.execution.wgmma import execute
+from fragmenta.reference.shared.descriptor import Descriptor
+from fragmenta.reference.shared.tiles import tile as shared_tile
 
 
 def operands(kernel, m, n, k, seed=0):

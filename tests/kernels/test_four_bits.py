@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.kernels import Kernel, Tile, pack_integers, unpack_integers
-from fragmenta.kernels.emulate import Epilogue, emulate, fused
-from fragmenta.kernels.four_bits import (
+from fragmenta.hopper.kernels.emulate import Epilogue, emulate, fused
+from fragmenta.hopper.kernels.four_bits import (
     INTEGERS,
     SCALE_TYPES,
     Integers,
     numbers_of,
     quantize_groups,
 )
-from fragmenta.sparse.compression import Compressed
+from fragmenta.kernels import Kernel, Tile, pack_integers, unpack_integers
+from fragmenta.reference.sparse.compression import Compressed
 
 
 def drawn(format: Integers, rows: int, columns: int, seed: int = 0):

@@ -9,12 +9,12 @@ import pytest
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
 from fragmenta.errors import Error
-from fragmenta.kernels import Kernel, kept
-from fragmenta.kernels.packing import pack
-from fragmenta.kernels.source import TARGET
-from fragmenta.registers.dtype import dtype
-from fragmenta.sparse.compression import Compressed, compress, decompress
-from fragmenta.sparse.compression import sparse as sparse_of
+from fragmenta.hopper.kernels import Kernel, kept
+from fragmenta.hopper.kernels.packing import pack
+from fragmenta.hopper.kernels.source import TARGET
+from fragmenta.reference.registers.dtype import dtype
+from fragmenta.reference.sparse.compression import Compressed, compress, decompress
+from fragmenta.reference.sparse.compression import sparse as sparse_of
 from tests.thinning import some
 
 SIZES = [(6, 21), (70, 132), (130, 70)]

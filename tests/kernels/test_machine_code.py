@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from fragmenta.cuda.tools.compiler import to_cubin
+from fragmenta.hopper.kernels.source import TARGET, source
 from fragmenta.kernels import Kernel
-from fragmenta.kernels.source import TARGET, source
 from tests.disassembly import disassemble
 from tests.ptx.hopper.gemms import OF_INTEGERS, OF_MORE_INTEGERS
 from tests.ptx.hopper.grouped import OF_INTEGERS as OF_EXPERTS

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.hopper.kernels.packing import code_places, packed_shape, places
 from fragmenta.kernels import Kernel, Tile, pack, unpack
-from fragmenta.kernels.packing import code_places, packed_shape, places
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.tiles import read_tile
+from fragmenta.reference.shared.descriptor import Descriptor
+from fragmenta.reference.shared.tiles import read_tile
 
 TYPES = ("e4m3", "e5m2", "s8", "u8", "bf16", "f16", "tf32")
 

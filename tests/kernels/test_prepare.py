@@ -11,11 +11,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from fragmenta.kernels import Kernel, prepare
-from fragmenta.kernels.packing import pack, packed_shape
-from fragmenta.registers.dtype import dtype
-from fragmenta.sparse.compression import compress
-from fragmenta.sparse.pruning import prune
+from fragmenta.hopper.kernels import Kernel, prepare
+from fragmenta.hopper.kernels.packing import pack, packed_shape
+from fragmenta.reference.registers.dtype import dtype
+from fragmenta.reference.sparse.compression import compress
+from fragmenta.reference.sparse.pruning import prune
 from tests.thinning import some
 
 COMPILER = shutil.which("g++") or shutil.which("c++")

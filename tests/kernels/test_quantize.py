@@ -8,10 +8,10 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.arithmetic.rounding import largest_element, round_elements
 from fragmenta.cuda.tools.compiler import to_ptx
-from fragmenta.kernels import quantize as rows_of
-from fragmenta.registers.dtype import dtype
+from fragmenta.hopper.kernels import quantize as rows_of
+from fragmenta.reference.arithmetic.rounding import largest_element, round_elements
+from fragmenta.reference.registers.dtype import dtype
 from tests.thinning import THOROUGH
 
 GIVEN = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}

@@ -7,7 +7,7 @@ import pytest
 
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error
-from fragmenta.kernels import Kernel, Tile, prepare, source
+from fragmenta.hopper.kernels import Kernel, Tile, prepare, source
 from tests.thinning import some
 
 KERNELS = [

@@ -10,15 +10,15 @@ import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
 from fragmenta.errors import BadCall, Error
-from fragmenta.kernels import widening
-from fragmenta.kernels.four_bits import (
+from fragmenta.hopper.kernels import widening
+from fragmenta.hopper.kernels.four_bits import (
     SCALE_TYPES,
     Integers,
     pack_integers,
     unpack_integers,
 )
-from fragmenta.kernels.packing import packed_shape, unpack
-from fragmenta.kernels.source import TARGET
+from fragmenta.hopper.kernels.packing import packed_shape, unpack
+from fragmenta.hopper.kernels.source import TARGET
 from tests.thinning import some
 
 KINDS = [

@@ -19,7 +19,7 @@ from fragmenta.errors import (
     ShapeError,
     ValueRangeError,
 )
-from fragmenta.shared.tensor_map import Im2col, TensorMap
+from fragmenta.reference.shared.tensor_map import Im2col, TensorMap
 from tests.simt.kernels import kernel, run
 
 KINDS = {

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.arrays import threads
+from fragmenta.base.arrays import threads
+from fragmenta.engine.simt.arena import Arena, ArenaFull, taken
+from fragmenta.engine.simt.compiled import aligned, copied, sparse, zeros
+from fragmenta.engine.units.clusters import Cluster
 from fragmenta.launch import clones, grid
-from fragmenta.simt.arena import Arena, ArenaFull, taken
-from fragmenta.simt.compiled import aligned, copied, sparse, zeros
-from fragmenta.units.clusters import Cluster
 from tests.launch.test_cluster_runs import FATAL, WHATS, outcome
 from tests.launch.test_new_threads import case
 from tests.thinning import repeats
@@ -89,7 +89,7 @@ def test_python_takes_part_where_something_is_wrong(
     assert used["copies"] == 1
     if what == "nothing":
         # In the first cluster it looks whether waits can miss their phase, with turns
-        # that are fair (fragmenta.races.missed_phases).
+        # that are fair (fragmenta.watch.races.missed_phases).
         looks = bool(watch) and schedule == "eager"
         assert used["made"] == 1 + looks
         assert touched == ({0} if looks else set())

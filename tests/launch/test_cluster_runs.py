@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.arrays import threads
+from fragmenta.base.arrays import threads
 from fragmenta.errors import Error
 from fragmenta.launch.runners import ClusterRunner
 from fragmenta.launch.stepping import StepRunner

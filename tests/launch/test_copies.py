@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.arrays import forking
-from fragmenta.jit import compiler
+from fragmenta.base.arrays import forking
+from fragmenta.base.jit import compiler
 from tests.clock import HANG
 
 COUNT = """.version 8.0

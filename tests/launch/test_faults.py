@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.arrays import threads
+from fragmenta.base.arrays import threads
 from fragmenta.errors import Error, KernelFault
 from tests.clock import HANG
 from tests.simt.kernels import HEAD, kernel, launched, run

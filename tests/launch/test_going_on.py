@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.planes import shadows
-from fragmenta.simt.compiled import aligned
-from fragmenta.simt.layout import GRANULE, POISON
+from fragmenta.engine.planes import shadows
+from fragmenta.engine.simt.compiled import aligned
+from fragmenta.engine.simt.layout import GRANULE, POISON
 from tests.launch.loopback import Loopback
 from tests.simt.kernels import kernel
 from tests.thinning import repeats

@@ -92,7 +92,7 @@ def test_a_variable_has_as_many_bytes_as_there_are_addresses() -> None:
 def test_an_array_has_as_many_bytes_as_there_are_addresses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fragmenta.simt.layout.FIRST_SLOT", 1 << 10)
+    monkeypatch.setattr("fragmenta.engine.simt.layout.FIRST_SLOT", 1 << 10)
     found = ptx.parse(kernel("")).kernels["f"]
     found.launch(1, 1, [np.zeros(1024, np.uint8)], watch=False)
     with pytest.raises(fm.errors.ValueRangeError, match="the most is 1,024"):
@@ -196,7 +196,7 @@ def test_memory_that_the_system_does_not_give(
     def none(size: int) -> Any:
         raise MemoryError(f"no {size} bytes")
 
-    monkeypatch.setattr("fragmenta.simt.context.aligned", none)
+    monkeypatch.setattr("fragmenta.engine.simt.context.aligned", none)
     with pytest.raises(
         fm.errors.LimitReached, match="no memory left for the launch: no "
     ):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.planes.algebra import Algebra
 from fragmenta.errors import BadCall
-from fragmenta.planes.algebra import Algebra
 from tests.launch import test_stacked
 from tests.launch.loopback import Loopback
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.arrays import threads
+from fragmenta.base.arrays import threads
 from fragmenta.kernels import Kernel, Tile
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.races.global_watch import GlobalWatch
-from fragmenta.simt.context import Context
+from fragmenta.engine.simt.context import Context
+from fragmenta.watch.races.global_watch import GlobalWatch
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import cases
 from tests.thinning import some

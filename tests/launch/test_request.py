@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.planes.algebra import Algebra
 from fragmenta.errors import BadCall
 from fragmenta.launch.instruments import Instruments
 from fragmenta.launch.request import SHORT_FORMS
-from fragmenta.planes.algebra import Algebra
 from tests.launch.test_stacked import RIGHT, WRONG
 
 ALL: list[Any] = [

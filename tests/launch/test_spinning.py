@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta import progress, ptx
+from fragmenta import ptx
+from fragmenta.base import progress
 from tests.clock import ByHand
 from tests.thinning import repeats
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.units.port import Port, Stacked
 from fragmenta.errors import KernelHazard
-from fragmenta.units.port import Port, Stacked
 
 #: Each thread puts 1.1 x into shared memory, and adds a large number to another's.
 SUMS = """

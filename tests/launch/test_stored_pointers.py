@@ -5,8 +5,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.simt import layout
-from fragmenta.simt.arguments import Pointer, Struct
+from fragmenta.engine.simt import layout
+from fragmenta.engine.simt.arguments import Pointer, Struct
 
 SLOT = 1000
 ADDRESS = SLOT << layout.SLOT_BITS

@@ -11,9 +11,9 @@ import pytest
 from llvmlite import binding
 
 from fragmenta import ptx
+from fragmenta.base.jit.trace import Value
 from fragmenta.errors import BadCall, KernelHazard
 from fragmenta.frontends.protocol import CompiledPtx, Passed, Session
-from fragmenta.jit.trace import Value
 from fragmenta.launch.coverage import covered
 from fragmenta.ptx.checking.texts import check_text
 from fragmenta.ptx.languages import Words

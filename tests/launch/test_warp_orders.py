@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.simt.synchronisation import synchronises
+from fragmenta.engine.units.machine import Machine
+from fragmenta.engine.units.schedule import ADVERSARIAL, POLICIES, Standing
 from fragmenta.errors import BadCall, KernelError, KernelFault
-from fragmenta.evidence import launches
+from fragmenta.inspect.evidence import launches
 from fragmenta.ptx.reading import parse
 from fragmenta.ptx.rules import INFO
-from fragmenta.simt.synchronisation import synchronises
-from fragmenta.units.machine import Machine
-from fragmenta.units.schedule import ADVERSARIAL, POLICIES, Standing
 from tests.launch.orders_of_warps import ONE_BARRIER, WRONG, Wrong, kernel
 from tests.ptx import recordings
 from tests.ptx.hazards import running

@@ -12,9 +12,9 @@ import pytest
 from fragmenta import ptx
 from fragmenta.commands.serve_requests import Folders, read, reply, submit
 from fragmenta.errors import BadCall, KernelFault
-from fragmenta.evidence.launches import replay_one
-from fragmenta.numerics.report import Numerics
-from fragmenta.numerics.wire import numerics_json, numerics_of
+from fragmenta.inspect.evidence.launches import replay_one
+from fragmenta.values.numerics.report import Numerics
+from fragmenta.values.numerics.wire import numerics_json, numerics_of
 from tests.asking import ask, refusal
 from tests.numerics.test_numerics import HEAD, ONE, kernel
 from tests.ptx.recordings import FOLDER, every_launch

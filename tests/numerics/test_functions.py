@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fragmenta.jit.llvm import Raw
-from fragmenta.jit.trace import F64, Code, Memory
-from fragmenta.numerics.code import functions
-from fragmenta.numerics.code.double import Double, over, plus, times
-from fragmenta.simt.library import POINTER, Routine, addresses, define
+from fragmenta.base.jit.llvm import Raw
+from fragmenta.base.jit.trace import F64, Code, Memory
+from fragmenta.engine.simt.library import POINTER, Routine, addresses, define
+from fragmenta.values.numerics.code import functions
+from fragmenta.values.numerics.code.double import Double, over, plus, times
 
 COUNT = 8
 

@@ -10,7 +10,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall
-from fragmenta.numerics.judging import Limits, Loss
+from fragmenta.values.numerics.judging import Limits, Loss
 from tests.asking import ask
 from tests.numerics.test_numerics import LOOP, kernel
 from tests.numerics.test_numerics import launched as ptx_launched

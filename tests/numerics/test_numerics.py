@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 from fragmenta import ptx
 from fragmenta.commands import app
+from fragmenta.engine.planes.elements import split
 from fragmenta.errors import BadCall, KernelFault
-from fragmenta.evidence.testing import launcher
+from fragmenta.inspect.evidence.testing import launcher
 from fragmenta.launch.kernel import Kernel
-from fragmenta.numerics.code.layout import Birth
-from fragmenta.numerics.report import Numerics
-from fragmenta.numerics.seconds import best_format
-from fragmenta.planes.elements import split
+from fragmenta.values.numerics.code.layout import Birth
+from fragmenta.values.numerics.report import Numerics
+from fragmenta.values.numerics.seconds import best_format
 from tests.ptx.recordings import every_launch
 from tests.thinning import some
 
@@ -393,7 +393,7 @@ RECORDED = some(every_launch(), 72, 5)
 @pytest.mark.long
 @pytest.mark.parametrize("launch", RECORDED, ids=[each.identity for each in RECORDED])
 def test_recorded_launches_keep_their_bits_and_no_nan_is_invented(launch: Any) -> None:
-    from fragmenta.evidence.launches import replay_one
+    from fragmenta.inspect.evidence.launches import replay_one
 
     found = replay_one(launch.file, launch.row, watch=False, numerics=True)
     assert not found.lines

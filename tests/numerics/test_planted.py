@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.target import number as target_number
 from fragmenta.launch import grid
-from fragmenta.numerics import engine
+from fragmenta.reference.isa.target import number as target_number
+from fragmenta.values.numerics import engine
 from tests.numerics.planted import reading, running
 from tests.numerics.planted.cases import CASES, QUIET, Case, Quiet
 from tests.thinning import some

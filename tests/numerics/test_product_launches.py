@@ -11,11 +11,11 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.arithmetic.trace import explain_steps
+from fragmenta.engine.planes.products import product_model
 from fragmenta.errors import KernelFault
-from fragmenta.execution.losses import losses
-from fragmenta.numerics.products import EVERY, ProductStatistics
-from fragmenta.planes.products import product_model
+from fragmenta.reference.arithmetic.trace import explain_steps
+from fragmenta.reference.execution.losses import losses
+from fragmenta.values.numerics.products import EVERY, ProductStatistics
 from tests.numerics import product_kernels as kernels
 from tests.numerics.planted import exact
 from tests.thinning import some

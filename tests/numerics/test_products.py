@@ -10,16 +10,23 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta import arithmetic, ptx
-from fragmenta.arithmetic.trace import explain_steps
-from fragmenta.execution.losses import losses
-from fragmenta.isa.instruction import Instruction
-from fragmenta.numerics.code import layout as sites
-from fragmenta.numerics.code import product_layout as at
-from fragmenta.numerics.code.products import NumericProducts
-from fragmenta.numerics.engine import NumericsAlgebra
-from fragmenta.numerics.product_text import product_lines
-from fragmenta.numerics.products import (
+from fragmenta import ptx
+from fragmenta.engine.planes.products import (
+    Matrices,
+    ProductSite,
+    on_matrices,
+    product_model,
+)
+from fragmenta.reference import arithmetic
+from fragmenta.reference.arithmetic.trace import explain_steps
+from fragmenta.reference.execution.losses import losses
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.values.numerics.code import layout as sites
+from fragmenta.values.numerics.code import product_layout as at
+from fragmenta.values.numerics.code.products import NumericProducts
+from fragmenta.values.numerics.engine import NumericsAlgebra
+from fragmenta.values.numerics.product_text import product_lines
+from fragmenta.values.numerics.products import (
     Chain,
     ProductStatistics,
     ProductTable,
@@ -27,7 +34,6 @@ from fragmenta.numerics.products import (
     promotion,
     statistics,
 )
-from fragmenta.planes.products import Matrices, ProductSite, on_matrices, product_model
 from tests.thinning import some
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.numerics.code.provisional import provisional
 from fragmenta.ptx.reading import parse
+from fragmenta.values.numerics.code.provisional import provisional
 from tests.numerics.test_numerics import HEAD, ONE, kernel, launched
 
 LARGE = "0f4B800000"  # 2**24: an f32 there is even

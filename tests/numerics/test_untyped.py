@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.numerics.report import Numerics
+from fragmenta.values.numerics.report import Numerics
 from tests.numerics.test_numerics import ONE, kernel
 
 DIVIDED = "sub.f32 %f4, %f3, %f3; div.rn.f32 %f1, %f4, %f4;"

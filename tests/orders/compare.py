@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import fragmenta
-from fragmenta.orders.explore import Search
-from fragmenta.orders.program import Issue, Program
-from fragmenta.orders.state import State
-from fragmenta.orders.tree import Node, Tree
-from fragmenta.orders.verdict import Coverage
-from fragmenta.progress import ignore_progress
+from fragmenta.base.progress import ignore_progress
+from fragmenta.watch.orders.explore import Search
+from fragmenta.watch.orders.program import Issue, Program
+from fragmenta.watch.orders.state import State
+from fragmenta.watch.orders.tree import Node, Tree
+from fragmenta.watch.orders.verdict import Coverage
 from tests.orders.oracle import Answer, TooMany, answer
 from tests.orders.programs import program
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fragmenta.orders.program import (
+from fragmenta.ptx.ordering import Scope
+from fragmenta.watch.orders.program import (
     Access,
     Arrive,
     Atomic,
@@ -45,8 +46,7 @@ from fragmenta.orders.program import (
     Unit,
     UnitWait,
 )
-from fragmenta.orders.verdict import MisuseKind
-from fragmenta.ptx.ordering import Scope
+from fragmenta.watch.orders.verdict import MisuseKind
 
 LARGEST = 1048575
 

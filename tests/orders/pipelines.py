@@ -1,6 +1,6 @@
 """Producer and consumers with a ring of stages, as programs."""
 
-from fragmenta.orders.program import (
+from fragmenta.watch.orders.program import (
     Access,
     Agent,
     Barrier,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from fragmenta.orders.program import (
+from fragmenta.ptx.ordering import Scope
+from fragmenta.watch.orders.program import (
     Access,
     Agent,
     Arrive,
@@ -47,7 +48,6 @@ from fragmenta.orders.program import (
     WarpBarrier,
     Word,
 )
-from fragmenta.ptx.ordering import Scope
 
 SHARED = [Span("shared:0", *each) for each in ((0, 8), (0, 8), (4, 12), (64, 72))]
 WORDS = [Word("global", 0), Word("global", 4), Word("shared:0", 64)]

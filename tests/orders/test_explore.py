@@ -3,8 +3,9 @@
 import pytest
 
 from fragmenta.errors import BadCall
-from fragmenta.orders.explore import explore
-from fragmenta.orders.program import (
+from fragmenta.ptx.ordering import Scope
+from fragmenta.watch.orders.explore import explore
+from fragmenta.watch.orders.program import (
     Access,
     Agent,
     Arrive,
@@ -41,14 +42,13 @@ from fragmenta.orders.program import (
     WarpBarrier,
     Word,
 )
-from fragmenta.orders.verdict import (
+from fragmenta.watch.orders.verdict import (
     Coverage,
     MbarrierState,
     MeetingState,
     MisuseKind,
     WordState,
 )
-from fragmenta.ptx.ordering import Scope
 from tests.orders.pipelines import pipeline
 
 FULL, EMPTY = Mbarrier(0, 0), Mbarrier(0, 8)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fragmenta.orders.program import Access, Agent, Events, Exit, Program, Span
+from fragmenta.watch.orders.program import Access, Agent, Events, Exit, Program, Span
 from tests.orders.compare import compare, differences
 from tests.orders.oracle import TooMany, answer
 from tests.thinning import THOROUGH, some

@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-from fragmenta.orders import ahead, hops, machine, rivals, state, tree
-from fragmenta.orders.program import (
+from fragmenta.watch.orders import ahead, hops, machine, rivals, state, tree
+from fragmenta.watch.orders.program import (
     Access,
     Agent,
     Arrive,

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import ptx
-from fragmenta.planes.algebra import Algebra
-from fragmenta.planes.elements import WORDS, joined, split
-from fragmenta.planes.memory import PlaneWatch
+from fragmenta.engine.planes.algebra import Algebra
+from fragmenta.engine.planes.elements import WORDS, joined, split
+from fragmenta.engine.planes.memory import PlaneWatch
 
 
 class Payloads(Algebra):

@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import ptx
-from fragmenta.jit.llvm import Raw
-from fragmenta.jit.trace import I32, I64, Code, Value, convert, intrinsic
-from fragmenta.planes.algebra import Algebra
-from fragmenta.planes.code.following import PlaneStep
-from fragmenta.planes.code.seconds import halves, put_halves
-from fragmenta.planes.elements import joined
-from fragmenta.planes.memory import PlaneWatch
-from fragmenta.simt.context import Context
-from fragmenta.simt.library import Routine, field
-from fragmenta.simt.warps import P, routine
+from fragmenta.base.jit.llvm import Raw
+from fragmenta.base.jit.trace import I32, I64, Code, Value, convert, intrinsic
+from fragmenta.engine.planes.algebra import Algebra
+from fragmenta.engine.planes.code.following import PlaneStep
+from fragmenta.engine.planes.code.seconds import halves, put_halves
+from fragmenta.engine.planes.elements import joined
+from fragmenta.engine.planes.memory import PlaneWatch
+from fragmenta.engine.simt.context import Context
+from fragmenta.engine.simt.library import Routine, field
+from fragmenta.engine.simt.warps import P, routine
 from tests.planes.payloads import text
 
 MOST = 64
@@ -160,7 +160,7 @@ def test_every_context_has_a_table() -> None:
 
 
 def test_registers_that_no_value_goes_through_are_not_followed() -> None:
-    from fragmenta.planes.code.flow import followed
+    from fragmenta.engine.planes.code.flow import followed
 
     kernel = ptx.parse(text(BODY)).kernels["f"]
     numbers = followed(kernel.function)

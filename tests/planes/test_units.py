@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.planes.elements import joined
-from fragmenta.planes.memory import PlaneObserver, Summed
-from fragmenta.units.blocks import Warp
-from fragmenta.units.work import Copy
+from fragmenta.engine.planes.elements import joined
+from fragmenta.engine.planes.memory import PlaneObserver, Summed
+from fragmenta.engine.units.blocks import Warp
+from fragmenta.engine.units.work import Copy
 from tests.planes.payloads import (
     Payloads,
     check_moved,

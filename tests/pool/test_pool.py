@@ -18,8 +18,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.pool import packing
-from fragmenta.pool.pool import AHEAD, Pool
+from fragmenta.frontends.pool import packing
+from fragmenta.frontends.pool.pool import AHEAD, Pool
 from tests.clock import HANG
 from tests.fuzz.wrong_types import WRONG
 from tests.pool.texts import TEXT
@@ -424,7 +424,7 @@ def test_wrong_options_are_refused(options: Any) -> None:
 #: It says which processes it has, and waits to be ended.
 VICTIM = """
 import os, sys
-from fragmenta.pool.pool import Pool
+from fragmenta.frontends.pool.pool import Pool
 pool = Pool(2, warm=False)
 text = '''.version 8.0 .target sm_80 .entry f() {{
     .reg .u64 %n; mov.u64 %n, 0; L: add.u64 %n, %n, 1; bra L; }}'''

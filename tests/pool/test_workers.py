@@ -15,8 +15,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.pool import confining
-from fragmenta.pool.pool import Pool
+from fragmenta.frontends.pool import confining
+from fragmenta.frontends.pool.pool import Pool
 from tests.clock import HANG
 from tests.pool.texts import TEXT
 from tests.thinning import some
@@ -49,8 +49,8 @@ DEEDS = {
 #: A fork server whose workers can be told to misbehave.
 PROGRAM = f"""
 import os, signal
-from fragmenta.pool import forkserver, worker
-from fragmenta.pool.frames import LENGTHS
+from fragmenta.frontends.pool import forkserver, worker
+from fragmenta.frontends.pool.frames import LENGTHS
 DEEDS = {DEEDS!r}
 
 def run(pool, terms):
@@ -81,7 +81,7 @@ def wild() -> Iterator[Wild]:
 
 
 def misbehave(pool: Pool, deed: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("fragmenta.pool.pool.check_target", lambda name: name)
+    monkeypatch.setattr("fragmenta.frontends.pool.pool.check_target", lambda name: name)
     return pool.check(TEXT, deed)
 
 
@@ -191,7 +191,7 @@ def test_a_worker_fills_the_cache_until_it_runs_something(
     [
         ("import sys; sys.exit(7)", "the workers of the pool ended with status 7"),
         (
-            "from fragmenta.pool import forkserver; forkserver.main(lambda *_: 1 / 0)",
+            "from fragmenta.frontends.pool import forkserver; forkserver.main(lambda *_: 1 / 0)",
             "5 workers in a row ended as they began, the last with status 1",
         ),
     ],
@@ -222,7 +222,7 @@ def test_a_pool_that_cannot_start_says_so(program: str, said: str) -> None:
 )
 def test_a_worker_may_not_do_much(tmp_path: Any, deed: str, said: str) -> None:
     code = (
-        "import os, resource; from fragmenta.pool import confining\n"
+        "import os, resource; from fragmenta.frontends.pool import confining\n"
         "from fragmenta.launch.limits import Limits\n"
         f"path = {str(tmp_path / 'made')!r}\nconfining.seal()\n"
         f"confining.confine(Limits(60, 1 << 30))\n"
@@ -250,10 +250,10 @@ def test_the_limit_of_processor_time_is_counted_from_now() -> None:
 
 
 def test_a_worker_that_has_grown_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fragmenta.pool import worker
-    from fragmenta.pool.orders import WorkerTerms
-    from fragmenta.pool.packing import pack
-    from fragmenta.pool.questions import KernelText, LaunchQuestion
+    from fragmenta.frontends.pool import worker
+    from fragmenta.frontends.pool.orders import WorkerTerms
+    from fragmenta.frontends.pool.packing import pack
+    from fragmenta.frontends.pool.questions import KernelText, LaunchQuestion
 
     monkeypatch.setattr(worker, "seal", lambda: None)  # this process writes files
     made = worker._Worker(WorkerTerms(10, 1))

@@ -9,7 +9,7 @@ import pytest
 
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import MissingPackage
-from fragmenta.programs import building
+from fragmenta.frontends.programs import building
 
 HERE = Path(__file__).parent
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fragmenta.cuda.tools import compiler, fatbin
-from fragmenta.programs import building, functions
-from fragmenta.programs.cards import cards
-from fragmenta.programs.functions import DRIVER, RUNTIME, refused, rows
+from fragmenta.frontends.programs import building, functions
+from fragmenta.frontends.programs.cards import cards
+from fragmenta.frontends.programs.functions import DRIVER, RUNTIME, refused, rows
 
 HERE = Path(__file__).parent
 FORMS = re.compile(r"_pts?[dz][sz]$|_ptds$|_ptsz$")

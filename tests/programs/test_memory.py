@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.programs.memory import AllocationKind, ProgramMemory
-from fragmenta.simt import untouched
-from fragmenta.simt.arguments import Received
+from fragmenta.engine.simt import untouched
+from fragmenta.engine.simt.arguments import Received
+from fragmenta.frontends.programs.memory import AllocationKind, ProgramMemory
 from tests.programs.test_programs import HERE, run
 
 GIB = 1 << 30

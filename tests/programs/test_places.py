@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fragmenta.errors import MissingPackage
-from fragmenta.programs import building
-from fragmenta.programs.places import CallSite, Symbolizer
+from fragmenta.frontends.programs import building
+from fragmenta.frontends.programs.places import CallSite, Symbolizer
 from tests.programs.test_programs import run
 
 HERE = Path(__file__).parent

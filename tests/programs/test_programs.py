@@ -15,11 +15,11 @@ from fragmenta import ptx
 from fragmenta.commands.run import _Report
 from fragmenta.cuda.tools import assembler, fatbin
 from fragmenta.errors import Error, MissingPackage
-from fragmenta.programs import building, compiling, elf
-from fragmenta.programs.asked import ProgramOptions
-from fragmenta.programs.modules import LoadedModule, Skipped, chosen
-from fragmenta.programs.reports import LaunchReport
-from fragmenta.programs.running import Outcome
+from fragmenta.frontends.programs import building, compiling, elf
+from fragmenta.frontends.programs.asked import ProgramOptions
+from fragmenta.frontends.programs.modules import LoadedModule, Skipped, chosen
+from fragmenta.frontends.programs.reports import LaunchReport
+from fragmenta.frontends.programs.running import Outcome
 from fragmenta.ptx.checking.problem import Problem
 from tests.asking import complaint
 from tests.clock import HANG

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.engine.simt.arguments import Received
 from fragmenta.errors import NoDevice
-from fragmenta.evidence import arguments, launches
-from fragmenta.evidence.card_memory import Addresses, CardAllocation
-from fragmenta.evidence.launch_fields import bytes_to_make
+from fragmenta.frontends.programs import building
+from fragmenta.frontends.programs.asked import Wanted
+from fragmenta.frontends.programs.recording import LaunchCapture, LaunchShape, Reachable
+from fragmenta.inspect.evidence import arguments, launches
+from fragmenta.inspect.evidence.card_memory import Addresses, CardAllocation
+from fragmenta.inspect.evidence.launch_fields import bytes_to_make
 from fragmenta.launch.kernel import parse
 from fragmenta.launch.limits import Limits
-from fragmenta.programs import building
-from fragmenta.programs.asked import Wanted
-from fragmenta.programs.recording import LaunchCapture, LaunchShape, Reachable
-from fragmenta.simt.arguments import Received
 from tests.asking import answer, complaint
 from tests.clock import HANG
 from tests.programs.test_programs import COMMAND, left_behind, run

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.evidence.arguments import Argument
+from fragmenta.inspect.evidence.arguments import Argument
 from tests.ptx.launches import Row
 
 Arrays = Sequence[Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct as c_struct
 from typing import Any, NamedTuple
 
-from fragmenta.evidence.arguments import (
+from fragmenta.inspect.evidence.arguments import (
     Spec,
     bits,
     counting,

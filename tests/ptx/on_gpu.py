@@ -23,8 +23,8 @@ import numpy as np
 from fragmenta import ptx
 from fragmenta.commands.output import json_text
 from fragmenta.cuda.tools import device
-from fragmenta.evidence.arguments import for_kernel
-from fragmenta.evidence.kernels import made_by
+from fragmenta.inspect.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence.kernels import made_by
 from tests.ptx import recordings
 
 PER_SOURCE = 3

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 from fragmenta import ptx
 from fragmenta.cuda.tools import device
 from fragmenta.cuda.tools.programs import launch
-from fragmenta.evidence import arguments as inputs
-from fragmenta.evidence.arguments import for_kernel
-from fragmenta.evidence.kernels import PATTERNS, PreparedLaunch
-from fragmenta.evidence.launches import Writer, make_arguments
+from fragmenta.inspect.evidence import arguments as inputs
+from fragmenta.inspect.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence.kernels import PATTERNS, PreparedLaunch
+from fragmenta.inspect.evidence.launches import Writer, make_arguments
 from tests.ptx import checks, launches, recordings
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -1,7 +1,7 @@
 """The recordings of the corpus.
 
 There is one file for each source of the corpus, in the format of
-:mod:`fragmenta.evidence.launches`.
+:mod:`fragmenta.inspect.evidence.launches`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fragmenta.evidence import launches
-from fragmenta.evidence.arguments import Argument
-from fragmenta.evidence.launches import Launches, RecordedLaunch
+from fragmenta.inspect.evidence import launches
+from fragmenta.inspect.evidence.arguments import Argument
+from fragmenta.inspect.evidence.launches import Launches, RecordedLaunch
 
 FOLDER = Path(__file__).parent.parent / "golden" / "launches"
 

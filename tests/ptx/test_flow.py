@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from fragmenta.engine.simt.program import program
 from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.flow import blocks, destinations, falls_through, successors
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.ptxas.contraction import contract
 from fragmenta.ptx.ptxas.pieces import Pieces, uses
 from fragmenta.ptx.reading import parse
-from fragmenta.simt.program import program
 
 FILES = Path(__file__).parent / "files"
 HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"

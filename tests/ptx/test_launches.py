@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fragmenta.evidence import launches
+from fragmenta.inspect.evidence import launches
 from tests.ptx import recordings
 from tests.thinning import kinds
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fragmenta import ptx
-from fragmenta.simt import compiling, emitter
-from fragmenta.simt.mode import Mode
-from fragmenta.simt.program import in_circles, program
+from fragmenta.engine.simt import compiling, emitter
+from fragmenta.engine.simt.mode import Mode
+from fragmenta.engine.simt.program import in_circles, program
 
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 

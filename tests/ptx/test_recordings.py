@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import Error
-from fragmenta.evidence import arguments as inputs
-from fragmenta.evidence.launches import apply, difference, digest
+from fragmenta.inspect.evidence import arguments as inputs
+from fragmenta.inspect.evidence.launches import apply, difference, digest
 from tests.ptx import launches, record, recordings
 
 MOST_BYTES = 12 << 20

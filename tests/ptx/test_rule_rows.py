@@ -6,10 +6,10 @@ import string
 
 import pytest
 
+from fragmenta.engine.units.faults import CopyFault
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import RULES, SEVERITIES, Rule
-from fragmenta.races.shadow.detected import BY_NUMBER, Detected
-from fragmenta.units.faults import CopyFault
+from fragmenta.watch.races.shadow.detected import BY_NUMBER, Detected
 
 ROWS = {name: each for name, each in vars(rules).items() if isinstance(each, Rule)}
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 import fragmenta as fm
 from fragmenta.errors import KernelFault
-from fragmenta.isa.table import read
-from fragmenta.shared.tiles import pair_halves
-from fragmenta.tensor_memory.copying import copy
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.shared.tiles import pair_halves
+from fragmenta.reference.tensor_memory.copying import copy
 from tests.ptx.tensor_kernels import run
 
 SCHEDULES: tuple[str | int, ...] = ("eager", "lazy")

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.evidence.arguments import make
-from fragmenta.simt.arguments import Struct
+from fragmenta.engine.simt.arguments import Struct
+from fragmenta.inspect.evidence.arguments import make
 
 FOLDER = Path(__file__).parents[1] / "golden" / "triton"
 VERSIONS = sorted(path.stem for path in FOLDER.glob("*.xz"))

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.jit import compiler
+from fragmenta.base.jit import compiler
+from fragmenta.engine.simt import layout, library
+from fragmenta.engine.simt.arguments import Segment
+from fragmenta.engine.simt.compiled import aligned
+from fragmenta.engine.simt.memory import AccessForm
 from fragmenta.ptx.ordering import Scope
-from fragmenta.races.global_watch import GlobalWatch, Who
-from fragmenta.races.order import Order, joined
-from fragmenta.races.shadow import global_records
-from fragmenta.races.shadow import layout as clocks
-from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
-from fragmenta.races.shadow.problem_table import ProblemTable
-from fragmenta.races.shared_shadow import SharedShadow
-from fragmenta.races.strong_accesses import Actor
-from fragmenta.simt import layout, library
-from fragmenta.simt.arguments import Segment
-from fragmenta.simt.compiled import aligned
-from fragmenta.simt.memory import AccessForm
+from fragmenta.watch.races.global_watch import GlobalWatch, Who
+from fragmenta.watch.races.order import Order, joined
+from fragmenta.watch.races.shadow import global_records
+from fragmenta.watch.races.shadow import layout as clocks
+from fragmenta.watch.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
+from fragmenta.watch.races.shadow.problem_table import ProblemTable
+from fragmenta.watch.races.shared_shadow import SharedShadow
+from fragmenta.watch.races.strong_accesses import Actor
 
 ALL = 0xFFFFFFFF
 BASE = layout.FIRST_ARGUMENT << layout.SLOT_BITS

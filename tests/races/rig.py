@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.jit import compiler
-from fragmenta.races.order import Order
-from fragmenta.races.shadow import barrier_clocks, shared_memory
-from fragmenta.races.shadow.problem_table import ProblemTable
-from fragmenta.races.shared_shadow import SharedShadow
-from fragmenta.simt import barriers, layout, library
-from fragmenta.simt.compiled import aligned
-from fragmenta.simt.memory import AccessForm
+from fragmenta.base.jit import compiler
+from fragmenta.engine.simt import barriers, layout, library
+from fragmenta.engine.simt.compiled import aligned
+from fragmenta.engine.simt.memory import AccessForm
+from fragmenta.watch.races.order import Order
+from fragmenta.watch.races.shadow import barrier_clocks, shared_memory
+from fragmenta.watch.races.shadow.problem_table import ProblemTable
+from fragmenta.watch.races.shared_shadow import SharedShadow
 
 ALL = 0xFFFFFFFF
 WARP_BYTES = layout.REGISTERS + 1024

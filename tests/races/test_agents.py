@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import Error
-from fragmenta.races.order import Order, functions, know
-from fragmenta.races.shadow.detected import Detected
+from fragmenta.watch.races.order import Order, functions, know
+from fragmenta.watch.races.shadow.detected import Detected
 from tests.races.rig import ALL, START, Rig, line
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.jit import compiler
-from fragmenta.races.shadow.bank_counts import (
+from fragmenta.base.jit import compiler
+from fragmenta.engine.simt import layout, library
+from fragmenta.engine.simt.compiled import aligned
+from fragmenta.engine.simt.memory import AccessForm
+from fragmenta.reference.shared.banks import IDLE, bank_conflicts
+from fragmenta.watch.races.shadow.bank_counts import (
     MOST_EXECUTIONS,
     BankCounts,
     counted_banks,
 )
-from fragmenta.shared.banks import IDLE, bank_conflicts
-from fragmenta.simt import layout, library
-from fragmenta.simt.compiled import aligned
-from fragmenta.simt.memory import AccessForm
 
 ALL = 0xFFFFFFFF
 _ENGINES: list[Any] = []

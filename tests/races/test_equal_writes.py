@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.races import equal_writes
+from fragmenta.watch.races import equal_writes
 
 TEXT = """
 .version 8.0

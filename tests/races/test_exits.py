@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fragmenta.races.exits import _known
-from fragmenta.races.order import knows
-from fragmenta.races.shadow.layout import LAST_EPOCH, LAST_SITE, Lanes, ShadowRecord
+from fragmenta.watch.races.exits import _known
+from fragmenta.watch.races.order import knows
+from fragmenta.watch.races.shadow.layout import (
+    LAST_EPOCH,
+    LAST_SITE,
+    Lanes,
+    ShadowRecord,
+)
 from tests.simt.kernels import kernel
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta.engine.simt import layout
+from fragmenta.engine.simt.memory import AccessForm
 from fragmenta.ptx.ordering import Scope
-from fragmenta.races.shadow.global_memory import watched_global
-from fragmenta.races.shadow.shared_memory import watched
-from fragmenta.simt import layout
-from fragmenta.simt.memory import AccessForm
+from fragmenta.watch.races.shadow.global_memory import watched_global
+from fragmenta.watch.races.shadow.shared_memory import watched
 from tests.races.globally import ALL, Machine
 
 LANES = np.arange(32)

@@ -8,11 +8,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fragmenta.races.global_watch import Who
-from fragmenta.races.order import covers, joined
-from fragmenta.races.shadow.global_records import MOST_ACCESSES, Flags
-from fragmenta.simt import empties
-from fragmenta.simt.empties import empty
+from fragmenta.engine.simt import empties
+from fragmenta.engine.simt.empties import empty
+from fragmenta.watch.races.global_watch import Who
+from fragmenta.watch.races.order import covers, joined
+from fragmenta.watch.races.shadow.global_records import MOST_ACCESSES, Flags
 from tests.races.globally import BASE, Block, Machine
 
 LANES = np.arange(32)

@@ -15,11 +15,16 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.errors import Error
-from fragmenta.races.layout_watch import is_watched
-from fragmenta.shared.box_layouts import BoxLayout
-from fragmenta.shared.copied_operands import Box, SharedOperand, mismatch, repaired
-from fragmenta.shared.descriptor import Descriptor, MajorAxis
-from fragmenta.shared.tensor_map import Im2col, TensorMap
+from fragmenta.reference.shared.box_layouts import BoxLayout
+from fragmenta.reference.shared.copied_operands import (
+    Box,
+    SharedOperand,
+    mismatch,
+    repaired,
+)
+from fragmenta.reference.shared.descriptor import Descriptor, MajorAxis
+from fragmenta.reference.shared.tensor_map import Im2col, TensorMap
+from fragmenta.watch.races.layout_watch import is_watched
 
 HALF = fm.wgmma("m64n128k16", a="f16", d="f32")
 NARROW = fm.wgmma("m64n8k16", a="f16", d="f32")

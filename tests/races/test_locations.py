@@ -9,9 +9,9 @@ import pytest
 
 from fragmenta.ptx import reading
 from fragmenta.ptx.ordering import Role, Scope, role, scope, synchronises
-from fragmenta.races.global_watch import MOST_PRECISE
-from fragmenta.races.order import Clock, covers, joined, knows
-from fragmenta.races.strong_accesses import Locations
+from fragmenta.watch.races.global_watch import MOST_PRECISE
+from fragmenta.watch.races.order import Clock, covers, joined, knows
+from fragmenta.watch.races.strong_accesses import Locations
 from tests.races.globally import ALL, BASE, Block, Machine
 
 LANES = np.arange(32)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
-from fragmenta.races import map_history
-from fragmenta.shared.tensor_map import TensorMap
+from fragmenta.reference.shared.tensor_map import TensorMap
+from fragmenta.watch.races import map_history
 from tests.ptx.hazards import running
 
 Words = NDArray[np.uint32]

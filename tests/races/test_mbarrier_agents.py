@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.races.shadow.layout import MBARRIERS
-from fragmenta.units.machine import Machine
+from fragmenta.engine.units.machine import Machine
+from fragmenta.watch.races.shadow.layout import MBARRIERS
 from tests.simt.kernels import kernel
 from tests.thinning import repeats
 

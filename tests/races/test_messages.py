@@ -9,7 +9,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import RULES, SEVERITIES
-from fragmenta.races.report import messages
+from fragmenta.watch.races.report import messages
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta.engine.units.machine import Machine
 from fragmenta.launch import grid
-from fragmenta.races import unused_reads
-from fragmenta.races.global_watch import GlobalWatch
-from fragmenta.races.launch_watch import LaunchWatch
-from fragmenta.races.shadow.global_records import FIRST_ID, ID_SHIFT
-from fragmenta.races.task_watch import TaskWatch
-from fragmenta.races.tmem_shadow import Watch
-from fragmenta.units.machine import Machine
+from fragmenta.watch.races import unused_reads
+from fragmenta.watch.races.global_watch import GlobalWatch
+from fragmenta.watch.races.launch_watch import LaunchWatch
+from fragmenta.watch.races.shadow.global_records import FIRST_ID, ID_SHIFT
+from fragmenta.watch.races.task_watch import TaskWatch
+from fragmenta.watch.races.tmem_shadow import Watch
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
 from tests.simt.kernels import kernel

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.races.definedness_watch import DefinedWatch
-from fragmenta.shared.tensor_map import TensorMap
-from fragmenta.simt import layout
+from fragmenta.engine.simt import layout
+from fragmenta.reference.shared.tensor_map import TensorMap
+from fragmenta.watch.races.definedness_watch import DefinedWatch
 from tests.races.test_observing import events, reports, same
 from tests.simt.kernels import kernel
 from tests.thinning import some

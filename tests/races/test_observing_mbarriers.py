@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import Error
-from fragmenta.races.mbarrier_clocks import ROOM
+from fragmenta.watch.races.mbarrier_clocks import ROOM
 from tests.races.test_observing import events, reports, same
 from tests.simt.kernels import kernel
 from tests.thinning import some

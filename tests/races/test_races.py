@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.problem_table import MOST
-from fragmenta.simt import layout
+from fragmenta.engine.simt import layout
+from fragmenta.watch.races.shadow.detected import Detected
+from fragmenta.watch.races.shadow.problem_table import MOST
 from tests.races.rig import ALL, START, Rig, line
 from tests.thinning import repeats
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.collection import FULL
+from fragmenta.watch.races.shadow import layout
+from fragmenta.watch.races.shadow.collection import FULL
 from tests.races.rig import START, Rig, line
 
 

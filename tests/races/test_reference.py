@@ -10,9 +10,9 @@ import random
 import numpy as np
 import pytest
 
-from fragmenta.races.order import know
-from fragmenta.races.shadow.detected import Detected
-from fragmenta.simt import layout
+from fragmenta.engine.simt import layout
+from fragmenta.watch.races.order import know
+from fragmenta.watch.races.shadow.detected import Detected
 from tests.races.reference import Both, Reference
 from tests.races.rig import START, Rig
 from tests.thinning import repeats, some

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.arrays import threads
-from fragmenta.units.clusters import Cluster
+from fragmenta.base.arrays import threads
+from fragmenta.engine.units.clusters import Cluster
 
 BLOCKS = 9
 

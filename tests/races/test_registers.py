@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta.engine.simt.mode import Mode
+from fragmenta.engine.units.machine import Machine
+from fragmenta.engine.units.port import Port
 from fragmenta.ptx.reading.file import parse
-from fragmenta.races.probes.register_roles import Role, roles
-from fragmenta.races.register_watch import RegisterWatch
-from fragmenta.simt.mode import Mode
-from fragmenta.units.machine import Machine
-from fragmenta.units.port import Port
+from fragmenta.watch.races.probes.register_roles import Role, roles
+from fragmenta.watch.races.register_watch import RegisterWatch
 from tests.simt.kernels import HEAD, kernel
 from tests.thinning import repeats
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.races.global_watch import GlobalWatch, SplitWords
-from fragmenta.races.shadow import global_records
-from fragmenta.races.shadow.global_records import (
+from fragmenta.watch.races.global_watch import GlobalWatch, SplitWords
+from fragmenta.watch.races.shadow import global_records
+from fragmenta.watch.races.shadow.global_records import (
     PAIR,
     QUAD,
     SPLIT,

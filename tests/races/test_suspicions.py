@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.simt.layout import POISON
 from fragmenta.errors import KernelHazard
 from fragmenta.launch import scheduled_runs
-from fragmenta.simt.layout import POISON
 from tests.simt.kernels import kernel
 
 READ = """

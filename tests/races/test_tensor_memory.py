@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.races.tmem_shadow import (
+from fragmenta.engine.units.tmem_cells import Cells
+from fragmenta.watch.races.tmem_shadow import (
     CellSet,
     TensorAccess,
     TensorCells,
     Watch,
     pipelined,
 )
-from fragmenta.races.tmem_watch import TensorObserver
-from fragmenta.units.tmem_cells import Cells
+from fragmenta.watch.races.tmem_watch import TensorObserver
 
 AGENTS = 4
 

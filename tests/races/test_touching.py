@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.races.order import Order
-from fragmenta.races.shadow.problem_table import ProblemTable
-from fragmenta.races.shared_shadow import SharedShadow
+from fragmenta.watch.races.order import Order
+from fragmenta.watch.races.shadow.problem_table import ProblemTable
+from fragmenta.watch.races.shared_shadow import SharedShadow
 
 FIRST, BYTES = 2048, 512
 AGENTS = [

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.tables.wgmma import Ways
-from fragmenta.races.undefined_products import WARPS, warpgroup_product
-from fragmenta.shared.descriptor import MAJORS
-from fragmenta.simt.layout import LANES
-from fragmenta.simt.wgmma_operands import LaneOperand
+from fragmenta.engine.simt.layout import LANES
+from fragmenta.engine.simt.wgmma_operands import LaneOperand
+from fragmenta.reference.isa.tables.wgmma import Ways
+from fragmenta.reference.shared.descriptor import MAJORS
+from fragmenta.watch.races.undefined_products import WARPS, warpgroup_product
 
 TWIN = 1 << 16
 """How far the shadow of a register is behind it."""

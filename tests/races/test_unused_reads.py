@@ -10,8 +10,8 @@ import pytest
 from fragmenta import ptx
 from fragmenta.launch import grid
 from fragmenta.launch.launch import Launch
-from fragmenta.races import racy_reads, unused_reads
-from fragmenta.races.shadow import bank_counts, problem_table
+from fragmenta.watch.races import racy_reads, unused_reads
+from fragmenta.watch.races.shadow import bank_counts, problem_table
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import cases
 from tests.simt.kernels import kernel

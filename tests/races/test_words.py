@@ -14,7 +14,7 @@ from fragmenta.cuda.tools.parameter_names import parameter_names
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.languages import CUDA, PTX, Words
 from fragmenta.ptx.rules import RULES, SEVERITIES
-from fragmenta.races.report.messages import order
+from fragmenta.watch.races.report.messages import order
 from tests.ptx.hazards.cases import cases
 from tests.races.test_messages import first, result
 

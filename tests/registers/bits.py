@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.registers.dtype import DType
+from fragmenta.reference.registers.dtype import DType
 
 
 def patterns(dt: DType) -> np.ndarray[Any, np.dtype[Any]]:

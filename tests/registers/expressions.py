@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 import fragmenta as fm
-from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Layout
+from fragmenta.reference.registers.fragment import Fragment
+from fragmenta.reference.registers.layout import Layout
 
 TENSOR = (
     fm.tcgen05("m64n32k16", a="f16", d="f32"),

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fragmenta.arrays.checks import as_array
+from fragmenta.base.arrays.checks import as_array
 from fragmenta.errors import (
     Error,
     ShapeError,
     UnknownType,
     ValueRangeError,
 )
-from fragmenta.registers.dtype import DTYPES, DType, dtype, nearest_type
-from fragmenta.registers.words import (
+from fragmenta.reference.registers.dtype import DTYPES, DType, dtype, nearest_type
+from fragmenta.reference.registers.words import (
     encode_words,
 )
 from tests.registers.bits import patterns, same

@@ -11,9 +11,9 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.errors import LayoutError
-from fragmenta.registers.expressions import Expressions
-from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Layout
+from fragmenta.reference.registers.expressions import Expressions
+from fragmenta.reference.registers.fragment import Fragment
+from fragmenta.reference.registers.layout import Layout
 from tests.registers.expressions import OWN, every_layout, every_part, tensor_parts
 
 LETTERS = {

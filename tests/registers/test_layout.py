@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fragmenta.errors import LayoutError, ShapeError
-from fragmenta.registers import notation
-from fragmenta.registers.layout import Layout
+from fragmenta.reference.registers import notation
+from fragmenta.reference.registers.layout import Layout
 
 A_INT4 = "row = L2 L3 L4 R0  col = E* L0 L1 R1*"
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
-from fragmenta.registers.granularity import Granularity, as_codes, locate
-from fragmenta.registers.metadata import Metadata
-from fragmenta.sparse.compression import read_words
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.registers.granularity import Granularity, as_codes, locate
+from fragmenta.reference.registers.metadata import Metadata
+from fragmenta.reference.sparse.compression import read_words
 
 TWO_OF_FOUR = Granularity(2, 4)
 ONE_OF_TWO = Granularity(1, 2)

@@ -7,8 +7,8 @@ import pytest
 
 from fragmenta import catalogue, instruction
 from fragmenta.errors import LayoutError
-from fragmenta.registers import notation
-from fragmenta.registers.layout import Layout
+from fragmenta.reference.registers import notation
+from fragmenta.reference.registers.layout import Layout
 from tests.thinning import repeats
 
 

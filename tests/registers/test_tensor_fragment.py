@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
-from fragmenta.registers.tensor_fragment import TensorFragment, Window
+from fragmenta.reference.isa.tcgen05_shapes import OF_KIND, sizes
+from fragmenta.reference.registers.tensor_fragment import TensorFragment, Window
 
 # The lane, the column and the CTA of row r and column n of D, as the manual's text and
 # five programs have them.

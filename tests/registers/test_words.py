@@ -17,8 +17,8 @@ from fragmenta.errors import (
     UnknownType,
     ValueRangeError,
 )
-from fragmenta.registers.dtype import DTYPES, DType, dtype
-from fragmenta.registers.words import (
+from fragmenta.reference.registers.dtype import DTYPES, DType, dtype
+from fragmenta.reference.registers.words import (
     Container,
     container,
     decode_words,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.replay.recorded import Replay
-from fragmenta.tracing.recorder import StepRecorder
-from fragmenta.tracing.trace import Trace
+from fragmenta.engine.tracing.recorder import StepRecorder
+from fragmenta.engine.tracing.trace import Trace
+from fragmenta.inspect.replay.recorded import Replay
 
 Bytes = NDArray[np.uint8]
 

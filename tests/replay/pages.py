@@ -15,7 +15,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
-from fragmenta.replay.aligning import SourceLine, to_first
+from fragmenta.inspect.replay.aligning import SourceLine, to_first
 from tests.replay.kernels import HEAD, LOSS, PAST, copied
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall, Error, KernelFault
+from fragmenta.inspect.replay.trimming import trimmed
 from fragmenta.ptx import Replay
-from fragmenta.replay.trimming import trimmed
 from tests.replay.kernels import CHANGED, HEAD, LOSS, WIDE
 from tests.replay.test_replay import _changed
 
@@ -248,7 +248,7 @@ def test_bits_that_are_not_the_same_have_no_error(moments: ptx.Result) -> None:
 def test_errors_over_time_are_limited(
     moments: ptx.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fragmenta.replay.lost.MOST_MOMENTS", 200)
+    monkeypatch.setattr("fragmenta.inspect.replay.lost.MOST_MOMENTS", 200)
     replay = moments.replay("eager")
     assert "errors of x (argument 0) are kept from the last writes on" in (
         replay.left_out
@@ -260,7 +260,7 @@ def test_errors_over_time_are_limited(
 
 
 def test_a_full_log_leaves_errors_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fragmenta.numerics.engine.MOST_KEPT", 3000)
+    monkeypatch.setattr("fragmenta.values.numerics.engine.MOST_KEPT", 3000)
     replay = changed().replay()
     assert "errors of later stores are not kept" in replay.left_out
     found = [replay.errors(X, step) for step in range(len(replay))]
@@ -271,7 +271,7 @@ def test_a_full_log_leaves_errors_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_of_large_arrays_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fragmenta.replay.lost.MOST_ERRORS", 32)
+    monkeypatch.setattr("fragmenta.inspect.replay.lost.MOST_ERRORS", 32)
     replay = launched()[0].replay()
     assert replay.errors(OUT) is None
     assert "errors of out (argument 1) are not kept" in replay.left_out

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fragmenta import ptx
-from fragmenta.tracing.recorder import StepRecorder
-from fragmenta.units.clusters import Cluster
+from fragmenta.engine.tracing.recorder import StepRecorder
+from fragmenta.engine.units.clusters import Cluster
 from tests.ptx.hazards.cases import cases
 from tests.ptx.test_triton_blackwell import kept
 from tests.ptx.test_triton_hopper import arrays_of, parameters

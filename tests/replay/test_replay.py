@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.debugging.debugger import Debugger
-from fragmenta.debugging.terminal import Terminal
+from fragmenta.engine.tracing import log
 from fragmenta.errors import BadCall, Error, KernelFault, ValueRangeError
-from fragmenta.replay.parts import COLUMNS
-from fragmenta.tracing import log
+from fragmenta.inspect.debugging.debugger import Debugger
+from fragmenta.inspect.debugging.terminal import Terminal
+from fragmenta.inspect.replay.parts import COLUMNS
 from tests.ptx import recordings
 from tests.replay.ending import differences, endings
 from tests.replay.kernels import COUNTED, HEAD, PAST, ROUNDS, SUMS, TURNED, kernel
@@ -501,7 +501,7 @@ def test_a_fault_has_its_replay(watch: bool) -> None:
 
 
 def test_arrays_that_are_too_large_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fragmenta.tracing.recorder.MOST_COPIED", 300)
+    monkeypatch.setattr("fragmenta.engine.tracing.recorder.MOST_COPIED", 300)
     run = kernel(TURNED, "turned").launch
     given, out = np.zeros(100, np.uint32), np.zeros(64, np.uint32)
     replay = run(1, 64, [given, out], replay=True).replay()

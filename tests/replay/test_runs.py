@@ -10,7 +10,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall, Error
-from fragmenta.replay.parts import MOST_RUNS
+from fragmenta.inspect.replay.parts import MOST_RUNS
 from tests.replay.kernels import HEAD, TURNED, copied
 from tests.replay.test_replay import _changed
 

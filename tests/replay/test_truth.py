@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.simt.layout import POISON
-from fragmenta.tracing import log
+from fragmenta.engine.simt.layout import POISON
+from fragmenta.engine.tracing import log
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
 from tests.replay.ending import Ending, differences, endings

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from fragmenta import ptx
-from fragmenta.sameness.following import follow
-from fragmenta.sameness.naming import name_roots, roots
+from fragmenta.inspect.sameness.following import follow
+from fragmenta.inspect.sameness.naming import name_roots, roots
 from tests.sameness import rewriting
 from tests.sameness.rewriting import HOW, LEAVES, Leaf, grown, normal, rewritten
 

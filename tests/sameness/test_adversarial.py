@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fragmenta.sameness.following import follow, run_plain
-from fragmenta.sameness.naming import name_roots, roots
+from fragmenta.inspect.sameness.following import follow, run_plain
+from fragmenta.inspect.sameness.naming import name_roots, roots
 from tests.sameness import fuzzing, rewriting
 from tests.thinning import THOROUGH
 

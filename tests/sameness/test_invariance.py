@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.arithmetic.equality import equal_models
-from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.reading import instruction
+from fragmenta.reference.arithmetic.equality import equal_models
+from fragmenta.reference.execution.mma import numeric_model
+from fragmenta.reference.isa.reading import instruction
 
 K = 64
 SUM = r"""

@@ -7,7 +7,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
-from fragmenta.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.config import Kernel, Tile
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm
 from tests.thinning import THOROUGH

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.inspect.sameness.bits import Undecided, parting
+from fragmenta.inspect.sameness.calls import Call
+from fragmenta.inspect.sameness.cones import Computed, Nodes, counting, runner
+from fragmenta.inspect.sameness.numbers import specials
 from fragmenta.ptx.opcodes.table import TABLE
-from fragmenta.sameness.bits import Undecided, parting
-from fragmenta.sameness.calls import Call
-from fragmenta.sameness.cones import Computed, Nodes, counting, runner
-from fragmenta.sameness.numbers import specials
 from tests.sameness.pairs import KINDS, PAIRS, Pair
 from tests.thinning import THOROUGH, some
 

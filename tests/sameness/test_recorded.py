@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fragmenta import ptx
-from fragmenta.evidence import launches
-from fragmenta.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence import launches
+from fragmenta.inspect.evidence.arguments import for_kernel
 from tests.thinning import some
 
 FOLDER = Path(__file__).parents[1] / "golden" / "launches"

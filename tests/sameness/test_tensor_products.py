@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.arithmetic.equality import equal_models
-from fragmenta.planes.products import product_model
-from fragmenta.sameness.capturing import captured
+from fragmenta.engine.planes.products import product_model
+from fragmenta.inspect.sameness.capturing import captured
+from fragmenta.reference.arithmetic.equality import equal_models
 from tests.numerics import product_kernels as kernels
 
 B_TILE = 512 // 16

@@ -9,10 +9,10 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import BadCall
-from fragmenta.sameness import trees
-from fragmenta.sameness.drawing import PAGE
-from fragmenta.sameness.telling import Node, brief
-from fragmenta.sameness.tree import Tree
+from fragmenta.inspect.sameness import trees
+from fragmenta.inspect.sameness.drawing import PAGE
+from fragmenta.inspect.sameness.telling import Node, brief
+from fragmenta.inspect.sameness.tree import Tree
 from tests.sameness.kernels import call
 from tests.sameness.test_invariance import product
 

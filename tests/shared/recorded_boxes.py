@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
-from fragmenta.shared.tensor_map import Im2col, TensorMap, element_types
+from fragmenta.reference.shared.tensor_map import Im2col, TensorMap, element_types
 
 FOLDER = Path(__file__).parent.parent / "golden" / "h200"
 OPERATIONS = ("load", "store", "add", "min", "max", "inc", "dec", "and", "or", "xor")

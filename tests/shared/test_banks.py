@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta.errors import AddressError, ranges
-from fragmenta.shared.banks import (
+from fragmenta.reference.shared.banks import (
     ACCESSES,
     RowTile,
     access_addresses,
@@ -17,7 +17,7 @@ from fragmenta.shared.banks import (
     conflict_picture,
     conflict_table,
 )
-from fragmenta.shared.descriptor import Descriptor
+from fragmenta.reference.shared.descriptor import Descriptor
 
 
 def turns(addresses, width):

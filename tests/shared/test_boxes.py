@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import AddressError, BadOperands, Error, OutOfBounds, ShapeError
-from fragmenta.shared.boxes import check_copy, load_box, plan, store_box
-from fragmenta.shared.tensor_map import Im2col, TensorMap
+from fragmenta.reference.shared.boxes import check_copy, load_box, plan, store_box
+from fragmenta.reference.shared.tensor_map import Im2col, TensorMap
 from tests.shared.recorded_boxes import IMAGE, ORIGIN, Case, recording
 
 

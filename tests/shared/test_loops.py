@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.shared.banks import bank_conflicts, degrees
-from fragmenta.shared.loops import tried
-from fragmenta.shared.matching import TileGrid
-from fragmenta.shared.placement import Placement
+from fragmenta.reference.shared.banks import bank_conflicts, degrees
+from fragmenta.reference.shared.loops import tried
+from fragmenta.reference.shared.matching import TileGrid
+from fragmenta.reference.shared.placement import Placement
 
 F16 = fm.mma("m16n8k16", a="f16", d="f32")
 LANE = np.arange(32)

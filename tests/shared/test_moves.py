@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta.errors import AddressError
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.reading import instruction
-from fragmenta.registers.words import pack_words
-from fragmenta.shared.descriptor import swizzled
-from fragmenta.shared.loops import ldmatrix_addresses, stmatrix_addresses
-from fragmenta.shared.moves import ldmatrix, movmatrix, stmatrix
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.isa.reading import instruction
+from fragmenta.reference.registers.words import pack_words
+from fragmenta.reference.shared.descriptor import swizzled
+from fragmenta.reference.shared.loops import ldmatrix_addresses, stmatrix_addresses
+from fragmenta.reference.shared.moves import ldmatrix, movmatrix, stmatrix
 
 LOADS = [op for op in catalogue("ldmatrix") if not op.values["space"]]
 STORES = [op for op in catalogue("stmatrix") if not op.values["space"]]

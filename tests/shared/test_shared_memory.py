@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta.errors import AddressError
-from fragmenta.isa.families import catalogue
-from fragmenta.shared.boxes import load_box
-from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
-from fragmenta.shared.tile_copies import tile_copies
-from fragmenta.shared.tiles import read_tile
-from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.shared.boxes import load_box
+from fragmenta.reference.shared.descriptor import Descriptor, atoms, extent, swizzled
+from fragmenta.reference.shared.tile_copies import tile_copies
+from fragmenta.reference.shared.tiles import read_tile
+from fragmenta.reference.shared.tiles import tile as shared_tile
 from tests.thinning import repeats
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.shared.boxes import plan
-from fragmenta.shared.suggestions import Suggestions
-from fragmenta.shared.tensor_map import TensorMap
+from fragmenta.reference.shared.boxes import plan
+from fragmenta.reference.shared.suggestions import Suggestions
+from fragmenta.reference.shared.tensor_map import TensorMap
 
 F16 = fm.mma("m16n8k16", a="f16", d="f32")
 D16 = fm.mma("m16n8k16", a="f16", d="f16")

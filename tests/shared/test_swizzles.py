@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
+from fragmenta.base.jit.compiler import kernel, pointer
+from fragmenta.base.jit.trace import I64
 from fragmenta.cuda.source.loops import _swizzle
 from fragmenta.errors import AddressError
-from fragmenta.jit.compiler import kernel, pointer
-from fragmenta.jit.trace import I64
-from fragmenta.registers import notation
-from fragmenta.registers.layout import Layout
-from fragmenta.shared.descriptor import Descriptor, swizzled
-from fragmenta.shared.elements import allowed_swizzles
-from fragmenta.shared.fields import MODES
-from fragmenta.shared.swizzles import (
+from fragmenta.reference.registers import notation
+from fragmenta.reference.registers.layout import Layout
+from fragmenta.reference.shared.descriptor import Descriptor, swizzled
+from fragmenta.reference.shared.elements import allowed_swizzles
+from fragmenta.reference.shared.fields import MODES
+from fragmenta.reference.shared.swizzles import (
     REPEAT,
     SWIZZLES,
     WGMMA_SWIZZLES,

@@ -7,11 +7,17 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta.errors import AddressError
-from fragmenta.shared.descriptor import Descriptor, atoms, extent, major_of, swizzled
-from fragmenta.shared.elements import pad_row, unpad_row
-from fragmenta.shared.tile_copies import tile_copies
-from fragmenta.shared.tiles import pair_halves, read_rows, read_tile
-from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.reference.shared.descriptor import (
+    Descriptor,
+    atoms,
+    extent,
+    major_of,
+    swizzled,
+)
+from fragmenta.reference.shared.elements import pad_row, unpad_row
+from fragmenta.reference.shared.tile_copies import tile_copies
+from fragmenta.reference.shared.tiles import pair_halves, read_rows, read_tile
+from fragmenta.reference.shared.tiles import tile as shared_tile
 
 SWIZZLES = (0, 32, 64, 128, "128/32")
 CODES = {0: 0, "128/32": 1, 128: 2, 64: 4, 32: 6}

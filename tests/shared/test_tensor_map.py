@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import AddressError, Error, ShapeError, UnknownType
-from fragmenta.shared.tensor_map import Im2col, TensorMap
+from fragmenta.reference.shared.tensor_map import Im2col, TensorMap
 from tests.shared.recorded_boxes import Case, recording
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
+from fragmenta.engine.simt import layout
 from fragmenta.errors import BadOperands
-from fragmenta.simt import layout
 from tests.thinning import repeats
 
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"

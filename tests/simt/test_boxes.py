@@ -6,8 +6,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from fragmenta.shared.tensor_map import TensorMap
-from fragmenta.simt.boxes import Copy, CopyRefusal, run_box
+from fragmenta.engine.simt.boxes import Copy, CopyRefusal, run_box
+from fragmenta.reference.shared.tensor_map import TensorMap
 from tests.shared.recorded_boxes import OPERATIONS, ORIGIN, Case, recording
 
 REDUCTIONS = ("add", "min", "dec", "xor")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fragmenta.simt import compiling, library
+from fragmenta.engine.simt import compiling, library
 from tests.clock import HANG
 from tests.simt.kernels import kernel, run
 
@@ -25,8 +25,8 @@ SCRIPT = """
 import numpy as np
 from tests.simt.kernels import *
 from tests.simt.test_cache import LONG
-from fragmenta.jit import compiler
-from fragmenta.simt import compiling
+from fragmenta.base.jit import compiler
+from fragmenta.engine.simt import compiling
 made = []
 for module, name in ((compiling, "make"), (compiler, "_optimized")):
     def counted(*given, real=getattr(module, name)):

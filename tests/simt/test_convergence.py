@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fragmenta.simt.convergence import convergent_blocks
-from fragmenta.simt.program import Program, program
+from fragmenta.engine.simt.convergence import convergent_blocks
+from fragmenta.engine.simt.program import Program, program
 from tests.simt.kernels import launched, module
 
 

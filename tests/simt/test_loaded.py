@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.simt import library, warps
+from fragmenta.engine.simt import library, warps
 
 TEXT = """
 .version 8.0

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.tables.moves import row_bytes
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.tables.moves import row_bytes
 from tests.simt.kernels import kernel, run
 
 GENERATOR = np.random.default_rng(5)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.base.jit import compiler
+from fragmenta.engine.simt import library
+from fragmenta.engine.simt.compiled import Compiled
 from fragmenta.errors import Error
-from fragmenta.jit import compiler
 from fragmenta.launch.kernel import Loaded
-from fragmenta.simt import library
-from fragmenta.simt.compiled import Compiled
 
 TEXT = """
 .version 8.0

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from llvmlite import ir
 
-from fragmenta.arrays import threads
+from fragmenta.base.arrays import threads
+from fragmenta.base.jit import compiler
+from fragmenta.engine.simt import library, warps
+from fragmenta.engine.simt.library import Routine
 from fragmenta.errors import Error
-from fragmenta.jit import compiler
-from fragmenta.simt import library, warps
-from fragmenta.simt.library import Routine
 from tests.clock import HANG
 
 SOME = [warps.TICK, warps.DIVERGE, warps.LEAVE, warps.SPENT, warps.FAULT, warps.STAY]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta.ptx import rules
-from fragmenta.races.probes.unwritten_registers import maybe_unwritten, tracked
+from fragmenta.watch.races.probes.unwritten_registers import maybe_unwritten, tracked
 from tests.simt.kernels import kernel
 
 SKIP = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
+from fragmenta.reference.isa.families import catalogue
 
 
 def forms():

@@ -15,19 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.registers.granularity import Granularity
-from fragmenta.sparse.compression import (
+from fragmenta.reference.registers.granularity import Granularity
+from fragmenta.reference.sparse.compression import (
     Compressed,
     compress,
     decompress,
 )
-from fragmenta.sparse.compression import (
+from fragmenta.reference.sparse.compression import (
     check as check_sparse,
 )
-from fragmenta.sparse.compression import (
+from fragmenta.reference.sparse.compression import (
     report as sparsity_report,
 )
-from fragmenta.sparse.pruning import prune
+from fragmenta.reference.sparse.pruning import prune
 from tests.sparse.by_hand import (
     F16,
     FORMS,
@@ -311,7 +311,7 @@ def test_bad_input_is_refused_with_what_is_allowed(case):
 
 def test_importing_does_not_import_llvm():
     query = (
-        "import sys, fragmenta.sparse.pruning, fragmenta.sparse.compression, fragmenta.sparse.exchange; "
+        "import sys, fragmenta.reference.sparse.pruning, fragmenta.reference.sparse.compression, fragmenta.reference.sparse.exchange; "
         "print('llvmlite' in sys.modules)"
     )
     done = subprocess.run(

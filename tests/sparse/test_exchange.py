@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
-from fragmenta.sparse.compression import Compressed, compress, decompress
-from fragmenta.sparse.exchange import (
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.sparse.compression import Compressed, compress, decompress
+from fragmenta.reference.sparse.exchange import (
     from_cutlass_sm90,
     from_marlin,
     from_nibbles,
@@ -23,7 +23,7 @@ from fragmenta.sparse.exchange import (
     to_nibbles,
     to_torch,
 )
-from fragmenta.sparse.pruning import prune
+from fragmenta.reference.sparse.pruning import prune
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "exchange"
 ORDERED = "sp::ordered_metadata"

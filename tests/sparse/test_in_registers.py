@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.tables.sparse import sizes_of
+from fragmenta.reference.isa.tables.sparse import sizes_of
+from fragmenta.reference.sparse.in_registers import SELECTIONS, TYPES, keys, remaining
 from fragmenta.sparse import SparseDescriptor, compress_registers, decompress_registers
-from fragmenta.sparse.in_registers import SELECTIONS, TYPES, keys, remaining
 from tests.thinning import some
 
 KINDS = {

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.sparse.compression import (
+from fragmenta.reference.sparse.compression import (
     compress,
     decompress,
 )
-from fragmenta.sparse.compression import (
+from fragmenta.reference.sparse.compression import (
     report as sparsity_report,
 )
-from fragmenta.sparse.pruning import prune
+from fragmenta.reference.sparse.pruning import prune
 from tests.sparse.by_hand import F16, S4, S8, TF32, name, patterns, prune_by_hand, raw
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
     """As if every matrix were large: many blocks, several threads."""
-    monkeypatch.setattr("fragmenta.arrays.threads._BLOCK", 256)
+    monkeypatch.setattr("fragmenta.base.arrays.threads._BLOCK", 256)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fragmenta.sparse import loops as sparsity_loops
+from fragmenta.reference.sparse import loops as sparsity_loops
 
 
 def kept_by_rank(keys, picks):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.sparse.compression import (
+from fragmenta.reference.sparse.compression import (
     check as check_sparse,
 )
-from fragmenta.sparse.pruning import prune
+from fragmenta.reference.sparse.pruning import prune
 from tests.sparse.by_hand import (
     F16,
     FORMS,

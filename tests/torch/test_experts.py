@@ -5,9 +5,9 @@ import torch
 
 import fragmenta.torch as ft
 from fragmenta.errors import BadCall, NotSparse, ShapeError, ValueRangeError
+from fragmenta.hopper.torch.stack import stacked
+from fragmenta.hopper.torch.weights import integer_weight, relative_error
 from fragmenta.kernels import Tile
-from fragmenta.torch.stack import stacked
-from fragmenta.torch.weights import integer_weight, relative_error
 
 SHARES = (3, 0, 5, 1)
 

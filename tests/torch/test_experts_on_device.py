@@ -113,7 +113,7 @@ def test_experts_in_graphs_and_compiled(quantize):
 
 
 def test_autotune_keeps_the_bits(given, tmp_path, monkeypatch):
-    from fragmenta.kernels import tuning
+    from fragmenta.hopper.kernels import tuning
 
     monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
     tuning._kept.cache_clear()

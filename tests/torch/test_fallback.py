@@ -7,8 +7,8 @@ import torch
 
 import fragmenta.torch as ft
 from fragmenta.errors import BadCall
-from fragmenta.kernels.widening import FALLBACKS
-from fragmenta.torch.weights import relative_error
+from fragmenta.hopper.kernels.widening import FALLBACKS
+from fragmenta.hopper.torch.weights import relative_error
 
 FEW, MANY = 40, 150  # rows of x: below and above the limits of weights that are kept
 KINDS = [("int4", 128), ("int4", 0), ("int4-fp8", 64), ("int4-fp8", 0)]

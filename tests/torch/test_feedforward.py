@@ -8,7 +8,7 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
-from fragmenta.torch.feedforward import block_of
+from fragmenta.hopper.torch.feedforward import block_of
 
 
 class SquaredReLU(torch.nn.Module):

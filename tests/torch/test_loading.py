@@ -8,7 +8,7 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
-from fragmenta.torch.safetensors import SafeTensors, write
+from fragmenta.hopper.torch.safetensors import SafeTensors, write
 from tests.torch.checkpoints import (
     Small,
     bitmask,
@@ -276,7 +276,7 @@ def test_half_an_overwritten_folder_is_no_checkpoint(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         write(*given, **options)
 
-    monkeypatch.setattr("fragmenta.torch.saving.write", stopped)
+    monkeypatch.setattr("fragmenta.hopper.torch.saving.write", stopped)
     with pytest.raises(KeyboardInterrupt):
         ft.save_sparse(model, path, largest=500, overwrite=True)
     with pytest.raises(fm.Error, match="is no checkpoint"):

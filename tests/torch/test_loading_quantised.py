@@ -8,8 +8,8 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
+from fragmenta.hopper.torch.safetensors import SafeTensors, write
 from fragmenta.kernels import Kernel
-from fragmenta.torch.safetensors import SafeTensors, write
 from tests.torch.checkpoints import Small, bitmask, by_hand, raw, sparse_weight
 from tests.weights.test_marlin import marlin
 

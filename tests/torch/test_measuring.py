@@ -15,10 +15,10 @@ import measuring
 import pytest
 import torch
 
-from fragmenta.kernels.arguments import geometry
-from fragmenta.kernels.choosing import choose
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.source import source
+from fragmenta.hopper.kernels.arguments import geometry
+from fragmenta.hopper.kernels.choosing import choose
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.source import source
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = bench_change.Product(

@@ -11,7 +11,7 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
-from fragmenta.torch.matrix import matrix_of
+from fragmenta.hopper.torch.matrix import matrix_of
 from tests.torch.test_pruning import bits, masked
 
 pytestmark = [

@@ -9,8 +9,8 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
+from fragmenta.hopper.torch import reporting
 from fragmenta.kernels import Kernel, choose
-from fragmenta.torch import reporting
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fragmenta as fm
-from fragmenta.torch.safetensors import DTYPES, SafeTensors, write
+from fragmenta.hopper.torch.safetensors import DTYPES, SafeTensors, write
 from tests.arrays.safetensors_files import ONE, WRONG, entry, file_of
 
 

@@ -7,7 +7,7 @@ import torch
 
 import fragmenta.torch as ft
 from fragmenta.errors import BadCall, BadFile, NotSparse, ShapeError
-from fragmenta.torch.safetensors import SafeTensors, write
+from fragmenta.hopper.torch.safetensors import SafeTensors, write
 
 
 class Experts(torch.nn.Module):

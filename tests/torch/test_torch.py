@@ -9,9 +9,9 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
+from fragmenta.hopper.kernels.packing import packed_shape
+from fragmenta.hopper.torch import operators
 from fragmenta.kernels import Kernel, Tile
-from fragmenta.kernels.packing import packed_shape
-from fragmenta.torch import operators
 
 # PyTorch's own, about what it calls itself.
 pytestmark = [
@@ -423,7 +423,7 @@ def test_a_weight_that_wants_gradients_is_compressed_without():
 
 
 def test_same_bits_as_the_emulation():
-    from fragmenta.kernels.emulate import emulate
+    from fragmenta.hopper.kernels.emulate import emulate
 
     weight, x = drawn(torch.float16, 9, 48), drawn(torch.float16, 4, 48, seed=1)
     sparse = ft.compress(weight)

@@ -9,8 +9,8 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
-from fragmenta.registers.dtype import dtype
-from fragmenta.torch.matrix import tensor_of
+from fragmenta.hopper.torch.matrix import tensor_of
+from fragmenta.reference.registers.dtype import dtype
 from tests.kernels.test_quantize import hostile
 from tests.torch.test_pruning import bits, sparse_pattern
 
@@ -79,7 +79,7 @@ def test_cupy_is_answered_in_kind(layer, x):
 
 
 def test_autotune_keeps_what_is_fastest(tmp_path, monkeypatch):
-    from fragmenta.kernels import tuning
+    from fragmenta.hopper.kernels import tuning
 
     monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
     tuning._kept.cache_clear()
@@ -100,7 +100,7 @@ def test_autotune_keeps_what_is_fastest(tmp_path, monkeypatch):
 
 
 def test_autotune_of_a_model(layer, x, tmp_path, monkeypatch):
-    from fragmenta.kernels import tuning
+    from fragmenta.hopper.kernels import tuning
 
     monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
     tuning._kept.cache_clear()

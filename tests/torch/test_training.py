@@ -10,8 +10,8 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
-from fragmenta.torch.matrix import DTYPES, granularity_of
-from fragmenta.torch.training import (
+from fragmenta.hopper.torch.matrix import DTYPES, granularity_of
+from fragmenta.hopper.torch.training import (
     gather_kept_on_cpu,
     kept_to_dense_on_cpu,
     transposable_mask,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fragmenta.torch as ft
-from fragmenta.torch.matrix import DTYPES
+from fragmenta.hopper.torch.matrix import DTYPES
 from tests.torch import test_torch_on_device
 from tests.torch.test_pruning import bits
 from tests.torch.test_training import TYPES, trained, whole

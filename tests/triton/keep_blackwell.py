@@ -17,8 +17,8 @@ from typing import Any
 
 import triton
 
+from fragmenta.frontends.triton.arrays import as_tensor
 from fragmenta.triton import on_cpu
-from fragmenta.triton.arrays import as_tensor
 from tests.ptx.corpus.gluon_blackwell import LAUNCHES as PAIRS
 from tests.ptx.corpus.triton_blackwell import LAUNCHES
 from tests.ptx.corpus.triton_hopper import Launched

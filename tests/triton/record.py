@@ -27,10 +27,10 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from fragmenta import ptx
-from fragmenta.evidence.arguments import Argument, make
-from fragmenta.simt.arguments import Pointer, Struct
-from fragmenta.triton.arguments import flat
-from fragmenta.triton.arrays import as_tensor
+from fragmenta.engine.simt.arguments import Pointer, Struct
+from fragmenta.frontends.triton.arguments import flat
+from fragmenta.frontends.triton.arrays import as_tensor
+from fragmenta.inspect.evidence.arguments import Argument, make
 from tests.ptx.corpus.triton_hopper import LAUNCHES, Launched
 
 REPEAT = 5

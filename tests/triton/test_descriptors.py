@@ -16,8 +16,8 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptorIm2Col
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import fragmenta as fm
+from fragmenta.frontends.triton.arguments import _tensor_map
 from fragmenta.triton import on_cpu
-from fragmenta.triton.arguments import _tensor_map
 
 pytestmark = pytest.mark.triton
 

@@ -12,13 +12,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from fragmenta.frontends.judge.evaluating import SizedTask
+from fragmenta.frontends.judge.expected import _format_of
+from fragmenta.frontends.judge.held import elements, hold, leaves
+from fragmenta.frontends.judge.loading import PLAIN, ReferenceTask
+from fragmenta.frontends.judge.reference import cases
+from fragmenta.frontends.judge.values import EXTREME, STATE
 from fragmenta.judge import Batch, Settings
-from fragmenta.judge.evaluating import SizedTask
-from fragmenta.judge.expected import _format_of
-from fragmenta.judge.held import elements, hold, leaves
-from fragmenta.judge.loading import PLAIN, ReferenceTask
-from fragmenta.judge.reference import cases
-from fragmenta.judge.values import EXTREME, STATE
 from judging.cheats import CHEATS
 from judging.honest import candidates
 from judging.tasks import TASKS

@@ -11,8 +11,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fragmenta.judge.libraries import bounded, composed
-from fragmenta.judge.libraries.bounded import ESTIMATED, Bounded, exact, use_format
+from fragmenta.frontends.judge.libraries import bounded, composed
+from fragmenta.frontends.judge.libraries.bounded import (
+    ESTIMATED,
+    Bounded,
+    exact,
+    use_format,
+)
 
 assert composed
 LABELS = torch.arange(32)

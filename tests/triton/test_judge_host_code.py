@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from fragmenta.judge.libraries.host_code import Host
-from fragmenta.judge.libraries.host_values import Data, Dim3
-from fragmenta.judge.libraries.host_words import NotRun
-from fragmenta.judge.libraries.load_inline import (
+from fragmenta.frontends.judge.libraries.host_code import Host
+from fragmenta.frontends.judge.libraries.host_values import Data, Dim3
+from fragmenta.frontends.judge.libraries.host_words import NotRun
+from fragmenta.frontends.judge.libraries.load_inline import (
     CUDA_FLAGS,
     HOST_FLAGS,
     check_flags,

@@ -17,7 +17,14 @@ TEXT = (ROOT / "docs" / "triton.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?ms)^```text\n(.*?)^```$", TEXT)
 FILES = {b.split("\n")[0][2:]: b for b in BLOCKS if b.startswith("# ")}
 RUNS = [b[2:].partition("\n")[::2] for b in BLOCKS if b.startswith("$ ")]
-PLUGIN = ["-p", "no:fragmenta", "-p", "fragmenta.evidence.plugin", "-W", "ignore"]
+PLUGIN = [
+    "-p",
+    "no:fragmenta",
+    "-p",
+    "fragmenta.inspect.evidence.plugin",
+    "-W",
+    "ignore",
+]
 
 
 @pytest.fixture(scope="module")

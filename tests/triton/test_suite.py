@@ -7,7 +7,14 @@ import pytest
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.triton
 
-PLUGIN = ("-p", "no:fragmenta", "-p", "fragmenta.evidence.plugin", "-p", "no:xdist")
+PLUGIN = (
+    "-p",
+    "no:fragmenta",
+    "-p",
+    "fragmenta.inspect.evidence.plugin",
+    "-p",
+    "no:xdist",
+)
 TESTS = """
 import torch
 import triton

@@ -15,8 +15,8 @@ from torch.utils._device import DeviceContext
 
 import fragmenta as fm
 from fragmenta.errors import BadCall, KernelFault, KernelHazard
+from fragmenta.frontends.triton.torch_cuda import STREAMS
 from fragmenta.triton import install, on_cpu, uninstall
-from fragmenta.triton.torch_cuda import STREAMS
 from tests.clock import HANG
 
 pytestmark = pytest.mark.triton

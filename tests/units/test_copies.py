@@ -6,15 +6,15 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from fragmenta.simt import layout
-from fragmenta.units.bulk_copies import (
+from fragmenta.engine.simt import layout
+from fragmenta.engine.units.bulk_copies import (
     AsyncStore,
     BulkCopy,
     Prefetch,
     combined,
 )
-from fragmenta.units.faults import CopyFault
-from fragmenta.units.work import Copy, Range, poisoned
+from fragmenta.engine.units.faults import CopyFault
+from fragmenta.engine.units.work import Copy, Range, poisoned
 from tests.units.standing import WHO, Cluster
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "bulk.npz"

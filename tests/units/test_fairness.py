@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.units.machine import Machine
 from fragmenta.errors import KernelFault
-from fragmenta.units.machine import Machine
 
 KERNEL = """
 .version 8.0

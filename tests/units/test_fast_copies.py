@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.units.copy_groups import CopyGroups
+from fragmenta.engine.units.machine import Machine
+from fragmenta.engine.units.work import done_at_once
 from fragmenta.errors import Error
-from fragmenta.units.copy_groups import CopyGroups
-from fragmenta.units.machine import Machine
-from fragmenta.units.work import done_at_once
 from tests.simt.kernels import kernel
 from tests.thinning import repeats
 

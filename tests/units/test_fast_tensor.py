@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.units.clusters import Cluster
-from fragmenta.units.machine import Machine
+from fragmenta.engine.units.clusters import Cluster
+from fragmenta.engine.units.machine import Machine
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
 from tests.ptx.test_triton_blackwell import kept

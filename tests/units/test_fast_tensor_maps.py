@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta.engine.units.fast.map_fields import LIMITS, REPLACED, TF32
+from fragmenta.engine.units.machine import Machine
 from fragmenta.errors import Error
-from fragmenta.shared.tensor_map import BYTES
-from fragmenta.units.fast.map_fields import LIMITS, REPLACED, TF32
-from fragmenta.units.machine import Machine
+from fragmenta.reference.shared.tensor_map import BYTES
 from tests.simt.kernels import kernel
 from tests.thinning import some
 

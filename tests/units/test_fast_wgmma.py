@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.units import wgmma_forms
+from fragmenta.engine.units.clusters import Cluster
+from fragmenta.engine.units.fast import layout
+from fragmenta.engine.units.machine import Machine
+from fragmenta.engine.units.wgmma_forms import _remember
 from fragmenta.errors import Error
 from fragmenta.launch import grid
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.units import wgmma_forms
-from fragmenta.units.clusters import Cluster
-from fragmenta.units.fast import layout
-from fragmenta.units.machine import Machine
-from fragmenta.units.wgmma_forms import _remember
+from fragmenta.reference.shared.descriptor import Descriptor
 from tests.thinning import repeats
 
 TILE = 4096

@@ -6,20 +6,20 @@ import re
 import numpy as np
 import pytest
 
-from fragmenta.ptx.opcodes import TABLE
-from fragmenta.ptx.opcodes.table import Syntax
-from fragmenta.shared.tensor_map import Im2col, TensorMap
-from fragmenta.simt import layout
-from fragmenta.units.bulk_copies import AsyncStore, BulkCopy, Prefetch
-from fragmenta.units.copy_operands import copy_from
-from fragmenta.units.faults import CopyFault
-from fragmenta.units.registry import refusal
-from fragmenta.units.tma_copies import (
+from fragmenta.engine.simt import layout
+from fragmenta.engine.units.bulk_copies import AsyncStore, BulkCopy, Prefetch
+from fragmenta.engine.units.copy_operands import copy_from
+from fragmenta.engine.units.faults import CopyFault
+from fragmenta.engine.units.registry import refusal
+from fragmenta.engine.units.tma_copies import (
     TensorLoad,
     TensorPrefetch,
     TensorStore,
 )
-from fragmenta.units.work import Copy
+from fragmenta.engine.units.work import Copy
+from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.table import Syntax
+from fragmenta.reference.shared.tensor_map import Im2col, TensorMap
 from tests.units.standing import WHO, Block, Cluster
 
 OTHER = ("commit_group", "wait_group")

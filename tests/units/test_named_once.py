@@ -12,13 +12,13 @@ import pytest
 
 import fragmenta
 from fragmenta.ptx.effects import LINES, SYNCHRONOUS
-from fragmenta.races.shadow.layout import AGENT_KINDS
+from fragmenta.watch.races.shadow.layout import AGENT_KINDS
 from tests.own_code import strings
 
 pytestmark = pytest.mark.xdist_group("house")
 
 HERE = Path(fragmenta.__file__).parent
-ROOMS = ("ptx", "simt", "units", "races", "launch")
+ROOMS = ("ptx", "engine/simt", "engine/units", "watch/races", "launch")
 NAMES = sorted({each.instruction for each in LINES})
 MOST = 4
 #: The same copy is compiled code, too, if it need not wait for a schedule.
@@ -39,7 +39,7 @@ def named() -> dict[str, set[str]]:
         for path in (HERE / room).rglob("*.py"):
             for word in first_words(path):
                 name = instruction(word)
-                agent = room == "races" and word in AGENT_KINDS
+                agent = room == "watch/races" and word in AGENT_KINDS
                 if name and not agent:
                     found[name].add(str(path.relative_to(HERE)))
     return found

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.simt import emitter
+from fragmenta.engine.simt.events import event
+from fragmenta.engine.units import events
+from fragmenta.engine.units.blocks import Thread, Warp
+from fragmenta.engine.units.copy_events import issue
+from fragmenta.engine.units.events import Event, carries_out, numbers
+from fragmenta.engine.units.work import Copy, Range, in_shared, shared_address
 from fragmenta.ptx import effects
 from fragmenta.ptx.checking import mnemonics
 from fragmenta.ptx.opcodes.table import TABLE, declare
-from fragmenta.simt import emitter
-from fragmenta.simt.events import event
-from fragmenta.units import events
-from fragmenta.units.blocks import Thread, Warp
-from fragmenta.units.copy_events import issue
-from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.work import Copy, Range, in_shared, shared_address
 
 OPCODE = """
 fill.async.shared::cta.mbarrier::complete_tx::bytes  [d], a:u32, size:u32, [mbar] ; ptx = 8.0 ; kind = copies

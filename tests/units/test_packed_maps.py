@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.engine.units.faults import CopyFault
+from fragmenta.engine.units.tma_copies import TensorLoad, TensorStore
 from fragmenta.errors import Error
-from fragmenta.programs.asked import ProgramOptions
-from fragmenta.programs.device import Device
-from fragmenta.programs.verbs import Answer, Request, Verb
-from fragmenta.shared.tensor_map import TensorMap
-from fragmenta.units.faults import CopyFault
-from fragmenta.units.tma_copies import TensorLoad, TensorStore
+from fragmenta.frontends.programs.asked import ProgramOptions
+from fragmenta.frontends.programs.device import Device
+from fragmenta.frontends.programs.verbs import Answer, Request, Verb
+from fragmenta.reference.shared.tensor_map import TensorMap
 from tests.units.standing import WHO, Cluster
 
 AT = 2048

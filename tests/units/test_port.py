@@ -4,15 +4,15 @@ import inspect
 import re
 from pathlib import Path
 
-from fragmenta import units
-from fragmenta.planes import shadows
+from fragmenta.engine import units
+from fragmenta.engine.planes import shadows
+from fragmenta.engine.tracing.recorder import _Ears
+from fragmenta.engine.units.port import Port
+from fragmenta.engine.units.work import Work
 from fragmenta.ptx.effects import WAYS
-from fragmenta.races import observer
-from fragmenta.races.definedness_watch import DefinedObserver
-from fragmenta.races.recording.recorder import Recorder
-from fragmenta.tracing.recorder import _Ears
-from fragmenta.units.port import Port
-from fragmenta.units.work import Work
+from fragmenta.watch.races import observer
+from fragmenta.watch.races.definedness_watch import DefinedObserver
+from fragmenta.watch.races.recording.recorder import Recorder
 
 CALLS = {name for name, _ in inspect.getmembers(Port, inspect.isfunction)}
 OBSERVERS = (observer.Observer, DefinedObserver, Recorder)

@@ -1,9 +1,9 @@
 """The units carry out what the table of effects has, and refuse what it says."""
 
-from fragmenta.isa.table import read
+from fragmenta.engine.units.registry import refusal
+from fragmenta.engine.units.work import Copy, Work
 from fragmenta.ptx.effects import LINES, NOT_RUN, SYNCHRONOUS, not_run
-from fragmenta.units.registry import refusal
-from fragmenta.units.work import Copy, Work
+from fragmenta.reference.isa.table import read
 
 
 def subclasses(of: type) -> set[type]:

@@ -5,18 +5,18 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from fragmenta.shared.boxes import load_box, plan, store_box
-from fragmenta.shared.descriptor import swizzled
-from fragmenta.shared.tensor_map import Im2col, TensorMap
-from fragmenta.units.faults import CopyFault
-from fragmenta.units.tensor_maps import decoded
-from fragmenta.units.tma_copies import (
+from fragmenta.engine.units.faults import CopyFault
+from fragmenta.engine.units.tensor_maps import decoded
+from fragmenta.engine.units.tma_copies import (
     TensorLoad,
     TensorPrefetch,
     TensorStore,
     rows,
 )
-from fragmenta.units.work import Range, poisoned
+from fragmenta.engine.units.work import Range, poisoned
+from fragmenta.reference.shared.boxes import load_box, plan, store_box
+from fragmenta.reference.shared.descriptor import swizzled
+from fragmenta.reference.shared.tensor_map import Im2col, TensorMap
 from tests.shared.recorded_boxes import ORIGIN, Case, recording
 from tests.thinning import some
 from tests.units.standing import WHO, WINDOW, Block, Cluster

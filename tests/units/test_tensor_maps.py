@@ -5,11 +5,17 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from fragmenta.shared.tensor_map import TensorMap
-from fragmenta.simt import layout
-from fragmenta.units.faults import CopyFault
-from fragmenta.units.tensor_maps import copy_map, decoded, replace, replaced, shown
-from fragmenta.units.work import Range
+from fragmenta.engine.simt import layout
+from fragmenta.engine.units.faults import CopyFault
+from fragmenta.engine.units.tensor_maps import (
+    copy_map,
+    decoded,
+    replace,
+    replaced,
+    shown,
+)
+from fragmenta.engine.units.work import Range
+from fragmenta.reference.shared.tensor_map import TensorMap
 from tests.units.standing import Cluster
 from tests.units.test_copies import GOLDEN
 

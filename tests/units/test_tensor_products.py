@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.execution.tcgen05 import execute
-from fragmenta.registers.tensor_fragment import TensorAddress, TensorFragment
-from fragmenta.shared.descriptor import Descriptor, extent
-from fragmenta.simt.compiled import address_of
-from fragmenta.units.fast import tensor_layout as at
-from fragmenta.units.tensor_forms import Key, TensorForms, TensorProduct, multiply
-from fragmenta.units.tmem_cells import TensorMemory
+from fragmenta.engine.simt.compiled import address_of
+from fragmenta.engine.units.fast import tensor_layout as at
+from fragmenta.engine.units.tensor_forms import (
+    Key,
+    TensorForms,
+    TensorProduct,
+    multiply,
+)
+from fragmenta.engine.units.tmem_cells import TensorMemory
+from fragmenta.reference.execution.tcgen05 import execute
+from fragmenta.reference.registers.tensor_fragment import TensorAddress, TensorFragment
+from fragmenta.reference.shared.descriptor import Descriptor, extent
 from tests.thinning import repeats
 
 TARGET = "sm_100a"

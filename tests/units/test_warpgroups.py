@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.engine.simt.layout import IN_FLIGHT, POISON
+from fragmenta.engine.simt.wgmma_operands import LaneOperand, describe
+from fragmenta.engine.units.warpgroups import Warpgroup, WgmmaError
 from fragmenta.errors import Error
-from fragmenta.evidence.variants import Variant
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.simt.layout import IN_FLIGHT, POISON
-from fragmenta.simt.wgmma_operands import LaneOperand, describe
-from fragmenta.units.warpgroups import Warpgroup, WgmmaError
+from fragmenta.inspect.evidence.variants import Variant
+from fragmenta.reference.shared.descriptor import Descriptor
 from tests.units.warpgroups import (
     START,
     Machine,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.execution.warpgroup import warpgroup_function
-from fragmenta.shared.descriptor import MAJORS, Descriptor, extent
-from fragmenta.units.wgmma_sources import bad_descriptor, owners, units
+from fragmenta.engine.units.wgmma_sources import bad_descriptor, owners, units
+from fragmenta.reference.execution.warpgroup import warpgroup_function
+from fragmenta.reference.shared.descriptor import MAJORS, Descriptor, extent
 
 DENSE, SPARSE = "wgmma.mma_async.sync.aligned", "wgmma.mma_async.sp.sync.aligned"
 OPS = [

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import fragmenta
-from fragmenta.units import (
+from fragmenta.engine.units import (
     cluster_launch_control,
     copy_groups,
     task_copies,
@@ -15,7 +15,7 @@ from fragmenta.units import (
     tmem_copies,
     warpgroups,
 )
-from fragmenta.units.work import Work
+from fragmenta.engine.units.work import Work
 
 HERE = Path(fragmenta.__file__).parent
 LOADED = (
@@ -29,9 +29,9 @@ LOADED = (
 )
 #: Where tiles of a product are gathered, from registers or from tensor memory.
 GATHERING = {
-    "expressions/multiplying.py",
-    "numerics/multiplying.py",
-    "races/definedness_watch.py",
+    "values/expressions/multiplying.py",
+    "values/numerics/multiplying.py",
+    "watch/races/definedness_watch.py",
 }
 
 
@@ -39,7 +39,7 @@ def kinds(of: type[Work]) -> set[str]:
     """The names of all classes of work."""
     found = {of.__name__}
     for each in of.__subclasses__():
-        if each.__module__.startswith("fragmenta.units."):
+        if each.__module__.startswith("fragmenta.engine.units."):
             found |= kinds(each)
     return found
 
@@ -65,7 +65,7 @@ def imported(tree: ast.AST) -> set[str]:
         each.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
-        and (node.module or "").startswith("fragmenta.units.")
+        and (node.module or "").startswith("fragmenta.engine.units.")
         for each in node.names
     }
 
@@ -76,7 +76,7 @@ def test_no_observer_asks_which_class_a_piece_of_work_is():
     asking = set()
     for path in HERE.rglob("*.py"):
         name = str(path.relative_to(HERE))
-        if not name.startswith("units/"):
+        if not name.startswith("engine/units/"):
             tree = ast.parse(path.read_text("utf-8"))
             if asked(tree, names & imported(tree)):
                 asking.add(name)

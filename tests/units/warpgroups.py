@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.evidence.variants import Variant
-from fragmenta.evidence.warpgroup import WarpgroupCase
+from fragmenta.engine.simt.program import program
+from fragmenta.engine.simt.wgmma_operands import Located, describe
+from fragmenta.engine.units.warpgroups import Warpgroup, Wgmma
+from fragmenta.inspect.evidence.variants import Variant
+from fragmenta.inspect.evidence.warpgroup import WarpgroupCase
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.reading.file import parse
-from fragmenta.simt.program import program
-from fragmenta.simt.wgmma_operands import Located, describe
-from fragmenta.units.warpgroups import Warpgroup, Wgmma
 
 START = 1024
 """Where shared memory of a kernel begins."""

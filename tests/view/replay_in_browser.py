@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from fragmenta import ptx
-from fragmenta.registers.dtype import dtype
-from fragmenta.simt.layout import POISON
+from fragmenta.engine.simt.layout import POISON
+from fragmenta.reference.registers.dtype import dtype
 from tests.view.test_explorer_page import EXPLORER
 from tests.view.test_replay_page import LAUNCHES, read, recorded, small, words
 

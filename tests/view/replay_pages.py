@@ -13,15 +13,15 @@ import numpy as np
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.debugging.debugger import Debugger
-from fragmenta.debugging.expressions import evaluate
-from fragmenta.debugging.fragments import last_product
-from fragmenta.debugging.fragments import words as words_of
-from fragmenta.debugging.matrices import matrix
-from fragmenta.debugging.moments import Moments
-from fragmenta.debugging.scope import WarpScope
-from fragmenta.replay.recorded import Replay
-from fragmenta.simt.layout import POISON
+from fragmenta.engine.simt.layout import POISON
+from fragmenta.inspect.debugging.debugger import Debugger
+from fragmenta.inspect.debugging.expressions import evaluate
+from fragmenta.inspect.debugging.fragments import last_product
+from fragmenta.inspect.debugging.fragments import words as words_of
+from fragmenta.inspect.debugging.matrices import matrix
+from fragmenta.inspect.debugging.moments import Moments
+from fragmenta.inspect.debugging.scope import WarpScope
+from fragmenta.inspect.replay.recorded import Replay
 from tests.debugging import kernels
 from tests.debugging.test_matrices import twice
 from tests.ptx import recordings

@@ -13,9 +13,9 @@ import pytest
 import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.cuda.source.emit import to_cuda, to_ptx
-from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
-from fragmenta.view import explorer, explorer_data
-from fragmenta.view.path import path_svg
+from fragmenta.inspect.view import explorer, explorer_data
+from fragmenta.inspect.view.path import path_svg
+from fragmenta.reference.isa.tcgen05_shapes import OF_KIND, sizes
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "explorer" / "src"
@@ -48,11 +48,13 @@ def differences(kept, made, where="catalogue"):
 def test_catalogue_is_up_to_date(records):
     made = json.loads(json.dumps(explorer_data.catalogue_record()))
     stale = next(differences(records["catalogue"], made), None)
-    assert stale is None, f"{stale}; run: python -m fragmenta.view.explorer_data"
+    assert stale is None, (
+        f"{stale}; run: python -m fragmenta.inspect.view.explorer_data"
+    )
 
 
 def test_sources_unfold_to_what_is_emitted(records):
-    """If they do not, run: python -m fragmenta.view.explorer_data"""
+    """If they do not, run: python -m fragmenta.inspect.view.explorer_data"""
     kept = records["sources"]
 
     def counted(lists):

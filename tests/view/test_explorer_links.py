@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fragmenta.isa.families import catalogue
-from fragmenta.view.explorer_data import holding
-from fragmenta.view.explorer_links import others
+from fragmenta.inspect.view.explorer_data import holding
+from fragmenta.inspect.view.explorer_links import others
+from fragmenta.reference.isa.families import catalogue
 
 
 def test_every_name_of_the_catalogue_is_known() -> None:

@@ -12,16 +12,21 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.tables.moves import PACKINGS, row_bytes
-from fragmenta.shared.banks import ACCESSES, RowTile, access_addresses, bank_conflicts
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.elements import stored
-from fragmenta.shared.loops import find_loop, tried
-from fragmenta.shared.matching import SIDES, TileGrid
-from fragmenta.shared.operands import extent, family_of
-from fragmenta.shared.placement import Placement
-from fragmenta.shared.swizzles import read_swizzle
-from fragmenta.view import explorer_data
+from fragmenta.inspect.view import explorer_data
+from fragmenta.reference.isa.tables.moves import PACKINGS, row_bytes
+from fragmenta.reference.shared.banks import (
+    ACCESSES,
+    RowTile,
+    access_addresses,
+    bank_conflicts,
+)
+from fragmenta.reference.shared.descriptor import Descriptor
+from fragmenta.reference.shared.elements import stored
+from fragmenta.reference.shared.loops import find_loop, tried
+from fragmenta.reference.shared.matching import SIDES, TileGrid
+from fragmenta.reference.shared.operands import extent, family_of
+from fragmenta.reference.shared.placement import Placement
+from fragmenta.reference.shared.swizzles import read_swizzle
 from tests.thinning import some
 from tests.view.test_explorer_page import EXPLORER, digest, need
 

@@ -19,15 +19,15 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta import arithmetic
-from fragmenta.arithmetic.trace import NAN_BITS, explain_steps
-from fragmenta.evidence.record import load
-from fragmenta.execution.explain import Explained
-from fragmenta.execution.mma import numeric_model, stored_columns
-from fragmenta.isa.families import MULTIPLYING
-from fragmenta.registers.dtype import dtype, largest
-from fragmenta.view import explorer_data
-from fragmenta.view.explorer_numbers import model_record
+from fragmenta.inspect.evidence.record import load
+from fragmenta.inspect.view import explorer_data
+from fragmenta.inspect.view.explorer_numbers import model_record
+from fragmenta.reference import arithmetic
+from fragmenta.reference.arithmetic.trace import NAN_BITS, explain_steps
+from fragmenta.reference.execution.explain import Explained
+from fragmenta.reference.execution.mma import numeric_model, stored_columns
+from fragmenta.reference.isa.families import MULTIPLYING
+from fragmenta.reference.registers.dtype import dtype, largest
 from tests.thinning import some
 from tests.view.test_explorer_page import EXPLORER, need
 

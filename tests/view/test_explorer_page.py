@@ -19,12 +19,12 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import tensor_memory
-from fragmenta.isa import matching
-from fragmenta.isa.families import MULTIPLYING
-from fragmenta.shared.descriptor import Descriptor
-from fragmenta.view import explorer, explorer_data
-from fragmenta.view.grid import grids
-from fragmenta.view.path import loads
+from fragmenta.inspect.view import explorer, explorer_data
+from fragmenta.inspect.view.grid import grids
+from fragmenta.inspect.view.path import loads
+from fragmenta.reference.isa import matching
+from fragmenta.reference.isa.families import MULTIPLYING
+from fragmenta.reference.shared.descriptor import Descriptor
 
 EXPLORER = Path(__file__).parents[2] / "explorer"
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 import fragmenta as fm
 from fragmenta.commands.output import _painted
-from fragmenta.view import explorer, explorer_data, palette
+from fragmenta.inspect.view import explorer, explorer_data, palette
 
 STYLE = Path(__file__).parents[2] / "explorer" / "src" / "style.css"
 LIGHT, DARK = (0x1B, 0x1F, 0x24), (0xF0, 0xF3, 0xF6)

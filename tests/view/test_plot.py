@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 import fragmenta as fm
-from fragmenta.view.palette import contrast, ink
-from fragmenta.view.plot import line_plot
+from fragmenta.inspect.view.palette import contrast, ink
+from fragmenta.inspect.view.plot import line_plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 

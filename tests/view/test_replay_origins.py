@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.tracing import log
+from fragmenta.engine.tracing import log
 from tests.thinning import THOROUGH
 from tests.view.test_explorer_page import need
 from tests.view.test_replay_products import answers

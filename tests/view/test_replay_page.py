@@ -21,7 +21,7 @@ from tests.view.test_explorer import IMPORT, Nesting
 from tests.view.test_explorer_page import EXPLORER, need
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "src" / "fragmenta" / "view" / "replay.html"
+PAGE = ROOT / "src" / "fragmenta" / "inspect" / "view" / "replay.html"
 ROOMS = ["recording", "session", "views"]
 REBUILD = "run: node explorer/build.mjs --replay"
 sources = pytest.mark.skipif(

@@ -10,9 +10,9 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.source.emit import to_ptx
-from fragmenta.execution.tcgen05 import operands
-from fragmenta.isa.table import read
-from fragmenta.registers.tensor_fragment import TensorAddress
+from fragmenta.reference.execution.tcgen05 import operands
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.registers.tensor_fragment import TensorAddress
 from tests.debugging.test_matrices import TWICE
 from tests.ptx import tensor_kernels
 from tests.ptx.test_tensor_kernels import PAIRS, PRODUCTS, A, D, _case, _work

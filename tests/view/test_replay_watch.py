@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.debugging.expressions import evaluate
-from fragmenta.debugging.moments import Moments
-from fragmenta.debugging.scope import WarpScope
 from fragmenta.errors import Error
+from fragmenta.inspect.debugging.expressions import evaluate
+from fragmenta.inspect.debugging.moments import Moments
+from fragmenta.inspect.debugging.scope import WarpScope
 from tests.debugging import kernels
 from tests.view.test_explorer_page import need
 from tests.view.test_replay_products import answers

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.view.grid import grids
-from fragmenta.view.svg import FORMATS, convert, fragment_svg, instruction_svg
+from fragmenta.inspect.view.grid import grids
+from fragmenta.inspect.view.svg import FORMATS, convert, fragment_svg, instruction_svg
 from tests.clock import work
 from tests.thinning import some
 

@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import fragmenta as fm
-from fragmenta.shared.banks import RowTile, access_addresses, bank_conflicts
-from fragmenta.shared.swizzles import SWIZZLES
+from fragmenta.reference.shared.banks import RowTile, access_addresses, bank_conflicts
+from fragmenta.reference.shared.swizzles import SWIZZLES
 
 SPACE = "{http://www.w3.org/2000/svg}"
 TEXT = re.compile(r"r?(\d+)\.(\d+)")

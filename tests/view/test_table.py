@@ -11,9 +11,9 @@ import pytest
 
 from fragmenta import find
 from fragmenta.errors import Error
-from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.tensor_fragment import TensorFragment
-from fragmenta.view.table import bits, name, spans, table
+from fragmenta.inspect.view.table import bits, name, spans, table
+from fragmenta.reference.registers.fragment import Fragment
+from fragmenta.reference.registers.tensor_fragment import TensorFragment
 
 # One fragment of every kind: packed, wide, tall, sparse, with selectors, in
 # containers, in copies, several matrices, a warpgroup, 64-bit registers.

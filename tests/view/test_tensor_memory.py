@@ -11,11 +11,11 @@ import pytest
 import fragmenta as fm
 from fragmenta import tensor_memory
 from fragmenta.errors import Error
-from fragmenta.isa.instruction import Instruction
-from fragmenta.registers.tensor_fragment import COLUMNS, LANES, TensorFragment
-from fragmenta.view.path import loads, path_svg
-from fragmenta.view.svg import fragment_svg
-from fragmenta.view.tensor_memory import arrangement, blocks
+from fragmenta.inspect.view.path import loads, path_svg
+from fragmenta.inspect.view.svg import fragment_svg
+from fragmenta.inspect.view.tensor_memory import arrangement, blocks
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.registers.tensor_fragment import COLUMNS, LANES, TensorFragment
 
 # Every layout of D, scales in one CTA and in a pair, both forms of metadata, K = 96.
 WORDS = [

@@ -7,7 +7,7 @@ import re
 from rich.console import Console
 
 import fragmenta as fm
-from fragmenta.view.terminal import painted, plain
+from fragmenta.inspect.view.terminal import painted, plain
 
 
 def kinds() -> list[fm.Fragment]:

@@ -11,7 +11,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.view.timeline_rows import ClusterRows
+from fragmenta.inspect.view.timeline_rows import ClusterRows
 from tests.races.test_messages import result
 
 NAMESPACE = {"s": "http://www.w3.org/2000/svg"}

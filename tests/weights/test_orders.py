@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.weights.moving import Blocks
-from fragmenta.weights.orders import KNOWN
+from fragmenta.reference.weights.moving import Blocks
+from fragmenta.reference.weights.orders import KNOWN
 from tests.weights import published
 
 CASES = [

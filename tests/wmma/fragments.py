@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from fragmenta import wmma
-from fragmenta.isa.tables import wmma as table
-from fragmenta.registers.words import pack_words
+from fragmenta.reference.isa.tables import wmma as table
+from fragmenta.reference.registers.words import pack_words
 
 ROOT = Path(__file__).resolve().parents[2]
 

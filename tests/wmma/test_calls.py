@@ -10,7 +10,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import catalogue, wmma
-from fragmenta.registers.dtype import DTYPES
+from fragmenta.reference.registers.dtype import DTYPES
 from tests.thinning import some
 from tests.wmma.fragments import multiply, operands
 

@@ -8,9 +8,9 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import wmma
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.tables import wmma as table
-from fragmenta.registers.dtype import DTYPES
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.isa.tables import wmma as table
+from fragmenta.reference.registers.dtype import DTYPES
 from tests.wmma.fragments import BY_CUDA, FRAGMENTS, ROWS, SUB_BYTE, layouts, part_of
 
 # ── storage ─────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta import wmma
-from fragmenta.registers.words import encode_words, pack_words
+from fragmenta.reference.registers.words import encode_words, pack_words
 from tests.thinning import repeats
 from tests.wmma.fragments import (
     ACCUMULATORS,

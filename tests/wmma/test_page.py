@@ -11,7 +11,7 @@ from pathlib import Path
 
 import fragmenta as fm
 from fragmenta import wmma
-from fragmenta.registers.dtype import DTYPES
+from fragmenta.reference.registers.dtype import DTYPES
 from tests.clock import HANG
 from tests.pages import examples
 from tests.wmma.fragments import BY_CUDA, EXTENDED, FRAGMENTS, GUIDE, ROOT, part_of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta import wmma
-from fragmenta.registers.words import encode_words, pack_words
+from fragmenta.reference.registers.words import encode_words, pack_words
 
 SUB_BYTE = {"u4": 32, "s4": 32, "b1": 128}
 

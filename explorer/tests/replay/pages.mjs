@@ -8,7 +8,7 @@ import { buildSync } from "esbuild";
 import { filled } from "./made.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
-export const SHELL = join(here, "../../../src/fragmenta/view/replay.html");
+export const SHELL = join(here, "../../../src/fragmenta/inspect/view/replay.html");
 
 export const folder = mkdtempSync(join(tmpdir(), "replay-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));

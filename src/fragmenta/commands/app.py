@@ -130,7 +130,7 @@ def _check_meant(args: list[str]) -> None:
     line = [_SAID.get(first, "show"), *(rest if first in _SAID else args)]
     if first not in _SAID:
         words = " ".join(each for each in args if not each.startswith("-"))
-        if not import_module("fragmenta.isa.searching").search(words):
+        if not import_module("fragmenta.reference.isa.searching").search(words):
             return
     raise BadCall(
         f"there is no command {first}; did you mean: fragmenta {shlex.join(line)}"

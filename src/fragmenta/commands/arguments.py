@@ -13,10 +13,10 @@ from fragmenta.errors import (
     UnknownOperand,
     ValueRangeError,
 )
-from fragmenta.isa import searching
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import Instruction, check_holds
-from fragmenta.registers.fragment import Fragment
+from fragmenta.reference.isa import searching
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.isa.instruction import Instruction, check_holds
+from fragmenta.reference.registers.fragment import Fragment
 
 
 def complete_instruction(incomplete: str) -> list[str]:

@@ -10,22 +10,27 @@ from typing import Annotated
 
 import typer
 
-from fragmenta.api.instructions import public
-from fragmenta.api.records import SCHEMA, brief, record
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import complain, emit, is_terminal, screen, write
 from fragmenta.commands.summary import overview
 from fragmenta.commands.targets import complete_target
 from fragmenta.errors import UnknownInstruction, UnknownType, nearest
-from fragmenta.isa.families import FAMILIES, FORMS, catalogue
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.matching import fits
-from fragmenta.isa.possible import TYPES, possible_shapes, possible_types, types_of
-from fragmenta.isa.searching import find, search
-from fragmenta.isa.synonyms import meaning, meant_targets, vocabulary
-from fragmenta.isa.tcgen05_words import TYPES as TENSOR_TYPES
-from fragmenta.registers.dtype import nearest_type
+from fragmenta.frontends.api.instructions import public
+from fragmenta.frontends.api.records import SCHEMA, brief, record
+from fragmenta.reference.isa.families import FAMILIES, FORMS, catalogue
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.matching import fits
+from fragmenta.reference.isa.possible import (
+    TYPES,
+    possible_shapes,
+    possible_types,
+    types_of,
+)
+from fragmenta.reference.isa.searching import find, search
+from fragmenta.reference.isa.synonyms import meaning, meant_targets, vocabulary
+from fragmenta.reference.isa.tcgen05_words import TYPES as TENSOR_TYPES
+from fragmenta.reference.registers.dtype import nearest_type
 
 
 def _complete_family(incomplete: str) -> list[str]:

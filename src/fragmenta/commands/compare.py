@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from fragmenta.arrays.checks import Array
+from fragmenta.base.arrays.checks import Array
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import HELP_OF_SEVERAL, complete_instruction, find
 from fragmenta.commands.files import (
@@ -23,9 +23,9 @@ from fragmenta.commands.output import emit, emit_json
 from fragmenta.commands.shell_words import grouped
 from fragmenta.commands.targets import complete_target
 from fragmenta.errors import BadCall, BadFile, one_of
-from fragmenta.execution import compare as comparing
-from fragmenta.execution.samples import KINDS, LENGTHS
-from fragmenta.view.plot import error_plot
+from fragmenta.inspect.view.plot import error_plot
+from fragmenta.reference.execution import compare as comparing
+from fragmenta.reference.execution.samples import KINDS, LENGTHS
 
 Instructions = Annotated[
     list[str],

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 import numpy as np
 import typer
 
-from fragmenta.arrays.checks import Array
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.checks import Array
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.base.progress import Progress, bar, ignore_progress
 from fragmenta.commands import float64_errors
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import InstructionText, find
@@ -32,17 +33,16 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.quantized_files import from_archive, is_quantized
 from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall, BadFile, Error, ValueRangeError, one_of
-from fragmenta.execution.explain import explain as explained
-from fragmenta.execution.matmul import matmul
-from fragmenta.execution.scaled import ScaledOperand, operand, rescaled
-from fragmenta.isa.families import check_multiplies
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.target import chosen_target
-from fragmenta.progress import Progress, bar, ignore_progress
-from fragmenta.quant.quantization import ELEMENTS
-from fragmenta.registers.dtype import DType, dtype
-from fragmenta.sparse.compression import Compressed
-from fragmenta.sparse.pruning import prune
+from fragmenta.reference.execution.explain import explain as explained
+from fragmenta.reference.execution.matmul import matmul
+from fragmenta.reference.execution.scaled import ScaledOperand, operand, rescaled
+from fragmenta.reference.isa.families import check_multiplies
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.target import chosen_target
+from fragmenta.reference.quant.quantization import ELEMENTS
+from fragmenta.reference.registers.dtype import DType, dtype
+from fragmenta.reference.sparse.compression import Compressed
+from fragmenta.reference.sparse.pruning import prune
 
 FileA = Annotated[str, matrix_argument("A", "A .npy or .npz file, M x K.")]
 FileB = Annotated[str, matrix_argument("B", "A .npy or .npz file, K x N.")]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fragmenta.counters.code.layout import SECTOR
 from fragmenta.errors import Error
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.result import Result
+from fragmenta.values.counters.code.layout import SECTOR
 
 
 def registers_by_ptxas(kernel: Kernel, target: str) -> int | None:

@@ -32,7 +32,7 @@ from fragmenta.errors import BadCall
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 
 if TYPE_CHECKING:
-    from fragmenta.replay.recorded import Replay
+    from fragmenta.inspect.replay.recorded import Replay
 
 _Words = Annotated[
     list[str] | None,

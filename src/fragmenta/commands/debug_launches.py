@@ -17,12 +17,12 @@ from fragmenta.commands.launch_options import schedules_of, sides, split_flags
 from fragmenta.commands.replays import window_of
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import BadCall, nearest, one_of
-from fragmenta.evidence import launches
-from fragmenta.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence import launches
+from fragmenta.inspect.evidence.arguments import for_kernel
+from fragmenta.inspect.replay.making import replay_of
+from fragmenta.inspect.replay.recorded import Replay
 from fragmenta.launch.instruments import Watch
 from fragmenta.launch.result import Result
-from fragmenta.replay.making import replay_of
-from fragmenta.replay.recorded import Replay
 
 
 def recorded(how: How) -> Replay:

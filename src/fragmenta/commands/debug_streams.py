@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fragmenta.commands.output import complain, emit, write
-from fragmenta.debugging.dap import framing
-from fragmenta.debugging.dap.adapter import Adapter
 from fragmenta.errors import BadFile, Error
+from fragmenta.inspect.debugging.dap import framing
+from fragmenta.inspect.debugging.dap.adapter import Adapter
 
 if TYPE_CHECKING:
-    from fragmenta.debugging.terminal import Terminal
-    from fragmenta.replay.recorded import Replay
+    from fragmenta.inspect.debugging.terminal import Terminal
+    from fragmenta.inspect.replay.recorded import Replay
 
 PROMPT = "(fragmenta) "
 MOST_COLUMNS = 120
@@ -31,8 +31,8 @@ def converse(
     A script ends at the first error; then the answer is False.
     """
     # An editor is answered before this is loaded.
-    from fragmenta.debugging.debugger import Debugger
-    from fragmenta.debugging.terminal import Terminal
+    from fragmenta.inspect.debugging.debugger import Debugger
+    from fragmenta.inspect.debugging.terminal import Terminal
 
     terminal = Terminal(Debugger(replay), min(width, MOST_COLUMNS))
     person = sys.stdin is not None and sys.stdin.isatty()
@@ -107,7 +107,7 @@ def _use_readline() -> None:
     except ImportError:  # it is not on every system
         return
 
-    from fragmenta.debugging.terminal import COMMANDS
+    from fragmenta.inspect.debugging.terminal import COMMANDS
 
     def complete(word: str, state: int) -> str | None:
         if get_begidx():

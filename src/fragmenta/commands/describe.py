@@ -9,17 +9,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from fragmenta.api.instructions import public
-from fragmenta.api.records import (
-    certainty,
-    has_shape,
-    linear_layout,
-    multiplies,
-    operand_forms,
-    optional_operands,
-    python_calls,
-    record,
-)
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     Idesc,
@@ -35,17 +24,28 @@ from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.summary import print_summary
 from fragmenta.errors import AmbiguousInstruction, BadCall, LayoutError, one_of
-from fragmenta.execution.summing import sums
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.possible import possible_types, types_of
-from fragmenta.isa.sass import code_text, sass, targets_text
-from fragmenta.isa.searching import search
-from fragmenta.isa.tcgen05_shapes import OF_KIND
-from fragmenta.isa.tcgen05_words import SCALES
-from fragmenta.registers import notation
-from fragmenta.registers.expressions import Direction, Expressions, Language
-from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.tensor_fragment import TensorFragment
+from fragmenta.frontends.api.instructions import public
+from fragmenta.frontends.api.records import (
+    certainty,
+    has_shape,
+    linear_layout,
+    multiplies,
+    operand_forms,
+    optional_operands,
+    python_calls,
+    record,
+)
+from fragmenta.reference.execution.summing import sums
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.possible import possible_types, types_of
+from fragmenta.reference.isa.sass import code_text, sass, targets_text
+from fragmenta.reference.isa.searching import search
+from fragmenta.reference.isa.tcgen05_shapes import OF_KIND
+from fragmenta.reference.isa.tcgen05_words import SCALES
+from fragmenta.reference.registers import notation
+from fragmenta.reference.registers.expressions import Direction, Expressions, Language
+from fragmenta.reference.registers.fragment import Fragment
+from fragmenta.reference.registers.tensor_fragment import TensorFragment
 
 # ── show ────────────────────────────────────────────────────────────────────
 

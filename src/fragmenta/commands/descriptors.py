@@ -17,15 +17,15 @@ from fragmenta.commands.arguments import number
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import BadCall, UnknownInstruction, ValueRangeError, one_of
-from fragmenta.isa.building import tcgen05
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.instruction_descriptor import (
+from fragmenta.reference.isa.building import tcgen05
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.instruction_descriptor import (
     TABLES,
     InstructionDescriptor,
     check_kind,
 )
-from fragmenta.isa.possible import possible_sizes
-from fragmenta.isa.tcgen05_shapes import OF_KIND
+from fragmenta.reference.isa.possible import possible_sizes
+from fragmenta.reference.isa.tcgen05_shapes import OF_KIND
 
 _GROUPS = ((1, False), (2, False), (1, True))
 

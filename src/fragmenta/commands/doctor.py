@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fragmenta import __version__
-from fragmenta.arrays.threads import cores
+from fragmenta.base.arrays.threads import cores
+from fragmenta.base.jit.cache import Cache
 from fragmenta.commands.app import command
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.cuda.tools import assembler, device
 from fragmenta.errors import Error
-from fragmenta.jit.cache import Cache
-from fragmenta.programs.building import find_compiler
+from fragmenta.frontends.programs.building import find_compiler
 
 NEEDED = ("numpy", "ml_dtypes", "llvmlite", "typer", "rich")
 OTHERS = ("torch", "triton", "numba-cuda", "cuda-core", "dask", "pytest")

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fragmenta.api.instructions import public
-from fragmenta.arrays.checks import Array
+from fragmenta.base.arrays.checks import Array
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     Idesc,
@@ -27,10 +26,11 @@ from fragmenta.commands.files import (
 )
 from fragmenta.commands.output import colour, emit, paint, width
 from fragmenta.errors import BadCall
-from fragmenta.registers.fragment import Fragment
-from fragmenta.view import svg, terminal
-from fragmenta.view.grid import value_texts
-from fragmenta.view.path import path_svg
+from fragmenta.frontends.api.instructions import public
+from fragmenta.inspect.view import svg, terminal
+from fragmenta.inspect.view.grid import value_texts
+from fragmenta.inspect.view.path import path_svg
+from fragmenta.reference.registers.fragment import Fragment
 
 
 @command(

@@ -11,9 +11,9 @@ from fragmenta.commands.arguments import Idesc, complete_instruction, find_holdi
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import emit
 from fragmenta.errors import Error, UnknownInstruction
-from fragmenta.isa.instruction import Instruction
-from fragmenta.view import explorer
-from fragmenta.view.explorer_data import holding
+from fragmenta.inspect.view import explorer
+from fragmenta.inspect.view.explorer_data import holding
+from fragmenta.reference.isa.instruction import Instruction
 
 
 @command(

@@ -24,15 +24,15 @@ import numpy as np
 import typer
 from numpy.lib.format import write_array
 
-from fragmenta.arrays.checks import Array
-from fragmenta.arrays.npy import read
-from fragmenta.arrays.safetensors import SafeArrays, to_bytes
+from fragmenta.base.arrays.checks import Array
+from fragmenta.base.arrays.npy import read
+from fragmenta.base.arrays.safetensors import SafeArrays, to_bytes
+from fragmenta.base.progress import Progress
 from fragmenta.errors import BadCall, BadFile, Error, one_of
-from fragmenta.progress import Progress
-from fragmenta.registers.dtype import DType
+from fragmenta.reference.registers.dtype import DType
 
 if TYPE_CHECKING:
-    from fragmenta.sparse.compression import Compressed
+    from fragmenta.reference.sparse.compression import Compressed
 
 # ── arguments ───────────────────────────────────────────────────────────────
 
@@ -225,7 +225,7 @@ def picture_format(path: str) -> str:
     'svg'
     """
     # Pictures take a while to import.
-    from fragmenta.view.svg import FORMATS
+    from fragmenta.inspect.view.svg import FORMATS
 
     ending = Path(path).suffix.lstrip(".").lower()
     if ending not in FORMATS:

@@ -13,12 +13,12 @@ from dataclasses import field
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import Array
-from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.execution.reference import Wide, product, scaled_values, values
-from fragmenta.isa.instruction import Instruction
-from fragmenta.progress import Progress
-from fragmenta.sparse.compression import Compressed, decompress
+from fragmenta.base.arrays.checks import Array
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.base.progress import Progress
+from fragmenta.reference.execution.reference import Wide, product, scaled_values, values
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.sparse.compression import Compressed, decompress
 
 _ROWS = 1 << 22
 """Elements of the reference that are in memory at once."""

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from fragmenta.arrays.threads import cores
+from fragmenta.base.arrays.threads import cores
+from fragmenta.base.progress import bar
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import HELP_OF_SEVERAL, find
 from fragmenta.commands.options import AsJson
@@ -19,7 +20,6 @@ from fragmenta.commands.output import emit, emit_json
 from fragmenta.commands.shell_words import grouped
 from fragmenta.cuda.tools import device
 from fragmenta.errors import ValueRangeError
-from fragmenta.progress import bar
 
 NEED_A_GPU = ("verify", "record", "throughput")
 """The commands that need a GPU."""
@@ -81,7 +81,7 @@ def verify(
 ) -> None:
     ops = [find(text) for text in grouped(instructions or ())]
     device.present()
-    from fragmenta.evidence.verify import verify as run
+    from fragmenta.inspect.evidence.verify import verify as run
 
     if markdown is not None:
         Path(markdown).open("a").close()  # a wrong name shows now, not in minutes
@@ -123,7 +123,7 @@ def throughput(
     if runs < 1:
         raise ValueRangeError(f"--runs must be 1 or more; given {runs}")
     gpu = device.present()
-    from fragmenta.evidence import throughput as rates
+    from fragmenta.inspect.evidence import throughput as rates
 
     with bar("measuring") as progress:
         found = rates.throughput(ops or None, gpu, runs=runs, progress=progress)

@@ -1,7 +1,7 @@
 """Launches in a process of their own, with limits of the system.
 
-The process is the one worker of a pool; :mod:`fragmenta.pool` says what it gets and
-what it may do.
+The process is the one worker of a pool; :mod:`fragmenta.frontends.pool` says what it
+gets and what it may do.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fragmenta.arrays.checks import Array
+from fragmenta.base.arrays.checks import Array
+from fragmenta.engine.simt.arguments import Pointer
+from fragmenta.frontends.pool.pool import Pool
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.request import LaunchOptions
 from fragmenta.launch.result import Result
-from fragmenta.pool.pool import Pool
-from fragmenta.simt.arguments import Pointer
 
 
 class IsolatedResult(NamedTuple):

@@ -13,11 +13,11 @@ from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, printable, width, write
 from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall
-from fragmenta.judge.batch import Batch, source
-from fragmenta.judge.findings import CLEAN
-from fragmenta.judge.settings import Settings
-from fragmenta.judge.values import VALUES
-from fragmenta.judge.verdict import Verdict
+from fragmenta.frontends.judge.batch import Batch, source
+from fragmenta.frontends.judge.findings import CLEAN
+from fragmenta.frontends.judge.settings import Settings
+from fragmenta.frontends.judge.values import VALUES
+from fragmenta.frontends.judge.verdict import Verdict
 
 
 @command(

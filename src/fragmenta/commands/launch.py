@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import numpy as np
 import typer
 
-from fragmenta.arrays.checks import Array
-from fragmenta.cards import DEFAULT
-from fragmenta.cards import card as check_card
+from fragmenta.base.arrays.checks import Array
+from fragmenta.base.progress import Progress, bar, ignore_progress, lines
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.counters import counter_fields, counter_lines
 from fragmenta.commands.files import (
@@ -93,27 +92,28 @@ from fragmenta.commands.replays import (
     write_replay,
 )
 from fragmenta.commands.targets import target_of
+from fragmenta.engine.simt.arguments import Arguments
+from fragmenta.engine.tracing.trace import Window
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
-from fragmenta.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence.arguments import for_kernel
 from fragmenta.launch.instruments import Watch
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 from fragmenta.launch.options import check_shared
 from fragmenta.launch.request import LaunchOptions
 from fragmenta.launch.result import FIDELITY, Result
-from fragmenta.progress import Progress, bar, ignore_progress, lines
 from fragmenta.ptx.checking.memory import shared_bytes
 from fragmenta.ptx.checking.problem import Problem, counts, problems_of
 from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
-from fragmenta.simt.arguments import Arguments
-from fragmenta.tracing.trace import Window
+from fragmenta.reference.cards import DEFAULT
+from fragmenta.reference.cards import card as check_card
 
 if TYPE_CHECKING:
     from fragmenta.commands.recorded_launches import How
-    from fragmenta.replay.recorded import Replay
-    from fragmenta.view.timeline import Relaunch
+    from fragmenta.inspect.replay.recorded import Replay
+    from fragmenta.inspect.view.timeline import Relaunch
 
 MOST_OPCODES = 6
 """Opcodes in the table; JSON has all of them."""
@@ -457,8 +457,8 @@ def _draw(
     force: bool,
 ) -> None:
     """Write the picture of a launch; one that was isolated has drawn it."""
-    from fragmenta.view.svg import convert
-    from fragmenta.view.timeline import timeline
+    from fragmenta.inspect.view.svg import convert
+    from fragmenta.inspect.view.timeline import timeline
 
     drawn = picture or str(timeline(result, again=again))
     save_bytes(path, convert(drawn, picture_format(path)), force)

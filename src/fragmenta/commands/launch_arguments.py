@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fragmenta.arrays.checks import Array
+from fragmenta.base.arrays.checks import Array
 from fragmenta.commands.files import load
 from fragmenta.commands.launch_options import sides
 from fragmenta.commands.output import complain
@@ -33,10 +33,10 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
-from fragmenta.evidence import arguments as made
-from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
+from fragmenta.inspect.evidence import arguments as made
+from fragmenta.inspect.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
 from fragmenta.launch.kernel import Kernel
-from fragmenta.registers.dtype import nearest_type
+from fragmenta.reference.registers.dtype import nearest_type
 
 
 def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:

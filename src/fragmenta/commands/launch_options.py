@@ -20,7 +20,7 @@ from fragmenta.commands.targets import complete_target
 from fragmenta.errors import BadCall, BadFile, one_of, shortened
 
 if TYPE_CHECKING:
-    from fragmenta.units.schedule import Given as Schedule
+    from fragmenta.engine.units.schedule import Given as Schedule
 
 KernelFiles = Annotated[
     list[str],

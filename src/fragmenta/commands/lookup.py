@@ -22,15 +22,19 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.sass import print_machine
 from fragmenta.commands.targets import complete_target
 from fragmenta.errors import AddressError, BadCall, ShapeError, one_of
-from fragmenta.isa.families import check_multiplies
-from fragmenta.isa.instruction import Instruction
-from fragmenta.registers.fragment import Fragment, Place
-from fragmenta.registers.tensor_fragment import Cell, TensorAddress, TensorFragment
-from fragmenta.view import places
-from fragmenta.view import table as tables
-from fragmenta.view.places import number as numbered
-from fragmenta.view.places import reaching_warp
-from fragmenta.view.table import ElementSpan
+from fragmenta.inspect.view import places
+from fragmenta.inspect.view import table as tables
+from fragmenta.inspect.view.places import number as numbered
+from fragmenta.inspect.view.places import reaching_warp
+from fragmenta.inspect.view.table import ElementSpan
+from fragmenta.reference.isa.families import check_multiplies
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.registers.fragment import Fragment, Place
+from fragmenta.reference.registers.tensor_fragment import (
+    Cell,
+    TensorAddress,
+    TensorFragment,
+)
 
 Indices = Annotated[
     list[int],

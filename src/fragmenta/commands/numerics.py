@@ -13,7 +13,7 @@ from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem
 
 if TYPE_CHECKING:
-    from fragmenta.numerics.report import Numerics
+    from fragmenta.values.numerics.report import Numerics
 
 
 def judge(text: str | None, numerics: bool) -> Callable[[Result], Result]:

@@ -44,7 +44,7 @@ from fragmenta.commands.problems import (
 )
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import KernelError
-from fragmenta.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence.arguments import for_kernel
 from fragmenta.launch.instruments import MOST_STATES, Watch
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 from fragmenta.launch.request import LaunchOptions

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fragmenta.errors import Error
-from fragmenta.view.palette import terminal_style
+from fragmenta.inspect.view.palette import terminal_style
 
 if TYPE_CHECKING:
     from rich.text import Text

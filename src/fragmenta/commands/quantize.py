@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import numpy as np
 import typer
 
-from fragmenta.arrays.checks import Array
+from fragmenta.base.arrays.checks import Array
+from fragmenta.base.progress import bar
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import complete_instruction, find
 from fragmenta.commands.files import (
@@ -33,14 +34,13 @@ from fragmenta.commands.quantized_files import (
     to_texts,
 )
 from fragmenta.errors import BadCall, BadFile, one_of
-from fragmenta.isa.instruction import Instruction
-from fragmenta.progress import bar
-from fragmenta.quant import quantization as library
-from fragmenta.quant.quantization import Quantized, described
-from fragmenta.quant.reporting import (
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.quant import quantization as library
+from fragmenta.reference.quant.quantization import Quantized, described
+from fragmenta.reference.quant.reporting import (
     Report as QuantizationReport,
 )
-from fragmenta.quant.reporting import (
+from fragmenta.reference.quant.reporting import (
     report as quantization_report,
 )
 

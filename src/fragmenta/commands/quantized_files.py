@@ -7,7 +7,8 @@ as texts of its metadata.
 
 In a packed file, ``packed`` is ``cublas``.  Then ``values`` are the bytes that cuBLAS
 and PyTorch's ``scaled_mm`` take, with k contiguous and two e2m1 in a byte, and block
-scales are bytes in blocks of 128 x 4: :mod:`fragmenta.tensor_memory.scaled_mm`.
+scales are bytes in blocks of 128 x 4:
+:mod:`fragmenta.reference.tensor_memory.scaled_mm`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from fragmenta.arrays.checks import Array
-from fragmenta.arrays.safetensors import NAMES, SafeArrays
+from fragmenta.base.arrays.checks import Array
+from fragmenta.base.arrays.safetensors import NAMES, SafeArrays
 from fragmenta.commands.files import as_elements
 from fragmenta.errors import BadFile, Error, ShapeError, one_of
-from fragmenta.quant.quantization import Quantized
-from fragmenta.registers.dtype import DType, dtype
-from fragmenta.tensor_memory.scaled_mm import from_scaled_mm, to_scaled_mm
+from fragmenta.reference.quant.quantization import Quantized
+from fragmenta.reference.registers.dtype import DType, dtype
+from fragmenta.reference.tensor_memory.scaled_mm import from_scaled_mm, to_scaled_mm
 
 CUBLAS = "cublas"
 _NEEDED = ("values", "scales", "dtype", "scale_dtype", "block", "axis")

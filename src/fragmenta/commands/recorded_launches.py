@@ -9,6 +9,7 @@ from typing import NotRequired, TypedDict, final
 
 import typer
 
+from fragmenta.base.progress import bar, ignore_progress
 from fragmenta.commands.files import check_output, save_arrays, size_text
 from fragmenta.commands.launch_arguments import (
     block_of,
@@ -20,14 +21,13 @@ from fragmenta.commands.launch_options import sides
 from fragmenta.commands.numerics import lost
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.cuda.tools import device
+from fragmenta.engine.units.schedule import Given
 from fragmenta.errors import BadCall, one_of
-from fragmenta.evidence import launches
-from fragmenta.evidence.launches import Replayed
+from fragmenta.inspect.evidence import launches
+from fragmenta.inspect.evidence.launches import Replayed
 from fragmenta.launch.instruments import Watch
 from fragmenta.launch.limits import Limits
-from fragmenta.progress import bar, ignore_progress
 from fragmenta.ptx.rules import ERROR
-from fragmenta.units.schedule import Given
 
 Sizes = tuple[str, str | None, int]
 """Grid and block as written, and the bytes of shared memory."""

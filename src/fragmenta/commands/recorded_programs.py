@@ -13,10 +13,10 @@ import typer
 
 from fragmenta.commands.output import complain
 from fragmenta.errors import BadCall
-from fragmenta.programs import running
-from fragmenta.programs.asked import Wanted
-from fragmenta.programs.reports import Recorded
-from fragmenta.programs.running import Outcome
+from fragmenta.frontends.programs import running
+from fragmenta.frontends.programs.asked import Wanted
+from fragmenta.frontends.programs.reports import Recorded
+from fragmenta.frontends.programs.running import Outcome
 
 FOLDER = "recorded"
 """Where recordings of a program are written, unless a folder is named."""

@@ -13,6 +13,7 @@ from typing import Annotated, TypedDict, final
 
 import typer
 
+from fragmenta.base.progress import bar
 from fragmenta.commands.app import command
 from fragmenta.commands.files import Force, Output, complete_file
 from fragmenta.commands.gpu import DIFFERENT, Seed, family_option
@@ -30,10 +31,9 @@ from fragmenta.commands.recorded_launches import (
 from fragmenta.commands.recorded_programs import LaunchFilter, record_program
 from fragmenta.cuda.tools import device
 from fragmenta.errors import BadCall
-from fragmenta.evidence import record as recordings
-from fragmenta.evidence.launches import is_recording
-from fragmenta.evidence.record import replay_any
-from fragmenta.progress import bar
+from fragmenta.inspect.evidence import record as recordings
+from fragmenta.inspect.evidence.launches import is_recording
+from fragmenta.inspect.evidence.record import replay_any
 
 # ── record ──────────────────────────────────────────────────────────────────
 

@@ -15,8 +15,8 @@ from fragmenta.errors import BadCall, KernelError, one_of, shortened
 from fragmenta.launch.result import Result
 
 if TYPE_CHECKING:
-    from fragmenta.replay.recorded import Replay
-    from fragmenta.tracing.trace import Window
+    from fragmenta.engine.tracing.trace import Window
+    from fragmenta.inspect.replay.recorded import Replay
 
 ReplayFile = Annotated[
     str | None,
@@ -67,7 +67,7 @@ def window_of(blocks: str | None, first: int | None) -> Window:
     >>> window_of("0,2", 100)
     Window(blocks=(0, 2), first=100, most=200000)
     """
-    from fragmenta.tracing.trace import Window
+    from fragmenta.engine.tracing.trace import Window
 
     text = blocks or ""
     if not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", text, re.ASCII):
@@ -103,7 +103,7 @@ def _read_beside(given: Sequence[str] | None) -> Beside:
     """The runs to be put beside one that is recorded, and their names."""
     if not given:
         return []
-    from fragmenta.replay.recorded import Replay
+    from fragmenta.inspect.replay.recorded import Replay
 
     found = []
     for each in given:
@@ -121,9 +121,9 @@ def write_replay(
     """Write the record of a launch."""
     if path is None:
         return None
-    from fragmenta.replay.files import saved
-    from fragmenta.replay.making import replay_of
-    from fragmenta.view.replay_page import page
+    from fragmenta.inspect.replay.files import saved
+    from fragmenta.inspect.replay.making import replay_of
+    from fragmenta.inspect.view.replay_page import page
 
     replay = replay_of(result)
     for name, other in beside:

@@ -34,15 +34,15 @@ from fragmenta.commands.recorded_programs import (
 )
 from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall, one_of, shortened
-from fragmenta.isa.searching import search
+from fragmenta.frontends.programs.asked import Explored, ProgramOptions
+from fragmenta.frontends.programs.cards import USUAL, card, cards
+from fragmenta.frontends.programs.running import Outcome
+from fragmenta.frontends.programs.running import run as run_program
 from fragmenta.launch.limits import SECONDS, Limits
 from fragmenta.launch.options import check_schedules
-from fragmenta.programs.asked import Explored, ProgramOptions
-from fragmenta.programs.cards import USUAL, card, cards
-from fragmenta.programs.running import Outcome
-from fragmenta.programs.running import run as run_program
 from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.rules import ERROR
+from fragmenta.reference.isa.searching import search
 
 MOST_SHOWN = 20
 """Problems that are printed; JSON and SARIF have all of them."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fragmenta.base.progress import bar, ignore_progress
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import (
     Force,
@@ -28,17 +29,16 @@ from fragmenta.commands.launch_options import Args, Flags, Shared, sides, split_
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import complain, emit, emit_json, printable
 from fragmenta.errors import BadCall
-from fragmenta.evidence.arguments import for_kernel
-from fragmenta.evidence.recorded import recorded
+from fragmenta.inspect.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence.recorded import recorded
+from fragmenta.inspect.sameness.calls import Call, Program, program
+from fragmenta.inspect.sameness.capturing import captured
+from fragmenta.inspect.sameness.deciding import TRIES, Sameness, same
+from fragmenta.inspect.sameness.invariance import Classes, invariant, targets
+from fragmenta.inspect.sameness.proving import MOST
+from fragmenta.inspect.view.svg import convert
 from fragmenta.launch.kernel import Kernel
-from fragmenta.progress import bar, ignore_progress
-from fragmenta.registers.dtype import dtype
-from fragmenta.sameness.calls import Call, Program, program
-from fragmenta.sameness.capturing import captured
-from fragmenta.sameness.deciding import TRIES, Sameness, same
-from fragmenta.sameness.invariance import Classes, invariant, targets
-from fragmenta.sameness.proving import MOST
-from fragmenta.view.svg import convert
+from fragmenta.reference.registers.dtype import dtype
 
 _SUFFIXES = (".py", ".npz", ".ptx", ".cu", ".cubin", ".fatbin", ".o", ".so")
 _Files = Annotated[

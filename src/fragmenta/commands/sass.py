@@ -9,8 +9,8 @@ from textwrap import wrap
 from fragmenta.commands.arguments import find
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import BadCall, UnknownInstruction, one_of
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.sass import (
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.sass import (
     Origin,
     by_architecture,
     from_sass,
@@ -21,7 +21,7 @@ from fragmenta.isa.sass import (
     sass,
     targets_text,
 )
-from fragmenta.isa.synonyms import named_target
+from fragmenta.reference.isa.synonyms import named_target
 
 MOST = 8
 """The most instructions under one name, and the most names in full."""

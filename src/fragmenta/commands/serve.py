@@ -22,9 +22,9 @@ from fragmenta.commands.serve_connections import (
 )
 from fragmenta.commands.serve_requests import PROTOCOL, Folders
 from fragmenta.errors import BadCall
+from fragmenta.frontends.pool.confining import check_system
+from fragmenta.frontends.pool.pool import LAUNCHES, Pool
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
-from fragmenta.pool.confining import check_system
-from fragmenta.pool.pool import LAUNCHES, Pool
 
 INTERRUPTED = 130
 

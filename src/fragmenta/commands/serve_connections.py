@@ -34,9 +34,9 @@ from fragmenta.commands.serve_requests import (
     ServerRequest,
 )
 from fragmenta.errors import BadCall, BadFile
+from fragmenta.frontends.pool.orders import remove_socket
+from fragmenta.frontends.pool.pool import Pool
 from fragmenta.launch.limits import Limits
-from fragmenta.pool.orders import remove_socket
-from fragmenta.pool.pool import Pool
 
 PART = 1 << 16
 MOST_REPLIES = 1024

@@ -16,8 +16,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from fragmenta.api.kernels import Result
-from fragmenta.arrays.checks import Array, is_whole
+from fragmenta.base.arrays.checks import Array, is_whole
 from fragmenta.commands.launch_arguments import (
     check_goal,
     check_shape,
@@ -27,6 +26,7 @@ from fragmenta.commands.launch_arguments import (
 )
 from fragmenta.commands.numerics import numerics_fields
 from fragmenta.commands.problems import fault_fields, result_fields
+from fragmenta.engine.simt.arguments import pointer
 from fragmenta.errors import (
     BadCall,
     BadFile,
@@ -40,13 +40,13 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
-from fragmenta.evidence.arguments import TYPES, Into
+from fragmenta.frontends.api.kernels import Result
+from fragmenta.frontends.pool.job import Job
+from fragmenta.frontends.pool.pool import Pool
+from fragmenta.inspect.evidence.arguments import TYPES, Into
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.request import options_of_json
-from fragmenta.pool.job import Job
-from fragmenta.pool.pool import Pool
 from fragmenta.ptx.checking.problem import Problem
-from fragmenta.simt.arguments import pointer
 
 PROTOCOL = 1
 """The version of what is said; it grows when an old client would misunderstand."""

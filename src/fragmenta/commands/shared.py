@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import InstructionText, find
 from fragmenta.commands.options import AsJson
@@ -30,14 +30,14 @@ from fragmenta.errors import (
     UnknownOperand,
     one_of,
 )
-from fragmenta.isa.instruction import Instruction
-from fragmenta.shared.banks import (
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.shared.banks import (
     ACCESSES,
     RowTile,
     access_addresses,
     tile_picture,
 )
-from fragmenta.shared.descriptor import (
+from fragmenta.reference.shared.descriptor import (
     Descriptor,
     Family,
     MajorAxis,
@@ -46,15 +46,15 @@ from fragmenta.shared.descriptor import (
     major_of,
     span,
 )
-from fragmenta.shared.elements import allowed_swizzles, stored
-from fragmenta.shared.loops import only_as, single_loop
-from fragmenta.shared.matching import Along
-from fragmenta.shared.matrix_loop import MatrixLoop
-from fragmenta.shared.operands import family_of
-from fragmenta.shared.placement import Order, Placed
-from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
-from fragmenta.shared.tile_copies import TileCopies, tile_copies
-from fragmenta.shared.tiles import default_swizzle
+from fragmenta.reference.shared.elements import allowed_swizzles, stored
+from fragmenta.reference.shared.loops import only_as, single_loop
+from fragmenta.reference.shared.matching import Along
+from fragmenta.reference.shared.matrix_loop import MatrixLoop
+from fragmenta.reference.shared.operands import family_of
+from fragmenta.reference.shared.placement import Order, Placed
+from fragmenta.reference.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
+from fragmenta.reference.shared.tile_copies import TileCopies, tile_copies
+from fragmenta.reference.shared.tiles import default_swizzle
 
 
 @command(

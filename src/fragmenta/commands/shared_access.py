@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.shared.addresses import LaneAddresses
-from fragmenta.shared.banks import Conflicts, RowTile, bank_conflicts
-from fragmenta.shared.matching import Along
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.reference.shared.addresses import LaneAddresses
+from fragmenta.reference.shared.banks import Conflicts, RowTile, bank_conflicts
+from fragmenta.reference.shared.matching import Along
 
 
 @dataclass(frozen=True)

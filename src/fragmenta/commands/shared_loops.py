@@ -8,13 +8,13 @@ from typing import NamedTuple
 from fragmenta.commands.output import width
 from fragmenta.cuda.source.loops import to_cuda
 from fragmenta.errors import BadCall
-from fragmenta.isa.instruction import Instruction
-from fragmenta.shared.loops import ldmatrix_loop
-from fragmenta.shared.matching import SIDES, Along
-from fragmenta.shared.matrix_loop import MatrixLoop
-from fragmenta.shared.placement import Order
-from fragmenta.shared.suggestions import Copy, suggest_swizzle
-from fragmenta.shared.swizzles import AnySwizzle
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.shared.loops import ldmatrix_loop
+from fragmenta.reference.shared.matching import SIDES, Along
+from fragmenta.reference.shared.matrix_loop import MatrixLoop
+from fragmenta.reference.shared.placement import Order
+from fragmenta.reference.shared.suggestions import Copy, suggest_swizzle
+from fragmenta.reference.shared.swizzles import AnySwizzle
 
 
 class CommandOutput(NamedTuple):

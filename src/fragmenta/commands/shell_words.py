@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from functools import cache
 
 from fragmenta.errors import BadCall, Error
-from fragmenta.isa.families import FORMS
-from fragmenta.isa.matching import row_words
-from fragmenta.isa.sass import is_machine_name
-from fragmenta.isa.searching import find
-from fragmenta.isa.synonyms import has_synonym, meaning
+from fragmenta.reference.isa.families import FORMS
+from fragmenta.reference.isa.matching import row_words
+from fragmenta.reference.isa.sass import is_machine_name
+from fragmenta.reference.isa.searching import find
+from fragmenta.reference.isa.synonyms import has_synonym, meaning
 
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (

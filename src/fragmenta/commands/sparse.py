@@ -11,7 +11,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import Array
+from fragmenta.base.arrays.checks import Array
+from fragmenta.base.progress import bar
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import InstructionText, InstructionWords, find
 from fragmenta.commands.files import (
@@ -26,14 +27,13 @@ from fragmenta.commands.files import (
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import complain, emit, emit_json, width
 from fragmenta.errors import BadCall, ValueRangeError, one_of, ranges
-from fragmenta.isa.instruction import Instruction
-from fragmenta.progress import bar
-from fragmenta.registers.fragment import check_lane
-from fragmenta.registers.granularity import Granularity, locate
-from fragmenta.registers.metadata import Nibble
-from fragmenta.sparse import compression as library
-from fragmenta.sparse import pruning
-from fragmenta.sparse.compression import Report as SparsityReport
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.registers.fragment import check_lane
+from fragmenta.reference.registers.granularity import Granularity, locate
+from fragmenta.reference.registers.metadata import Nibble
+from fragmenta.reference.sparse import compression as library
+from fragmenta.reference.sparse import pruning
+from fragmenta.reference.sparse.compression import Report as SparsityReport
 
 SHOWN = 5
 """The most violating chunks that are listed."""

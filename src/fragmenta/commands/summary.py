@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import Error
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.searching import find, search
-from fragmenta.isa.target import Version
-from fragmenta.isa.tcgen05_shapes import OF_KIND
-from fragmenta.registers.dtype import DTYPES
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.searching import find, search
+from fragmenta.reference.isa.target import Version
+from fragmenta.reference.isa.tcgen05_shapes import OF_KIND
+from fragmenta.reference.registers.dtype import DTYPES
 
 LISTED = 12
 """The most instructions that are listed by name."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fragmenta.isa.target import TARGETS
+from fragmenta.reference.isa.target import TARGETS
 
 if TYPE_CHECKING:
-    from fragmenta.isa.instruction import Instruction
+    from fragmenta.reference.isa.instruction import Instruction
 
 
 def complete_target(incomplete: str) -> list[str]:
     """Targets, and words for them, that begin with a text, for completion."""
-    from fragmenta.isa.synonyms import architectures
+    from fragmenta.reference.isa.synonyms import architectures
 
     names = (*TARGETS, *architectures())
     return [each for each in names if each.startswith(incomplete)]
@@ -31,11 +31,11 @@ def target_of(text: str | None, op: Instruction | None = None) -> str | None:
     """
     if text is None:
         return None
-    from fragmenta.isa.synonyms import named_target
+    from fragmenta.reference.isa.synonyms import named_target
 
     if op is None or not op.multiplies:
         return named_target(text, TARGETS if op is None else op.requires.targets)
-    from fragmenta.execution.mma import numeric_model
+    from fragmenta.reference.execution.mma import numeric_model
 
     def how(target: str) -> object:
         return replace(numeric_model(op, target), target="", source="")

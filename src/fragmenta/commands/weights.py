@@ -9,7 +9,8 @@ from typing import Annotated, Literal, TypedDict
 
 import typer
 
-from fragmenta.arrays.checks import Array
+from fragmenta.base.arrays.checks import Array
+from fragmenta.base.progress import bar
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import complete_instruction, find
 from fragmenta.commands.files import (
@@ -25,11 +26,10 @@ from fragmenta.commands.files import (
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, printable, width, write
 from fragmenta.errors import BadCall, ShapeError, one_of
-from fragmenta.isa.searching import search
-from fragmenta.progress import bar
-from fragmenta.weights.orders import KNOWN, Nibbles
-from fragmenta.weights.shuffling import Shuffle
-from fragmenta.weights.shuffling import shuffle as library
+from fragmenta.reference.isa.searching import search
+from fragmenta.reference.weights.orders import KNOWN, Nibbles
+from fragmenta.reference.weights.shuffling import Shuffle
+from fragmenta.reference.weights.shuffling import shuffle as library
 
 _SHAPE = (4096, 4096)
 """The default size of a weight."""

@@ -1,4 +1,12 @@
-"""Runs kernels of Python's front ends without a GPU.
+"""Where launches come from: Python, libraries, whole programs, judged candidates.
+
+api       the classes that users see: instructions, kernels, raw kernels
+pool      processes that stay warm and launch kernels
+programs  whole programs: the runtime and the driver that they see
+triton    Triton kernels
+judge     verdicts about kernels that machines write
+
+Of Python's libraries:
 
 numba     numba-cuda: ``with fragmenta.frontends.numba.on_cpu("sm_90a"):``
 warp      NVIDIA Warp

@@ -24,9 +24,9 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fragmenta.api import raw
-from fragmenta.api.kernels import Kernel, Result
 from fragmenta.errors import BadCall, nearest
+from fragmenta.frontends.api import raw
+from fragmenta.frontends.api.kernels import Kernel, Result
 from fragmenta.frontends.protocol import CompiledPtx, Passed, Session
 from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import CUDA

@@ -7,9 +7,9 @@ import ctypes
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from fragmenta.arrays.checks import Array
+from fragmenta.base.arrays.checks import Array
+from fragmenta.engine.simt.arguments import Pointer
 from fragmenta.errors import ValueRangeError
-from fragmenta.simt.arguments import Pointer
 
 
 def pointer_to(array: Array) -> Pointer:

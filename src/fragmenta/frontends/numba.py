@@ -33,9 +33,9 @@ from fragmenta.frontends.protocol import (
     Patches,
     Session,
 )
-from fragmenta.isa.target import number
 from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import NUMBA
+from fragmenta.reference.isa.target import number
 
 try:
     from numba import cuda, types

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Generic, NamedTuple, Protocol, TypeVar, Unpack
 
-from fragmenta.api.kernels import Kernel, Result, parse
-from fragmenta.arrays.once import once_of
+from fragmenta.base.arrays.once import once_of
 from fragmenta.errors import BadCall, KernelError, nearest, one_of
-from fragmenta.isa.target import check_target
+from fragmenta.frontends.api.kernels import Kernel, Result, parse
 from fragmenta.launch.request import LaunchOptions, OptionsOnTarget
 from fragmenta.ptx.languages import Words
+from fragmenta.reference.isa.target import check_target
 
 OPTIONS = ("schedule", "watch", "limits", "numerics", "nan")
 """The options of a launch that may be given for all launches."""

@@ -21,6 +21,7 @@ from typing import Protocol, SupportsInt, Unpack
 import numpy as np
 
 from fragmenta.cuda.tools import files
+from fragmenta.engine.simt.arguments import Pointer, Struct, pointer
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.protocol import (
     CompiledPtx,
@@ -30,8 +31,7 @@ from fragmenta.frontends.protocol import (
 )
 from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import Words
-from fragmenta.shared.tensor_map import ALIGNMENT, TensorMap, element_types
-from fragmenta.simt.arguments import Pointer, Struct, pointer
+from fragmenta.reference.shared.tensor_map import ALIGNMENT, TensorMap, element_types
 
 try:
     import tilelang

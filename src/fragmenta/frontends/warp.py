@@ -27,6 +27,8 @@ from typing import NamedTuple, Protocol, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.base.jit.cache import Cache
+from fragmenta.engine.simt.arguments import Pointer, Struct
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.memory import pointer_to
 from fragmenta.frontends.protocol import (
@@ -35,11 +37,9 @@ from fragmenta.frontends.protocol import (
     Patches,
     Session,
 )
-from fragmenta.isa.target import number
-from fragmenta.jit.cache import Cache
 from fragmenta.launch.request import OptionsOnTarget
 from fragmenta.ptx.languages import Words
-from fragmenta.simt.arguments import Pointer, Struct
+from fragmenta.reference.isa.target import number
 
 try:
     import warp as wp

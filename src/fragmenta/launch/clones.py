@@ -2,9 +2,10 @@
 
 A runner has some sixty pieces of memory, and Python takes a millisecond or more to make
 them, one thread after the other.  Here Python makes one runner, whose memory is an
-:class:`~fragmenta.simt.arena.Arena`.  A :class:`Clone` is a copy of that memory, with
-its pointers moved.  Machine code runs it as it runs the first one.  What Python has of
-a runner is made when Python has to take part: in the same memory, by the same steps.
+:class:`~fragmenta.engine.simt.arena.Arena`.  A :class:`Clone` is a copy of that memory,
+with its pointers moved.  Machine code runs it as it runs the first one.  What Python
+has of a runner is made when Python has to take part: in the same memory, by the same
+steps.
 
 Whether a copy is like a runner that Python makes is found out once for each kind of
 launch of a kernel: :meth:`Clones.take`.
@@ -20,18 +21,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.engine.simt import layout
+from fragmenta.engine.simt.arena import PAGE, Arena, ArenaFull
+from fragmenta.engine.simt.compiled import address_of
+from fragmenta.engine.simt.context import BlockQueue, Context
+from fragmenta.engine.simt.layout import Status
+from fragmenta.engine.units.clusters import Cluster
+from fragmenta.engine.units.events import Described, once_per_kernel
+from fragmenta.engine.units.fast import layout as fast
+from fragmenta.engine.units.observing import Copying
+from fragmenta.engine.units.reset_schedule import routines
 from fragmenta.launch.runners import BlockRunner, ClusterRunner, Runner, RunRecord
 from fragmenta.ptx.module import demangled
-from fragmenta.simt import layout
-from fragmenta.simt.arena import PAGE, Arena, ArenaFull
-from fragmenta.simt.compiled import address_of
-from fragmenta.simt.context import BlockQueue, Context
-from fragmenta.simt.layout import Status
-from fragmenta.units.clusters import Cluster
-from fragmenta.units.events import Described, once_per_kernel
-from fragmenta.units.fast import layout as fast
-from fragmenta.units.observing import Copying
-from fragmenta.units.reset_schedule import routines
 
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.engine.simt import compiling
+from fragmenta.engine.simt.emitter import HANDLERS, Writer
+from fragmenta.engine.simt.program import program
+from fragmenta.engine.units.registry import refusal
 from fragmenta.ptx import reading
 from fragmenta.ptx.families import STORES
 from fragmenta.ptx.module import type_bytes
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import Qualifiers, Slot, Syntax
-from fragmenta.simt import compiling
-from fragmenta.simt.emitter import HANDLERS, Writer
-from fragmenta.simt.program import program
-from fragmenta.units.registry import refusal
 
 TARGET = "sm_90a"
 _HEAD = f"""\

@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.engine.simt import empties
+from fragmenta.engine.simt.arguments import Received, Segment
+from fragmenta.engine.simt.context import Grid
+from fragmenta.engine.simt.mode import Mode
+from fragmenta.engine.units.schedule import EAGER, Given
 from fragmenta.errors import BadCall, KernelFault
 from fragmenta.launch.faults import over_limit
 from fragmenta.launch.grid import run_blocks
@@ -37,14 +42,9 @@ from fragmenta.launch.source import PtxSource
 from fragmenta.ptx import reading
 from fragmenta.ptx.languages import Words
 from fragmenta.ptx.module import demangled
-from fragmenta.simt import empties
-from fragmenta.simt.arguments import Received, Segment
-from fragmenta.simt.context import Grid
-from fragmenta.simt.mode import Mode
-from fragmenta.units.schedule import EAGER, Given
 
 if TYPE_CHECKING:
-    from fragmenta.counters.tally import Taken
+    from fragmenta.values.counters.tally import Taken
 
 _PORTIONS = 4
 """Portions of the grid for each worker."""
@@ -291,7 +291,7 @@ def _reads(
     """Which bytes of each segment were read, and :attr:`Portion.compared`."""
     if not Mode.of(launch.compiled.mode).watch:
         return [], False
-    from fragmenta.races.launch_watch import LaunchWatch
+    from fragmenta.watch.races.launch_watch import LaunchWatch
 
     assert launch.machine is not None
     watching = launch.machine.watching

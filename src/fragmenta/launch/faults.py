@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from fragmenta.engine.simt import layout, naming
+from fragmenta.engine.simt.arguments import Segment
+from fragmenta.engine.simt.compiled import Compiled
+from fragmenta.engine.simt.context import Context, Grid, word
+from fragmenta.engine.simt.layout import LANES, Fault
+from fragmenta.engine.simt.naming import KernelNames, counted, illegal_code
 from fragmenta.errors import KernelFault, ranges
 from fragmenta.launch.limits import how_to_raise
 from fragmenta.ptx import families, rules
@@ -16,18 +22,12 @@ from fragmenta.ptx.barrier_places import is_block_barrier
 from fragmenta.ptx.module import Instruction, Module, Special, demangled, type_bytes
 from fragmenta.ptx.placement import reachable
 from fragmenta.ptx.rules import Rule
-from fragmenta.simt import layout, naming
-from fragmenta.simt.arguments import Segment
-from fragmenta.simt.compiled import Compiled
-from fragmenta.simt.context import Context, Grid, word
-from fragmenta.simt.layout import LANES, Fault
-from fragmenta.simt.naming import KernelNames, counted, illegal_code
 
 if TYPE_CHECKING:
+    from fragmenta.engine.units.blocks import Block
+    from fragmenta.engine.units.clusters import Cluster
+    from fragmenta.engine.units.mbarrier_state import Mbarrier
     from fragmenta.launch.spinning import Spun
-    from fragmenta.units.blocks import Block
-    from fragmenta.units.clusters import Cluster
-    from fragmenta.units.mbarrier_state import Mbarrier
 
 
 ORDERS = (
@@ -184,8 +184,8 @@ def _what(
 def _metadata(place: FaultContext, mnemonic: str) -> str:
     """The lane, the code and the row of the first illegal code of a product."""
     # It takes a while to import, and only wrong kernels need it.
-    from fragmenta.isa.reading import instruction
-    from fragmenta.simt.matrices import STAGE
+    from fragmenta.engine.simt.matrices import STAGE
+    from fragmenta.reference.isa.reading import instruction
 
     stage = place.context.parts["stage"]
     words = stage[STAGE["extra"] :][: 4 * LANES].view(np.uint32)

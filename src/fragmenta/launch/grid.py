@@ -18,8 +18,11 @@ from functools import partial
 
 import numpy as np
 
-from fragmenta.arrays.context import held
-from fragmenta.arrays.threads import cores
+from fragmenta.base.arrays.context import held
+from fragmenta.base.arrays.threads import cores
+from fragmenta.base.progress import log
+from fragmenta.engine.simt.context import BlockQueue
+from fragmenta.engine.simt.layout import Status
 from fragmenta.errors import LimitReached
 from fragmenta.launch import faults
 from fragmenta.launch.clones import Clones
@@ -27,9 +30,6 @@ from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import total
 from fragmenta.launch.runners import Runner
 from fragmenta.launch.standstill import Standstill
-from fragmenta.progress import log
-from fragmenta.simt.context import BlockQueue
-from fragmenta.simt.layout import Status
 
 MOST_WAITING = 4096
 """The most blocks that may be in flight at a time."""

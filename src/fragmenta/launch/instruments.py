@@ -9,8 +9,8 @@ Each says what it asks for; what a launch cannot do is refused here, in words.
 | :class:`AllOrders` | ``orders``: what other orders show | ``orders=`` |
 | :class:`Counting` | ``counters``: traffic, by names of Nsight | ``counters=True`` |
 | :class:`ExactValues` | ``numerics``: where bits were lost | ``numerics=``, ``nan=`` |
-| an ``Algebra`` of :mod:`fragmenta.planes` | what it keeps itself | ``algebra=`` |
-| a ``Window`` | ``replay()``: every step | ``replay=`` |
+| an ``Algebra`` of :mod:`fragmenta.engine.planes` | what it keeps itself | ``algebra=``
+| | a ``Window`` | ``replay()``: every step | ``replay=`` |
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fragmenta.arrays.checks import check_flags, is_among, is_whole
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.checks import check_flags, is_among, is_whole
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.engine.simt.context import Grid
 from fragmenta.errors import BadCall, nearest, one_of, shortened
-from fragmenta.simt.context import Grid
 
 if TYPE_CHECKING:
-    from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.trace import Window
+    from fragmenta.engine.planes.algebra import Algebra
+    from fragmenta.engine.tracing.trace import Window
 
 MOST_STATES = 1_000_000
 """States of an exploration of all orders, unless the user gives another number."""
@@ -197,8 +197,8 @@ def _field(given: object) -> str:
         if isinstance(given, kind):
             return name
     # A launch without these does not load them.
-    from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.trace import Window
+    from fragmenta.engine.planes.algebra import Algebra
+    from fragmenta.engine.tracing.trace import Window
 
     if isinstance(given, Window):
         return "window"
@@ -300,7 +300,7 @@ def read_replay(replay: object) -> Window | None:
     if replay is False:
         return None
     # A launch that is not recorded does not load it.
-    from fragmenta.tracing.trace import Window
+    from fragmenta.engine.tracing.trace import Window
 
     window = Window() if replay is True else replay
     if not isinstance(window, Window):

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
-from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.arrays.once import once_property
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.once import once_property
 from fragmenta.errors import Error, PtxSyntaxError, nearest, one_of
-from fragmenta.isa.target import check_target, check_target_name
 from fragmenta.launch.listening import told
 from fragmenta.launch.request import (
     Extent,
@@ -24,6 +23,7 @@ from fragmenta.launch.variables import Variables
 from fragmenta.ptx import reading
 from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Function, demangled
+from fragmenta.reference.isa.target import check_target, check_target_name
 
 if TYPE_CHECKING:
     from fragmenta.launch.targets import Comparison
@@ -129,8 +129,8 @@ class Kernel:
         the first one with a problem: ``result.replay()`` has them.  A :class:`Window`
         says which blocks, from which step on, and how many steps.
 
-        An ``algebra`` of :mod:`fragmenta.planes` follows second values beside all
-        registers and memory.
+        An ``algebra`` of :mod:`fragmenta.engine.planes` follows second values beside
+        all registers and memory.
 
         >>> import numpy as np
         >>> from fragmenta import ptx

@@ -13,6 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.base.progress import Progress, ignore_progress
+from fragmenta.engine.simt import layout, naming
+from fragmenta.engine.simt.arguments import Arguments, Received, Segment
+from fragmenta.engine.simt.compiled import Compiled
+from fragmenta.engine.simt.context import Grid, template
+from fragmenta.engine.simt.host import Host
+from fragmenta.engine.simt.layout import Status
+from fragmenta.engine.simt.mode import Mode
+from fragmenta.engine.units.faults import Stop
+from fragmenta.engine.units.findings import ArrayName, Launched, Problems
+from fragmenta.engine.units.machine import Machine
+from fragmenta.engine.units.schedule import Given, ParsedSchedule
 from fragmenta.errors import Error
 from fragmenta.launch import faults
 from fragmenta.launch.interrupts import Interrupts
@@ -22,26 +34,14 @@ from fragmenta.launch.spin_notices import SpinNotices
 from fragmenta.launch.stepping import StepRunner, TurnRecording
 from fragmenta.launch.variables import Variables
 from fragmenta.launch.warp_functions import function_table
-from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.module import Module
-from fragmenta.simt import layout, naming
-from fragmenta.simt.arguments import Arguments, Received, Segment
-from fragmenta.simt.compiled import Compiled
-from fragmenta.simt.context import Grid, template
-from fragmenta.simt.host import Host
-from fragmenta.simt.layout import Status
-from fragmenta.simt.mode import Mode
-from fragmenta.units.faults import Stop
-from fragmenta.units.findings import ArrayName, Launched, Problems
-from fragmenta.units.machine import Machine
-from fragmenta.units.schedule import Given, ParsedSchedule
 
 if TYPE_CHECKING:
-    from fragmenta.counters.tally import Tally
-    from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.recorder import StepRecorder
-    from fragmenta.tracing.trace import Window
+    from fragmenta.engine.planes.algebra import Algebra
+    from fragmenta.engine.tracing.recorder import StepRecorder
+    from fragmenta.engine.tracing.trace import Window
+    from fragmenta.values.counters.tally import Tally
 
 TURN = 2000
 """How often a warp may jump back before another has its turn."""
@@ -111,13 +111,13 @@ class Launch:
 
     def count(self) -> None:
         """Let all contexts count memory traffic and lanes."""
-        from fragmenta.counters.tally import Tally
+        from fragmenta.values.counters.tally import Tally
 
         self.tally = Tally(self.compiled, self.places)
 
     def record(self, window: Window) -> None:
         """Record steps of the launch; the code was made for it."""
-        from fragmenta.tracing.recorder import StepRecorder
+        from fragmenta.engine.tracing.recorder import StepRecorder
 
         assert self.machine is not None
         self.recorder = self.machine.tracer = StepRecorder(self.machine, window)
@@ -134,11 +134,11 @@ class Launch:
         memory holds, if undefined bits are followed.
         """
         # Importing the registry registers the units.
-        from fragmenta.units import registry
+        from fragmenta.engine.units import registry
 
         assert registry
         if Mode.of(self.compiled.mode).recorded:  # it registers events of its own
-            from fragmenta.races.recording import recorder
+            from fragmenta.watch.races.recording import recorder
 
             assert recorder
         self.machine = Machine(self, schedule, Problems(), strict)
@@ -146,22 +146,22 @@ class Launch:
         self.recording = TurnRecording(self.machine.schedule.plan)
         mode = Mode.of(self.compiled.mode)
         if mode.recorded:
-            from fragmenta.races.recording.recorder import OrdersWatch
+            from fragmenta.watch.races.recording.recorder import OrdersWatch
 
             self.machine.watching = OrdersWatch(self.machine)
         elif mode.watch:
-            from fragmenta.races.launch_watch import LaunchWatch
+            from fragmenta.watch.races.launch_watch import LaunchWatch
 
             self.machine.watching = LaunchWatch(self.machine)
         elif mode.defined:
-            from fragmenta.races.definedness_watch import DefinedWatch
+            from fragmenta.watch.races.definedness_watch import DefinedWatch
 
             self.machine.watching = DefinedWatch(self.machine, seed)
 
     def follow(self, algebra: Algebra) -> None:
         """Follow second values; the code was made for this algebra."""
-        from fragmenta.planes.memory import PlaneWatch
-        from fragmenta.planes.shadows import quiet
+        from fragmenta.engine.planes.memory import PlaneWatch
+        from fragmenta.engine.planes.shadows import quiet
 
         assert self.machine is not None
         self.saved *= 1 + algebra.planes  # planes of registers are saved, too
@@ -254,7 +254,7 @@ class Launch:
         """Who wrote a word of global memory last, if the launch is watched."""
         if self.machine is None or self.machine.watching is None:
             return -1, ""
-        from fragmenta.races.launch_watch import LaunchWatch
+        from fragmenta.watch.races.launch_watch import LaunchWatch
 
         watching = self.machine.watching
         if not isinstance(watching, LaunchWatch):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.base.arrays.checks import is_whole
 from fragmenta.errors import BadCall, LimitReached
 
 SECONDS = 3600.0

@@ -8,15 +8,15 @@ from typing import TypedDict
 
 import numpy as np
 
-from fragmenta.arrays.checks import is_among, is_whole
+from fragmenta.base.arrays.checks import is_among, is_whole
+from fragmenta.engine.simt.context import Grid
+from fragmenta.engine.units.schedule import ADVERSARIAL, Given, read
 from fragmenta.errors import (
     BadCall,
     ShapeError,
     ValueRangeError,
 )
 from fragmenta.ptx.module import Function
-from fragmenta.simt.context import Grid
-from fragmenta.units.schedule import ADVERSARIAL, Given, read
 
 MOST_CLUSTER = 16
 """Blocks of a cluster, also of one that is not portable."""

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.engine.simt.arguments import Segment
+from fragmenta.engine.simt.atomics import COMMUTATIVE
+from fragmenta.engine.simt.layout import MIXED, PLAIN
+from fragmenta.engine.units.findings import Finding
 from fragmenta.errors import KernelFault
-from fragmenta.simt.arguments import Segment
-from fragmenta.simt.atomics import COMMUTATIVE
-from fragmenta.simt.layout import MIXED, PLAIN
-from fragmenta.units.findings import Finding
 
 
 class PortionWrites(NamedTuple):

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.engine.simt.mode import Mode
 from fragmenta.launch.grid import run
 from fragmenta.launch.scheduled_runs import Images, copies, restore
-from fragmenta.numerics.engine import NumericsAlgebra, NumericsRecord
-from fragmenta.numerics.making import numerics
-from fragmenta.numerics.report import Numerics
 from fragmenta.ptx.module import Module
-from fragmenta.simt.mode import Mode
+from fragmenta.values.numerics.engine import NumericsAlgebra, NumericsRecord
+from fragmenta.values.numerics.making import numerics
+from fragmenta.values.numerics.report import Numerics
 
 if TYPE_CHECKING:
+    from fragmenta.engine.planes.algebra import Algebra
+    from fragmenta.engine.units.schedule import Given
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.scheduled_runs import ScheduledRuns
-    from fragmenta.planes.algebra import Algebra
-    from fragmenta.units.schedule import Given
 
 
 class PrepareRepeat(Protocol):
@@ -66,7 +66,7 @@ class Repeats:
         """Run it once more; memory stays as it is now.
 
         Second values leave out the errors of some sites; see
-        :meth:`fragmenta.numerics.report.Numerics.blame`.
+        :meth:`fragmenta.values.numerics.report.Numerics.blame`.
         """
         algebra = NumericsAlgebra.of(self._module)
         algebra.exact_sites, algebra.exact_inputs = sites, dict(inputs)

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
-from fragmenta.arrays.checks import check_flags
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.checks import check_flags
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.base.progress import Progress, ignore_progress
+from fragmenta.engine.units.schedule import EAGER, Given
 from fragmenta.errors import BadCall, nearest, one_of, shortened
 from fragmenta.launch.instruments import (
     Counting,
@@ -27,13 +29,11 @@ from fragmenta.launch.instruments import (
     read_replay,
 )
 from fragmenta.launch.limits import Limits
-from fragmenta.progress import Progress, ignore_progress
-from fragmenta.units.schedule import EAGER, Given
 
 if TYPE_CHECKING:
+    from fragmenta.engine.planes.algebra import Algebra
+    from fragmenta.engine.tracing.trace import Window
     from fragmenta.launch.instruments import Instrument
-    from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.trace import Window
 
 Launched = TypeVar("Launched", bound="Callable[..., object]")
 Extent: TypeAlias = int | Sequence[int]
@@ -296,8 +296,8 @@ def _instrument_of(given: object) -> Instrument:
 
 def _made(kind: str, given: Mapping[str, Any]) -> Any:
     """An instrument of a kind with these fields."""
+    from fragmenta.engine.tracing.trace import Window
     from fragmenta.launch import instruments
-    from fragmenta.tracing.trace import Window
 
     of: Any = Window if kind == "Window" else getattr(instruments, kind)
     known = [*of.__annotations__]

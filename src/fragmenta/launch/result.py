@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.arrays.once import once_property
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.once import once_property
 from fragmenta.errors import KernelHazard, one_of
 
 if TYPE_CHECKING:
-    from fragmenta.counters.report import Counters
+    from fragmenta.engine.simt.compiled import Compiled
+    from fragmenta.engine.tracing.trace import Stepped
+    from fragmenta.engine.units.findings import Finding, Launched
     from fragmenta.launch.orders.answer import Orders
-    from fragmenta.numerics.report import Numerics
     from fragmenta.ptx.checking.problem import Problem
-    from fragmenta.races.report.history import Recorded
-    from fragmenta.simt.compiled import Compiled
-    from fragmenta.tracing.trace import Stepped
-    from fragmenta.units.findings import Finding, Launched
+    from fragmenta.values.counters.report import Counters
+    from fragmenta.values.numerics.report import Numerics
+    from fragmenta.watch.races.report.history import Recorded
 
 FIDELITY = {
     "ieee": "exact by IEEE 754 or integer arithmetic",
@@ -94,7 +94,7 @@ class Result:
         """The schedule of the first run, in plain types for JSON.
 
         ``launch(schedule=result.schedule)`` repeats the run.  If an order of warps was
-        asked for, it has all turns: see :mod:`fragmenta.units.schedule`.
+        asked for, it has all turns: see :mod:`fragmenta.engine.units.schedule`.
         """
         return self.order()
 
@@ -103,7 +103,7 @@ class Result:
         """What is wrong with the kernel, as far as this launch shows it."""
         if not self.found:
             return []
-        from fragmenta.races.report.messages import reports
+        from fragmenta.watch.races.report.messages import reports
 
         return reports(self.found)
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.simt.compiled import address_of, aligned, zeros
-from fragmenta.simt.context import BlockQueue, Context
-from fragmenta.simt.layout import Status
-from fragmenta.units.blocks import Warp
-from fragmenta.units.clusters import Cluster
-from fragmenta.units.fast import layout as fast
-from fragmenta.units.faults import Stop
-from fragmenta.units.records import Flag, Long, Record, Word
-from fragmenta.units.reset_schedule import ResetSchedule, routines
+from fragmenta.engine.simt.compiled import address_of, aligned, zeros
+from fragmenta.engine.simt.context import BlockQueue, Context
+from fragmenta.engine.simt.layout import Status
+from fragmenta.engine.units.blocks import Warp
+from fragmenta.engine.units.clusters import Cluster
+from fragmenta.engine.units.fast import layout as fast
+from fragmenta.engine.units.faults import Stop
+from fragmenta.engine.units.records import Flag, Long, Record, Word
+from fragmenta.engine.units.reset_schedule import ResetSchedule, routines
 
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
@@ -207,7 +207,7 @@ class ClusterRunner:
     """Contexts for the blocks of a cluster; it runs one cluster after the other.
 
     Machine code does that as long as Python has no part in it; see
-    :mod:`fragmenta.units.reset_schedule`.
+    :mod:`fragmenta.engine.units.reset_schedule`.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -377,7 +377,7 @@ class ClusterRunner:
             return False
         if self.cluster.machine.warpgroups:
             # What has products has loaded it.
-            from fragmenta.units import wgmma
+            from fragmenta.engine.units import wgmma
 
             wgmma.prepare(self.cluster)
         return True

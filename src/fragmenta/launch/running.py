@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fragmenta.arrays.checks import check_flags
-from fragmenta.arrays.once import once_property
+from fragmenta.base.arrays.checks import check_flags
+from fragmenta.base.arrays.once import once_property
+from fragmenta.engine.simt.arguments import Received, as_list
+from fragmenta.engine.units.schedule import LAZY, Given
 from fragmenta.errors import KernelFault
-from fragmenta.isa.target import check_target, check_target_name
 from fragmenta.launch.instruments import Instruments
 from fragmenta.launch.limits import Meter, check_limits, no_memory
 from fragmenta.launch.options import (
@@ -24,19 +25,18 @@ from fragmenta.launch.options import (
 from fragmenta.launch.request import LaunchRequest
 from fragmenta.launch.result import Result, counted, hazard
 from fragmenta.ptx import reading
-from fragmenta.simt.arguments import Received, as_list
-from fragmenta.units.schedule import LAZY, Given
+from fragmenta.reference.isa.target import check_target, check_target_name
 
 if TYPE_CHECKING:
-    from fragmenta.counters.report import Counters
+    from fragmenta.engine.planes.algebra import Algebra
     from fragmenta.launch.dask import Spread
     from fragmenta.launch.kernel import Kernel, Loaded
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
     from fragmenta.launch.repeating import Repeats
     from fragmenta.launch.scheduled_runs import ScheduledRuns
-    from fragmenta.numerics.engine import NumericsAlgebra
-    from fragmenta.planes.algebra import Algebra
+    from fragmenta.values.counters.report import Counters
+    from fragmenta.values.numerics.engine import NumericsAlgebra
 
 
 class RequestedLaunch:
@@ -134,7 +134,7 @@ class RequestedLaunch:
         return self._numerics(stops).of(self.kernel.loaded.module)
 
     def _numerics(self, stops: bool) -> type[NumericsAlgebra]:
-        from fragmenta.numerics import engine
+        from fragmenta.values.numerics import engine
 
         if stops:
             return engine.StoppingAlgebra
@@ -267,7 +267,7 @@ def _counted(launch: Launch) -> Counters | None:
     """What a launch counted, if it did."""
     if launch.tally is None:
         return None
-    from fragmenta.counters.report import counters
+    from fragmenta.values.counters.report import counters
 
     return counters(
         launch.module(),

@@ -1,7 +1,8 @@
 """The runs of one launch: with each schedule, and again to follow undefined bits.
 
 A launch with several schedules is run once with each, on the same memory.  A run that
-read unwritten memory or registers is repeated: see :mod:`fragmenta.races.suspicions`.
+read unwritten memory or registers is repeated: see
+:mod:`fragmenta.watch.races.suspicions`.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.base.progress import ignore_progress
+from fragmenta.engine.simt import layout, untouched
+from fragmenta.engine.simt.arguments import Arguments, Passed, segments_of
+from fragmenta.engine.simt.naming import element
+from fragmenta.engine.units.events import once_per_kernel
+from fragmenta.engine.units.findings import Finding, Launched
+from fragmenta.engine.units.machine import Machine
+from fragmenta.engine.units.schedule import Given
+from fragmenta.engine.units.schedule import read as read_schedule
 from fragmenta.errors import KernelFault, LimitReached
 from fragmenta.launch.grid import may_wait, threads_of
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import first_errors, total
-from fragmenta.progress import ignore_progress
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR, SEVERITIES
-from fragmenta.simt import layout, untouched
-from fragmenta.simt.arguments import Arguments, Passed, segments_of
-from fragmenta.simt.naming import element
-from fragmenta.units.events import once_per_kernel
-from fragmenta.units.findings import Finding, Launched
-from fragmenta.units.machine import Machine
-from fragmenta.units.schedule import Given
-from fragmenta.units.schedule import read as read_schedule
 
 if TYPE_CHECKING:
+    from fragmenta.engine.simt.compiled import Compiled
+    from fragmenta.engine.tracing.trace import Stepped, Trace
     from fragmenta.ptx.checking.touching import Touched
     from fragmenta.ptx.module import Function
-    from fragmenta.races.report.history import Recorded
-    from fragmenta.simt.compiled import Compiled
-    from fragmenta.tracing.trace import Stepped, Trace
+    from fragmenta.watch.races.report.history import Recorded
 
 Attach: TypeAlias = Callable[[Machine], None]
 """Attaches to the machine of a launch what it is run again for."""
@@ -184,7 +185,7 @@ class ScheduledRuns:
         wrong: bool,
         found: list[tuple[Launched, Finding]],
     ) -> None:
-        from fragmenta.tracing.trace import Stepped
+        from fragmenta.engine.tracing.trace import Stepped
 
         told.wrong |= wrong
         name = str(read_schedule(schedule).name)
@@ -260,8 +261,8 @@ class ScheduledRuns:
         """
         if not before or launch.machine is None:
             return []
-        from fragmenta.races.definedness_watch import DefinedWatch
-        from fragmenta.races.suspicions import in_doubt, settle, suspected
+        from fragmenta.watch.races.definedness_watch import DefinedWatch
+        from fragmenta.watch.races.suspicions import in_doubt, settle, suspected
 
         if not suspected(launch):
             return []
@@ -334,7 +335,7 @@ class ScheduledRuns:
         """
         if not before or launch.machine is None or threads_of(launch) == 1:
             return
-        from fragmenta.races.equal_writes import doubtful, settle
+        from fragmenta.watch.races.equal_writes import doubtful, settle
 
         count = total(launch.compiled, launch.counts)
         found = doubtful(launch, count)
@@ -363,7 +364,7 @@ class ScheduledRuns:
         """
         if not before or launch.machine is None:
             return []
-        from fragmenta.races.unused_reads import (
+        from fragmenta.watch.races.unused_reads import (
             Rerun,
             judge,
             judge_elsewhere,
@@ -425,7 +426,7 @@ class ScheduledRuns:
             return
         before = [each for each in launch.machine.problems if each.severity == "error"]
         if before:
-            from fragmenta.races.report.messages import reports
+            from fragmenta.watch.races.report.messages import reports
 
             kept = launch.kept
             fault.problems = reports((kept, each) for each in before)
@@ -463,7 +464,7 @@ class ScheduledRuns:
             self.steps[-1].found.extend([*own, *more])
         watching = launch.machine.watching
         if watching is not None:
-            from fragmenta.races.launch_watch import LaunchWatch
+            from fragmenta.watch.races.launch_watch import LaunchWatch
 
             if isinstance(watching, LaunchWatch):
                 self.recorded += watching.recorded()
@@ -512,7 +513,7 @@ def _may_doubt(launch: Launch) -> bool:
     """Whether the launch is observed, and can read unwritten memory or registers."""
     if launch.machine is None or launch.machine.watching is None:
         return False
-    from fragmenta.races.suspicions import may_doubt
+    from fragmenta.watch.races.suspicions import may_doubt
 
     return may_doubt(launch)
 

@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.forking import Lock
-from fragmenta.arrays.once import once_property
+from fragmenta.base.arrays.forking import Lock
+from fragmenta.base.arrays.once import once_property
+from fragmenta.engine.simt.arguments import Arguments, Received
+from fragmenta.engine.simt.compiled import Compiled, compiled
+from fragmenta.engine.simt.context import Grid
+from fragmenta.engine.simt.layout import SHARED_START
+from fragmenta.engine.simt.mode import Mode
+from fragmenta.engine.simt.probes import NOTHING, Probes, Several
+from fragmenta.engine.units.schedule import EAGER, Given, read
 from fragmenta.launch.limits import Meter, default_meter
 from fragmenta.launch.options import check_shared
 from fragmenta.launch.variables import Variables
 from fragmenta.ptx import reading
 from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Function, Module
-from fragmenta.simt.arguments import Arguments, Received
-from fragmenta.simt.compiled import Compiled, compiled
-from fragmenta.simt.context import Grid
-from fragmenta.simt.layout import SHARED_START
-from fragmenta.simt.mode import Mode
-from fragmenta.simt.probes import NOTHING, Probes, Several
-from fragmenta.units.schedule import EAGER, Given, read
 
 if TYPE_CHECKING:
+    from fragmenta.engine.planes.algebra import Algebra
+    from fragmenta.engine.tracing.trace import Window
     from fragmenta.launch.launch import Launch
-    from fragmenta.planes.algebra import Algebra
-    from fragmenta.tracing.trace import Window
 
 
 class ModuleOrigin(NamedTuple):
@@ -246,7 +246,7 @@ class PtxSource:
 def _asks_for_results() -> bool:
     """Whether a launch that is counted says how results differ, too."""
     # A launch that is not counted does not load it.
-    from fragmenta.counters.asking import ASKED
+    from fragmenta.values.counters.asking import ASKED
 
     return ASKED.get()
 
@@ -258,15 +258,15 @@ def _probes(mode: tuple[int, ...], algebra: Algebra | None = None) -> Probes:
     if algebra is not None:
         every.append(algebra.probes())
     if wanted.watch or wanted.defined:
-        from fragmenta.races.probes.instruments import probes
+        from fragmenta.watch.races.probes.instruments import probes
 
         every.append(probes(wanted))
     if wanted.counted:
-        from fragmenta.counters.code.probes import CounterProbes
+        from fragmenta.values.counters.code.probes import CounterProbes
 
         every.append(CounterProbes(values=wanted.valued))
     if wanted.traced:
-        from fragmenta.tracing.code.probes import TraceProbes
+        from fragmenta.engine.tracing.code.probes import TraceProbes
 
         every.append(TraceProbes())
     if not every:

@@ -2,14 +2,14 @@
 
 A launch that spins may do so for an hour, until a limit ends it.  So after some
 seconds a line says who spins on which word, and another one whenever ten times as long
-has passed.  See :mod:`fragmenta.progress` for where the lines go.
+has passed.  See :mod:`fragmenta.base.progress` for where the lines go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from fragmenta import progress
+from fragmenta.base import progress
 from fragmenta.launch import faults
 from fragmenta.ptx.module import demangled
 

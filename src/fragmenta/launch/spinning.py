@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fragmenta.engine.simt.layout import LANES
+from fragmenta.engine.simt.program import program
 from fragmenta.ptx.dataflow import onward, reached
 from fragmenta.ptx.families import BARRIERS, FETCHES
 from fragmenta.ptx.flow import successors
@@ -23,8 +25,6 @@ from fragmenta.ptx.module import (
     Register,
     type_bytes,
 )
-from fragmenta.simt.layout import LANES
-from fragmenta.simt.program import program
 
 
 class Spun(NamedTuple):
@@ -83,7 +83,7 @@ class Spinning:
     ) -> tuple[str, int] | None:
         """What the loop on a word waits for, if that is a number."""
         # A launch that is not watched loads nothing of the race detector.
-        from fragmenta.races.probes.polling import condition
+        from fragmenta.watch.races.probes.polling import condition
 
         found = condition(self.module.functions[function], at)
         if found is None or found.mask != -1:
@@ -131,7 +131,7 @@ def _reached(function: Function, start: list[int]) -> Iterator[int]:
     """The instructions that are executed from some on, up to one that others see."""
     # A launch that is not watched loads nothing of the race detector.
     from fragmenta.ptx.opcodes.kinds import kind_of
-    from fragmenta.races.probes.polling import quiet
+    from fragmenta.watch.races.probes.polling import quiet
 
     def passes(instruction: Instruction) -> bool:
         kind = kind_of(instruction.mnemonic).word

@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.engine.simt import layout
+from fragmenta.engine.simt.layout import LANES
+from fragmenta.engine.simt.mode import Mode
+from fragmenta.engine.simt.program import PlacedFunction, program, register_bytes
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.families import BARRIERS, FETCHES, STORES
 from fragmenta.ptx.flow import BRANCHES
@@ -29,15 +33,11 @@ from fragmenta.ptx.module import (
     Register,
     type_bytes,
 )
-from fragmenta.simt import layout
-from fragmenta.simt.layout import LANES
-from fragmenta.simt.mode import Mode
-from fragmenta.simt.program import PlacedFunction, program, register_bytes
 
 if TYPE_CHECKING:
+    from fragmenta.engine.simt.context import Context
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.runners import Runner
-    from fragmenta.simt.context import Context
 
 Blocks: TypeAlias = NDArray[np.int64]
 
@@ -185,7 +185,7 @@ def _polls(mnemonic: str) -> bool:
     """
     # A launch that is not watched loads nothing of the race detector.
     from fragmenta.ptx.opcodes.kinds import kind_of
-    from fragmenta.races.probes.polling import is_quiet
+    from fragmenta.watch.races.probes.polling import is_quiet
 
     opcode, *words = mnemonic.split(".")
     if opcode in _ALSO or (opcode in STORES and words[0] == "param"):
@@ -358,7 +358,7 @@ class _LoopBody(NamedTuple):
 
 def _is_quiet(mnemonic: str) -> bool:
     # A launch that is not watched loads nothing of the race detector.
-    from fragmenta.races.probes.polling import is_quiet
+    from fragmenta.watch.races.probes.polling import is_quiet
 
     return is_quiet(mnemonic)
 

@@ -2,7 +2,7 @@
 
 A :class:`StepRunner` lets compiled code (``simt.turns``) take turns by a policy, or
 gives it the turns one by one: those of a recorded schedule, or what a chooser says.  It
-records all of them; see :mod:`fragmenta.units.schedule`.
+records all of them; see :mod:`fragmenta.engine.units.schedule`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import BadCall
-from fragmenta.launch.runners import PATIENCE, POLLS, ClusterRunner
-from fragmenta.simt import layout
-from fragmenta.simt.compiled import address_of, aligned
-from fragmenta.simt.context import Context
-from fragmenta.simt.layout import Status
-from fragmenta.units.events import numbers
-from fragmenta.units.fast import layout as fast
-from fragmenta.units.faults import Stop
-from fragmenta.units.reset_schedule import ResetSchedule
-from fragmenta.units.schedule import (
+from fragmenta.engine.simt import layout
+from fragmenta.engine.simt.compiled import address_of, aligned
+from fragmenta.engine.simt.context import Context
+from fragmenta.engine.simt.layout import Status
+from fragmenta.engine.units.events import numbers
+from fragmenta.engine.units.fast import layout as fast
+from fragmenta.engine.units.faults import Stop
+from fragmenta.engine.units.reset_schedule import ResetSchedule
+from fragmenta.engine.units.schedule import (
     AWAY,
     DEADLOCK,
     IMPATIENT,
@@ -39,10 +37,12 @@ from fragmenta.units.schedule import (
     Taken,
     Turn,
 )
+from fragmenta.errors import BadCall
+from fragmenta.launch.runners import PATIENCE, POLLS, ClusterRunner
 
 if TYPE_CHECKING:
+    from fragmenta.engine.simt.compiled import Compiled
     from fragmenta.launch.launch import Launch
-    from fragmenta.simt.compiled import Compiled
 
 BUDGET = 256
 """How often a warp may jump back before another has its turn."""

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.base.arrays.checks import Array, as_array, is_whole
+from fragmenta.engine.simt.arguments import Pointer, Struct, pointer
+from fragmenta.engine.simt.program import MOST_PARAMETERS
 from fragmenta.errors import AlignmentError, BadCall, ShapeError
-from fragmenta.shared.tensor_map import ALIGNMENT, Fill, Im2col, TensorMap
-from fragmenta.simt.arguments import Pointer, Struct, pointer
-from fragmenta.simt.program import MOST_PARAMETERS
+from fragmenta.reference.shared.tensor_map import ALIGNMENT, Fill, Im2col, TensorMap
 
 
 class _Field(NamedTuple):
@@ -108,9 +108,9 @@ def tensor_map(
     """The tensor map of an array, as an argument of a kernel.
 
     Everything is in the order of the array's axes, as in
-    :meth:`fragmenta.shared.tensor_map.TensorMap.of`.  The array may be part of a larger
-    one: ``x[:, :100]`` has rows that are as far apart as those of ``x``.  A map for
-    im2col has ``im2col`` and no box.
+    :meth:`fragmenta.reference.shared.tensor_map.TensorMap.of`.  The array may be part
+    of a larger one: ``x[:, :100]`` has rows that are as far apart as those of
+    ``x``.  A map for im2col has ``im2col`` and no box.
 
     >>> made = tensor_map(np.zeros((64, 128), np.float16), box=(8, 64), swizzle=128)
     >>> len(made.data), [at for at, _ in made.pointers]

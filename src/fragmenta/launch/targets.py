@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fragmenta.engine.simt.naming import array, place
 from fragmenta.errors import BadCall
-from fragmenta.isa.target import check_target
 from fragmenta.ptx.module import Instruction
-from fragmenta.simt.naming import array, place
+from fragmenta.reference.isa.target import check_target
 
 if TYPE_CHECKING:
     from fragmenta.launch.kernel import Kernel
-    from fragmenta.numerics.report import Numerics, OutputErrors
+    from fragmenta.values.numerics.report import Numerics, OutputErrors
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import as_array
+from fragmenta.base.arrays.checks import as_array
+from fragmenta.engine.simt import layout
+from fragmenta.engine.simt.arguments import Segment
+from fragmenta.engine.simt.compiled import aligned
 from fragmenta.errors import Error, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.ptx.module import Module, Variable, type_bytes
-from fragmenta.simt import layout
-from fragmenta.simt.arguments import Segment
-from fragmenta.simt.compiled import aligned
 
 
 class Variables:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from fragmenta.execution.warp import WarpFunction
-    from fragmenta.jit.compiler import Traced
-    from fragmenta.planes.code.products import ProductAlgebra
+    from fragmenta.base.jit.compiler import Traced
+    from fragmenta.engine.planes.code.products import ProductAlgebra
+    from fragmenta.reference.execution.warp import WarpFunction
 
 
 def function_table(
@@ -24,8 +24,8 @@ def function_table(
     if not wanted:
         return np.zeros(1, np.int64), []
     # They take a while to import, and most kernels multiply no matrices.
-    from fragmenta.execution.warp import warp_function
-    from fragmenta.isa.reading import instruction
+    from fragmenta.reference.execution.warp import warp_function
+    from fragmenta.reference.isa.reading import instruction
 
     made: list[WarpFunction | Traced] = [
         _second(name, target, *more)
@@ -39,8 +39,8 @@ def function_table(
 
 def _second(name: str, target: str, algebra: str, planes: str) -> Traced:
     """The function that makes the second values of an instruction."""
-    from fragmenta.isa.reading import instruction
-    from fragmenta.planes.code.warp_products import warp_product
+    from fragmenta.engine.planes.code.warp_products import warp_product
+    from fragmenta.reference.isa.reading import instruction
 
     return warp_product(instruction(name), target, _algebra(algebra, int(planes)))
 
@@ -48,9 +48,9 @@ def _second(name: str, target: str, algebra: str, planes: str) -> Traced:
 def _algebra(name: str, planes: int) -> ProductAlgebra:
     """The algebra of products with a name."""
     if name == "numerics":
-        from fragmenta.numerics.code.products import NumericProducts
+        from fragmenta.values.numerics.code.products import NumericProducts
 
         return NumericProducts(planes)
-    from fragmenta.expressions.code.products import ProductHashes
+    from fragmenta.values.expressions.code.products import ProductHashes
 
     return ProductHashes(planes, name)

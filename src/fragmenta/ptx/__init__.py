@@ -35,27 +35,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fragmenta.door import homes, opener
+from fragmenta.base.door import homes, opener
 
 _HOME = homes(
     {
-        "api.kernels": "Kernel Result load parse",
-        "pool.job": "Job",
-        "pool.pool": "Pool",
-        "evidence.recorded": "recorded",
+        "frontends.api.kernels": "Kernel Result load parse",
+        "frontends.pool.job": "Job",
+        "frontends.pool.pool": "Pool",
+        "inspect.evidence.recorded": "recorded",
         "launch.instruments": "AllOrders Counting ExactValues Watch",
         "launch.limits": "Limits",
         "launch.request": "LaunchOptions LaunchRequest",
         "launch.structs": "struct tensor_map",
-        "sameness.calls": "Call",
-        "sameness.deciding": "Sameness same",
-        "sameness.invariance": "Classes classes invariant targets",
-        "sameness.tree": "Tree",
-        "simt.arguments": "pointer",
-        "simt.empties": "empty",
-        "tracing.trace": "Window",
-        "api.raw": "RawKernel RawModule",
-        "api.replays": "Replay",
+        "inspect.sameness.calls": "Call",
+        "inspect.sameness.deciding": "Sameness same",
+        "inspect.sameness.invariance": "Classes classes invariant targets",
+        "inspect.sameness.tree": "Tree",
+        "engine.simt.arguments": "pointer",
+        "engine.simt.empties": "empty",
+        "engine.tracing.trace": "Window",
+        "frontends.api.raw": "RawKernel RawModule",
+        "frontends.api.replays": "Replay",
         "errors": "KernelError KernelFault KernelHazard LimitReached",
     }
 )
@@ -63,18 +63,31 @@ __all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
 
 # The imports say to type checkers what the table says; a test holds the two together.
 if TYPE_CHECKING:
-    from fragmenta.api.kernels import Kernel as Kernel
-    from fragmenta.api.kernels import Result as Result
-    from fragmenta.api.kernels import load as load
-    from fragmenta.api.kernels import parse as parse
-    from fragmenta.api.raw import RawKernel as RawKernel
-    from fragmenta.api.raw import RawModule as RawModule
-    from fragmenta.api.replays import Replay as Replay
+    from fragmenta.engine.simt.arguments import pointer as pointer
+    from fragmenta.engine.simt.empties import empty as empty
+    from fragmenta.engine.tracing.trace import Window as Window
     from fragmenta.errors import KernelError as KernelError
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LimitReached as LimitReached
-    from fragmenta.evidence.recorded import recorded as recorded
+    from fragmenta.frontends.api.kernels import Kernel as Kernel
+    from fragmenta.frontends.api.kernels import Result as Result
+    from fragmenta.frontends.api.kernels import load as load
+    from fragmenta.frontends.api.kernels import parse as parse
+    from fragmenta.frontends.api.raw import RawKernel as RawKernel
+    from fragmenta.frontends.api.raw import RawModule as RawModule
+    from fragmenta.frontends.api.replays import Replay as Replay
+    from fragmenta.frontends.pool.job import Job as Job
+    from fragmenta.frontends.pool.pool import Pool as Pool
+    from fragmenta.inspect.evidence.recorded import recorded as recorded
+    from fragmenta.inspect.sameness.calls import Call as Call
+    from fragmenta.inspect.sameness.deciding import Sameness as Sameness
+    from fragmenta.inspect.sameness.deciding import same as same
+    from fragmenta.inspect.sameness.invariance import Classes as Classes
+    from fragmenta.inspect.sameness.invariance import classes as classes
+    from fragmenta.inspect.sameness.invariance import invariant as invariant
+    from fragmenta.inspect.sameness.invariance import targets as targets
+    from fragmenta.inspect.sameness.tree import Tree as Tree
     from fragmenta.launch.instruments import AllOrders as AllOrders
     from fragmenta.launch.instruments import Counting as Counting
     from fragmenta.launch.instruments import ExactValues as ExactValues
@@ -84,19 +97,6 @@ if TYPE_CHECKING:
     from fragmenta.launch.request import LaunchRequest as LaunchRequest
     from fragmenta.launch.structs import struct as struct
     from fragmenta.launch.structs import tensor_map as tensor_map
-    from fragmenta.pool.job import Job as Job
-    from fragmenta.pool.pool import Pool as Pool
-    from fragmenta.sameness.calls import Call as Call
-    from fragmenta.sameness.deciding import Sameness as Sameness
-    from fragmenta.sameness.deciding import same as same
-    from fragmenta.sameness.invariance import Classes as Classes
-    from fragmenta.sameness.invariance import classes as classes
-    from fragmenta.sameness.invariance import invariant as invariant
-    from fragmenta.sameness.invariance import targets as targets
-    from fragmenta.sameness.tree import Tree as Tree
-    from fragmenta.simt.arguments import pointer as pointer
-    from fragmenta.simt.empties import empty as empty
-    from fragmenta.tracing.trace import Window as Window
 else:
     __getattr__ = opener(__name__, _HOME)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Set
 from functools import cached_property
 from typing import NamedTuple
 
-from fragmenta.arrays.once import once_property
+from fragmenta.base.arrays.once import once_property
 from fragmenta.ptx.dataflow import reached, reversed_graph
 from fragmenta.ptx.flow import successors
 from fragmenta.ptx.module import Function, Instruction

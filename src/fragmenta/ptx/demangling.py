@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from fragmenta.arrays.once import once
+from fragmenta.base.arrays.once import once
 from fragmenta.ptx.module import demangled
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++abi.dylib")

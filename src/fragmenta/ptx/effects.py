@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fragmenta.errors import UnknownInstruction
-from fragmenta.isa.table import read
+from fragmenta.reference.isa.table import read
 
 EFFECTS = """
 instruction                   | with                         | issuer       | reads                 | writes    | proxy    | done by     | in order after

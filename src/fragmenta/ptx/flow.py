@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from itertools import pairwise
 
-from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.arrays.once import OncePer
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.once import OncePer
 from fragmenta.ptx.module import Function, Instruction, Label, Symbol
 
 BRANCHES = frozenset({"bra", "brx"})

@@ -13,7 +13,7 @@ from dataclasses import field
 from functools import cache
 from typing import TypeAlias
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx import families
 
 INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")

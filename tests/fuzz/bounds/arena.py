@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.simt import compiled
+from fragmenta.engine.simt import compiled
 
 PAGE = mmap.PAGESIZE
 LINE = 64

@@ -17,23 +17,26 @@ from typing import NamedTuple
 
 from fragmenta import catalogue
 from fragmenta.cuda.source import ptx as written
+from fragmenta.engine.simt import emitter
+from fragmenta.engine.simt.admitting import admit
+from fragmenta.engine.simt.compiling import write
+from fragmenta.engine.simt.program import program
 from fragmenta.errors import BadOperands, Error
-from fragmenta.isa.instruction import Instruction as Op
-from fragmenta.isa.instruction_descriptor import InstructionDescriptor, type_codes
 from fragmenta.ptx.checking.registers import size
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import Syntax
 from fragmenta.ptx.reading import parse
-from fragmenta.registers.dtype import DTYPES, DType
-from fragmenta.shared.descriptor import MAJORS
-from fragmenta.shared.elements import MajorAxis
-from fragmenta.shared.fields import Family
-from fragmenta.shared.operands import extent, family_of, major_of
-from fragmenta.simt import emitter
-from fragmenta.simt.admitting import admit
-from fragmenta.simt.compiling import write
-from fragmenta.simt.program import program
-from fragmenta.tensor_memory.copying import copies
+from fragmenta.reference.isa.instruction import Instruction as Op
+from fragmenta.reference.isa.instruction_descriptor import (
+    InstructionDescriptor,
+    type_codes,
+)
+from fragmenta.reference.registers.dtype import DTYPES, DType
+from fragmenta.reference.shared.descriptor import MAJORS
+from fragmenta.reference.shared.elements import MajorAxis
+from fragmenta.reference.shared.fields import Family
+from fragmenta.reference.shared.operands import extent, family_of, major_of
+from fragmenta.reference.tensor_memory.copying import copies
 from tests.ptx.opcodes.carried import Statement, registers, statements
 
 COLUMNS = 6

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 import fragmenta as fm
 from fragmenta import ptx
+from fragmenta.engine.simt import layout
+from fragmenta.engine.simt.context import Grid, word
+from fragmenta.engine.simt.layout import Fault, Status
+from fragmenta.engine.simt.memory import PASS_BYTES
 from fragmenta.launch.runners import ClusterRunner
-from fragmenta.shared.tensor_map import TensorMap
-from fragmenta.simt import layout
-from fragmenta.simt.context import Grid, word
-from fragmenta.simt.layout import Fault, Status
-from fragmenta.simt.memory import PASS_BYTES
+from fragmenta.reference.shared.tensor_map import TensorMap
 from tests.fuzz.bounds.arena import Arena
 from tests.fuzz.bounds.forms import COLUMNS, HEAD, REGISTERS, Form, column
 from tests.fuzz.bounds.world import SIZE, WRAP, Draw, World

@@ -45,10 +45,10 @@ class Mutant(NamedTuple):
     modules: tuple[str, ...] = ()
 
 
-_MEMORY, _ACCESS = "simt/memory.py", "simt/accessing.py"
-_FAST, _TASKS = "units/fast/copies.py", "units/fast/tasks.py"
+_MEMORY, _ACCESS = "engine/simt/memory.py", "engine/simt/accessing.py"
+_FAST, _TASKS = "engine/units/fast/copies.py", "engine/units/fast/tasks.py"
 _UNCHECKED = Change(
-    "simt/admitting.py",
+    "engine/simt/admitting.py",
     "            why = wrong_operands(each)\n",
     "            why = ''\n",
 )
@@ -203,7 +203,7 @@ MUTANTS = (
         "the end of another block's memory",
         (
             Change(
-                "simt/context.py",
+                "engine/simt/context.py",
                 "address_of(memory) + start, memory.size - start",
                 "address_of(memory) + start, memory.size",
             ),
@@ -236,7 +236,7 @@ MUTANTS = (
         "an atomic operation anywhere",
         (
             Change(
-                "simt/atomics.py",
+                "engine/simt/atomics.py",
                 "good = bounds & ((address & (size - 1)) == 0) & writable",
                 "good = ((address & (size - 1)) == 0) & writable",
             ),
@@ -247,7 +247,7 @@ MUTANTS = (
         "the goal of cp.async",
         (
             Change(
-                "simt/lane_copies.py",
+                "engine/simt/lane_copies.py",
                 "(Fault.BOUNDS, goal, -size, inside(there, goal, size)),",
                 "",
             ),
@@ -258,7 +258,7 @@ MUTANTS = (
         "the source of cp.async",
         (
             Change(
-                "simt/lane_copies.py",
+                "engine/simt/lane_copies.py",
                 "(Fault.BOUNDS, source, size, nothing | inside(here, source, wide)),",
                 "",
             ),
@@ -269,7 +269,9 @@ MUTANTS = (
         "the rows of ldmatrix",
         (
             Change(
-                "simt/matrices.py", "Fault.BOUNDS: inside(where, address, width),", ""
+                "engine/simt/matrices.py",
+                "Fault.BOUNDS: inside(where, address, width),",
+                "",
             ),
         ),
         (_MATRIX,),
@@ -278,7 +280,7 @@ MUTANTS = (
         "the lines of wmma.load",
         (
             Change(
-                "simt/matrices.py",
+                "engine/simt/matrices.py",
                 "checks = {Fault.BOUNDS: inside(where, address, size)}",
                 "checks = {}",
             ),
@@ -305,7 +307,7 @@ MUTANTS = (
         (
             _UNCHECKED,
             Change(
-                "simt/matrices.py",
+                "engine/simt/matrices.py",
                 "    if len(items) != part.registers:",
                 "    if False:",
             ),
@@ -322,7 +324,9 @@ MUTANTS = (
         (
             _UNCHECKED,
             Change(
-                "simt/emitter.py", "        if at.bits != bits:", "        if False:"
+                "engine/simt/emitter.py",
+                "        if at.bits != bits:",
+                "        if False:",
             ),
         ),
         modules=tuple(
@@ -337,7 +341,7 @@ MUTANTS = (
         "an index behind a list of labels",
         (
             Change(
-                "simt/warps.py",
+                "engine/simt/warps.py",
                 'inside = compare_unsigned("<", number, count)',
                 'inside = compare_unsigned("<=", number, number)',
             ),
@@ -353,7 +357,7 @@ MUTANTS = (
         "a barrier that does not exist",
         (
             Change(
-                "simt/barriers.py",
+                "engine/simt/barriers.py",
                 'known = compare_unsigned("<", number, 16)',
                 'known = compare_unsigned("<=", number, number)',
             ),
@@ -362,14 +366,14 @@ MUTANTS = (
     ),
     Mutant(
         "a kernel that calls itself",
-        (Change("simt/calling.py", "    if function.kernel:", "    if False:"),),
+        (Change("engine/simt/calling.py", "    if function.kernel:", "    if False:"),),
         modules=(kernel_text("call k;").replace(".param .u64 x", ""),),
     ),
     Mutant(
         "the operands of a call",
         (
             Change(
-                "simt/calling.py",
+                "engine/simt/calling.py",
                 "        if wanted and theirs != wanted:",
                 "        if False:",
             ),
@@ -387,7 +391,7 @@ MUTANTS = (
         "the operands of vprintf",
         (
             Change(
-                "simt/calling.py",
+                "engine/simt/calling.py",
                 "    if words != [[32] * size for some in sizes for size in some]:",
                 "    if False:",
             ),
@@ -402,7 +406,7 @@ MUTANTS = (
         "what printf reads",
         (
             Change(
-                "simt/host.py",
+                "engine/simt/host.py",
                 "        if not 0 <= offset < whole:",
                 "        if False:",
             ),
@@ -419,7 +423,7 @@ MUTANTS = (
         "shared memory of a bulk copy",
         (
             Change(
-                "units/work.py",
+                "engine/units/work.py",
                 "    if offset < layout.SHARED_START or offset + size > memory.size:",
                 "    if False:",
             ),
@@ -431,7 +435,7 @@ MUTANTS = (
         "global memory of a bulk copy",
         (
             Change(
-                "units/work.py",
+                "engine/units/work.py",
                 "    if index < 0 or index + size > memory.size:",
                 "    if False:",
             ),
@@ -441,13 +445,17 @@ MUTANTS = (
     ),
     Mutant(
         "the rank of a bulk copy",
-        (Change("units/work.py", "    if not 0 <= rank < count:", "    if False:"),),
+        (
+            Change(
+                "engine/units/work.py", "    if not 0 <= rank < count:", "    if False:"
+            ),
+        ),
         (_REMOTE,),
         _ONE,
     ),
     Mutant(
         "the mask of a multicast",
-        (Change("units/work.py", "    if mask >> count:", "    if False:"),),
+        (Change("engine/units/work.py", "    if mask >> count:", "    if False:"),),
         (_MULTICAST,),
         _ONE,
     ),
@@ -455,7 +463,7 @@ MUTANTS = (
         "the rank of an mbarrier",
         (
             Change(
-                "units/blocks.py",
+                "engine/units/blocks.py",
                 "        if address >> 32 or rank >= len(blocks):",
                 "        if False:",
             ),
@@ -467,7 +475,7 @@ MUTANTS = (
         "where an mbarrier is made",
         (
             Change(
-                "units/mbarriers.py",
+                "engine/units/mbarriers.py",
                 "        if address >> RANK_BITS != block.rank or not inside or offset % 8:",
                 "        if False:",
             ),
@@ -479,7 +487,7 @@ MUTANTS = (
         "where an address of tensor memory goes",
         (
             Change(
-                "units/tmem_allocation.py",
+                "engine/units/tmem_allocation.py",
                 "    if address >> RANK_BITS != block.rank or not inside:",
                 "    if False:",
             ),
@@ -490,7 +498,7 @@ MUTANTS = (
         "the goal of a cp.async that is done later",
         (
             Change(
-                "units/lane_copies.py",
+                "engine/units/lane_copies.py",
                 "        self._refuse(~(inside & own), Fault.BOUNDS, goal, -size)\n",
                 "",
             ),
@@ -502,7 +510,7 @@ MUTANTS = (
         "the source of a cp.async that is done later",
         (
             Change(
-                "units/lane_copies.py",
+                "engine/units/lane_copies.py",
                 "        self._refuse(read & ~known, Fault.BOUNDS, source, size)\n",
                 "",
             ),
@@ -514,12 +522,12 @@ MUTANTS = (
         "the descriptors of wgmma",
         (
             Change(
-                "units/wgmma_sources.py",
+                "engine/units/wgmma_sources.py",
                 "    if first >= SHARED_START and end <= size:",
                 "    if True:",
             ),
             Change(
-                "execution/warpgroup_shared.py",
+                "reference/execution/warpgroup_shared.py",
                 "        outside = at + UNIT > shared.size",
                 "        outside = at < 0",
             ),
@@ -531,7 +539,7 @@ MUTANTS = (
         "the system's bytes under a descriptor of wgmma",
         (
             Change(
-                "units/wgmma_sources.py",
+                "engine/units/wgmma_sources.py",
                 "    if first >= SHARED_START and end <= size:",
                 "    if end <= size:",
             ),
@@ -543,7 +551,7 @@ MUTANTS = (
         "the descriptors of tcgen05.mma",
         (
             Change(
-                "units/tcgen05_sources.py",
+                "engine/units/tcgen05_sources.py",
                 "        if first < SHARED_START or end > size:",
                 "        if False:",
             ),
@@ -554,7 +562,7 @@ MUTANTS = (
         "the descriptor of tcgen05.cp",
         (
             Change(
-                "units/tcgen05_sources.py",
+                "engine/units/tcgen05_sources.py",
                 "        if first < SHARED_START or end > size:",
                 "        if False:",
             ),
@@ -565,7 +573,7 @@ MUTANTS = (
         "the shared memory of a tensor copy",
         (
             Change(
-                "units/work.py",
+                "engine/units/work.py",
                 "    if offset < layout.SHARED_START or offset + size > memory.size:",
                 "    if False:",
             ),
@@ -609,7 +617,7 @@ MUTANTS = (
         "the goal of a cp.async in flight in machine code",
         (
             Change(
-                "units/fast/lane_copies.py",
+                "engine/units/fast/lane_copies.py",
                 "own & fits & even) == step.lanes",
                 "own & even) == step.lanes",
             ),
@@ -622,7 +630,7 @@ MUTANTS = (
         "the source of a cp.async in flight in machine code",
         (
             Change(
-                "units/fast/lane_copies.py",
+                "engine/units/fast/lane_copies.py",
                 "    good = inside(where, source, count) & ((source",
                 "    good = (source == source) & ((source",
             ),
@@ -639,12 +647,12 @@ MUTANTS = (
         "the shadow of shared memory",
         (
             Change(
-                "races/shadow/shared_memory.py",
+                "watch/races/shadow/shared_memory.py",
                 "        with code.when(end <= target.long(layout.HEAD_SIZE)):",
                 "        with code.when(end >= 0):",
             ),
             Change(
-                "races/shadow/shared_memory.py",
+                "watch/races/shadow/shared_memory.py",
                 "    good = good & (rank < head.word(layout.HEAD_BLOCKS))\n",
                 "",
             ),

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.simt import accessing, emitter
+from fragmenta.engine.simt import accessing, emitter
 from tests.fuzz.bounds import texts
 from tests.fuzz.bounds.arena import Arena
 from tests.fuzz.bounds.forms import Form, catalogue_forms, fate, table_forms

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.engine.simt import layout
 from fragmenta.errors import Error
-from fragmenta.shared.descriptor import UNIT, Descriptor
-from fragmenta.shared.fields import MODES_OF
-from fragmenta.simt import layout
+from fragmenta.reference.shared.descriptor import UNIT, Descriptor
+from fragmenta.reference.shared.fields import MODES_OF
 from tests.fuzz.bounds.forms import COLUMNS, Form, Reads, Touch, column
 
 Numbers = NDArray[np.uint64]

@@ -13,7 +13,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.launch.orders import exploring
-from fragmenta.orders.explore import explore
+from fragmenta.watch.orders.explore import explore
 
 TEXT = """
 .version 8.0

@@ -12,7 +12,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.launch.orders.programs import _spelled
-from fragmenta.orders.program import Agent, Events
+from fragmenta.watch.orders.program import Agent, Events
 
 HEAD = """
 .version 8.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fragmenta.orders.typed import TYPED
+from fragmenta.watch.orders.typed import TYPED
 from tests.simt.kernels import kernel
 from tests.thinning import some
 

@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.simt.empties import empty
+from fragmenta.engine.simt.empties import empty
 from tests.numerics.planted import exact
 
 Array = NDArray[Any]

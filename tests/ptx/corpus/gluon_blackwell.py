@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 )
 from triton.experimental.gluon.language.nvidia.hopper import cluster
 
-from fragmenta.evidence.arguments import Spec, integers, output
+from fragmenta.inspect.evidence.arguments import Spec, integers, output
 from tests.ptx.corpus.triton_hopper import Launched, described, i32
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fragmenta.evidence.arguments import Spec, bits, integers, normal, output
+from fragmenta.inspect.evidence.arguments import Spec, bits, integers, normal, output
 from tests.ptx.corpus.triton_hopper import LAUNCHES as HOPPER
 from tests.ptx.corpus.triton_hopper import Launched, i32
 

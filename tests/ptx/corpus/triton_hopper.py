@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from fragmenta.evidence.arguments import (
+from fragmenta.inspect.evidence.arguments import (
     Spec,
     integers,
     normal,

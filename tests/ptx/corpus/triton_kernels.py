@@ -14,8 +14,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.language.extra import libdevice
 
-from fragmenta.evidence import arguments as inputs
-from fragmenta.evidence.arguments import full, integers, normal, output, scalar, wide
+from fragmenta.inspect.evidence import arguments as inputs
+from fragmenta.inspect.evidence.arguments import (
+    full,
+    integers,
+    normal,
+    output,
+    scalar,
+    wide,
+)
 from tests.ptx.launches import Row
 
 TARGET = GPUTarget("cuda", 80, 32)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fragmenta.evidence.arguments import (
+from fragmenta.inspect.evidence.arguments import (
     Spec,
     arange,
     bits,

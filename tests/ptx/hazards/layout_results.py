@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.shared.tensor_map import TensorMap
+from fragmenta.reference.shared.tensor_map import TensorMap
 
 Array = NDArray[Any]
 

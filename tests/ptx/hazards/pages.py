@@ -16,7 +16,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
-from fragmenta.view.svg import Drawing, document, down
+from fragmenta.inspect.view.svg import Drawing, document, down
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import cases
 

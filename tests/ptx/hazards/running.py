@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
-from fragmenta.evidence import arguments as inputs
-from fragmenta.shared.tensor_map import TensorMap
-from fragmenta.simt.empties import empty
+from fragmenta.engine.simt.empties import empty
+from fragmenta.inspect.evidence import arguments as inputs
+from fragmenta.reference.shared.tensor_map import TensorMap
 from tests.ptx.hazards import (
     layout_results,
     slice_results,

@@ -14,8 +14,8 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.target import number as target_number
 from fragmenta.ptx.rules import INFO
+from fragmenta.reference.isa.target import number as target_number
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import GLOBAL, READ, SHARED, WRITE, Case, cases
 from tests.thinning import kinds

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from fragmenta.inspect.view import timeline
 from fragmenta.ptx.rules import RULES
-from fragmenta.view import timeline
 from tests.ptx.hazards import pages
 from tests.ptx.hazards.cases import cases
 from tests.thinning import some

@@ -15,8 +15,8 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import KernelError
-from fragmenta.races.report import phrases
-from fragmenta.races.shadow.layout import Apart
+from fragmenta.watch.races.report import phrases
+from fragmenta.watch.races.shadow.layout import Apart
 
 WHOLE_WARP, OTHER_COMMITS, NO_WAIT, LANE_ALLOCATES = 1, 2, 3, 4
 OVERWRITES, IN_D, ONE_ALLOCATES, NO_CLUSTER_BARRIER = 5, 6, 7, 8

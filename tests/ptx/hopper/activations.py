@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
-from fragmenta.evidence import arguments as draw
-from fragmenta.kernels import activate as acts
-from fragmenta.kernels.arguments import Geometry, Matrix, arguments, geometry
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.emulate import Epilogue
-from fragmenta.kernels.packing import packed_shape
-from fragmenta.kernels.source import TARGET, source
-from fragmenta.registers.dtype import dtype
+from fragmenta.hopper.kernels import activate as acts
+from fragmenta.hopper.kernels.arguments import Geometry, Matrix, arguments, geometry
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.emulate import Epilogue
+from fragmenta.hopper.kernels.packing import packed_shape
+from fragmenta.hopper.kernels.source import TARGET, source
+from fragmenta.inspect.evidence import arguments as draw
+from fragmenta.reference.registers.dtype import dtype
 from tests.ptx.hopper.gemms import Rows, short_hash
 from tests.ptx.hopper.launching import tensor_map
 
@@ -99,7 +99,7 @@ class Packing:
     def left(self) -> list[NDArray[Any]]:
         """What a GPU leaves."""
         import fragmenta.torch as ft
-        from fragmenta.torch.matrix import RESULTS, tensor_of
+        from fragmenta.hopper.torch.matrix import RESULTS, tensor_of
 
         x = tensor_of(self.x, RESULTS[self.given]).cuda()
         found, scales = ft.sparse_activations(x, self.activation)
@@ -210,7 +210,7 @@ class Fused:
         """What a GPU leaves."""
         import torch
 
-        from fragmenta.torch.matrix import RESULTS, TYPES, tensor_of
+        from fragmenta.hopper.torch.matrix import RESULTS, TYPES, tensor_of
 
         kinds = {"e4m3": next(k for k, name in TYPES.items() if name == "e4m3")}
         a, b = (tensor_of(self.given[x], kinds["e4m3"]).cuda() for x in "ab")

@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 import fragmenta as fm
 from fragmenta.cuda.tools.compiler import to_ptx
-from fragmenta.evidence import arguments as draw
-from fragmenta.kernels.arguments import Geometry, Matrix, geometry
-from fragmenta.kernels.choosing import DENSE_TILES, SPARSE_TILES, tiles_for
-from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
-from fragmenta.kernels.emulate import STORAGE, Epilogue, emulate
-from fragmenta.kernels.four_bits import SCALE_TYPES, pack_integers
-from fragmenta.kernels.packing import Packed, pack
-from fragmenta.kernels.source import TARGET, source
-from fragmenta.registers.dtype import dtype
+from fragmenta.hopper.kernels.arguments import Geometry, Matrix, geometry
+from fragmenta.hopper.kernels.choosing import DENSE_TILES, SPARSE_TILES, tiles_for
+from fragmenta.hopper.kernels.config import ALIGNMENT, Kernel, Tile
+from fragmenta.hopper.kernels.emulate import STORAGE, Epilogue, emulate
+from fragmenta.hopper.kernels.four_bits import SCALE_TYPES, pack_integers
+from fragmenta.hopper.kernels.packing import Packed, pack
+from fragmenta.hopper.kernels.source import TARGET, source
+from fragmenta.inspect.evidence import arguments as draw
+from fragmenta.reference.registers.dtype import dtype
 
 Bytes = NDArray[np.uint8]
 

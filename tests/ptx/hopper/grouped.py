@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fragmenta as fm
-from fragmenta.evidence import arguments as draw
-from fragmenta.kernels.arguments import Geometry, geometry
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.emulate import STORAGE, Epilogue, emulate_grouped
-from fragmenta.kernels.packing import Packed, pack
+from fragmenta.hopper.kernels.arguments import Geometry, geometry
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.emulate import STORAGE, Epilogue, emulate_grouped
+from fragmenta.hopper.kernels.packing import Packed, pack
+from fragmenta.inspect.evidence import arguments as draw
 from tests.ptx.hopper.gemms import (
     POISON,
     SCALES,

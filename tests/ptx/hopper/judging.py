@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from fragmenta import ptx
+from fragmenta.engine.units.schedule import ADVERSARIAL
 from fragmenta.errors import KernelFault
-from fragmenta.units.schedule import ADVERSARIAL
 from tests.ptx.hopper.descriptors import of_descriptor
 from tests.ptx.hopper.equivalence import explained, understood
 from tests.ptx.hopper.mutants import Mutant

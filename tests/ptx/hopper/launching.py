@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fragmenta import ptx
-from fragmenta.kernels.arguments import Box, Matrix, arguments
+from fragmenta.hopper.kernels.arguments import Box, Matrix, arguments
 from tests.ptx.hopper.gemms import Gemm, Memory, Rows
 
 ENTRY = "gemm"

@@ -13,12 +13,12 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
-from fragmenta.kernels import widening
-from fragmenta.kernels.activate import entry_for
-from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.four_bits import Integers
-from fragmenta.kernels.packing import packed_shape
-from fragmenta.kernels.source import TARGET, source
+from fragmenta.hopper.kernels import widening
+from fragmenta.hopper.kernels.activate import entry_for
+from fragmenta.hopper.kernels.config import Kernel, Tile
+from fragmenta.hopper.kernels.four_bits import Integers
+from fragmenta.hopper.kernels.packing import packed_shape
+from fragmenta.hopper.kernels.source import TARGET, source
 from tests.kernels.test_widening import packed as packed_integers
 from tests.kernels.test_widening import powers_of
 from tests.ptx.hopper import grouped

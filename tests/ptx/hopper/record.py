@@ -31,7 +31,7 @@ import numpy as np
 from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.compiler import find
 from fragmenta.errors import Error
-from fragmenta.kernels.source import TARGET
+from fragmenta.hopper.kernels.source import TARGET
 from tests.ptx.hopper.gemms import (
     GEMMS,
     OF_INTEGERS,
@@ -163,7 +163,7 @@ def left(gemm: Gemm, code: bytes, repeat: int) -> dict[str, Any]:
     """The hashes that one launch leaves."""
     import torch
 
-    from fragmenta.kernels.launch import launch, plan_of_code
+    from fragmenta.hopper.kernels.launch import launch, plan_of_code
 
     made = gemm.memory()
     held: list[Any] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fragmenta import ptx
-from fragmenta.evidence.arguments import for_kernel
+from fragmenta.inspect.evidence.arguments import for_kernel
 from fragmenta.kernels import Kernel, Tile
 from tests.ptx import recordings
 from tests.ptx.hopper import descriptors, launching

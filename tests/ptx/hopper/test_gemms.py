@@ -9,7 +9,7 @@ import os
 import pytest
 
 from fragmenta import ptx
-from fragmenta.kernels.choosing import DENSE_TILES, SPARSE_TILES
+from fragmenta.hopper.kernels.choosing import DENSE_TILES, SPARSE_TILES
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import FEW, GEMMS, TYPES, Gemm, short_hash
 from tests.ptx.hopper.record import FILE, recorded

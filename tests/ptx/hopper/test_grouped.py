@@ -13,10 +13,10 @@ import pytest
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
 from fragmenta.errors import BadCall, ShapeError
+from fragmenta.hopper.kernels.arguments import geometry
+from fragmenta.hopper.kernels.config import MOST_EXPERTS
+from fragmenta.hopper.kernels.source import TARGET
 from fragmenta.kernels import Kernel, Tile
-from fragmenta.kernels.arguments import geometry
-from fragmenta.kernels.config import MOST_EXPERTS
-from fragmenta.kernels.source import TARGET
 from tests.ptx.hopper import judging, launching
 from tests.ptx.hopper.gemms import short_hash
 from tests.ptx.hopper.grouped import GROUPED, Grouped, grouped, subject

@@ -16,9 +16,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.target import Version
 from fragmenta.ptx import opcodes
 from fragmenta.ptx.opcodes.table import TABLE, TYPES, Qualifiers, Slot, Syntax
+from fragmenta.reference.isa.target import Version
 
 NEWEST = "9.4"
 #: The target that most lines are judged for: the H200's.

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from fragmenta.jit.compiler import load, object_code
-from fragmenta.jit.trace import I1, I32, I64, Code, Memory, Value, convert
+from fragmenta.base.jit.compiler import load, object_code
+from fragmenta.base.jit.trace import I1, I32, I64, Code, Memory, Value, convert
 from tests.ptx.opcodes.inputs import COUNT, Words, kind_of, pools, row
 from tests.ptx.opcodes.judging import Form, bits_of_type
 

@@ -14,8 +14,8 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from fragmenta.jit.compiler import Traced, kernel, pointer
-from fragmenta.jit.trace import I16, I32, I64, LANES, Code, Memory, Value, convert
+from fragmenta.base.jit.compiler import Traced, kernel, pointer
+from fragmenta.base.jit.trace import I16, I32, I64, LANES, Code, Memory, Value, convert
 from fragmenta.ptx.opcodes import special
 from fragmenta.ptx.opcodes.table import TABLE
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from fragmenta.numerics.code.exact import MEANINGS
-from fragmenta.planes.code import following
-from fragmenta.planes.code.kinds import FLOATS
+from fragmenta.engine.planes.code import following
+from fragmenta.engine.planes.code.kinds import FLOATS
 from fragmenta.ptx import families
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import COMPUTING, Syntax
 from fragmenta.ptx.opcodes.tensor import NAMES
-from fragmenta.races.probes import definedness
+from fragmenta.values.numerics.code.exact import MEANINGS
+from fragmenta.watch.races.probes import definedness
 
 NEW = ("manages", "synchronises")
 """Kinds whose results are made of no operand."""

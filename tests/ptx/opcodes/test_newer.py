@@ -8,8 +8,8 @@ import pytest
 from fragmenta import ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import KernelFault
-from fragmenta.isa.target import TARGETS, Version, expand
 from fragmenta.ptx.opcodes.newer import LINES, Newer, not_covered
+from fragmenta.reference.isa.target import TARGETS, Version, expand
 
 DECLARED = """
 .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .pred %p<3>; .reg .f32 %f<8>; .reg .b16 %h<8>;

@@ -3,7 +3,7 @@
 import pytest
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.target import TARGETS, Version
+from fragmenta.reference.isa.target import TARGETS, Version
 from tests.ptx.opcodes.judging import (
     NEWEST,
     WORDS,

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fragmenta.base.jit.compiler import kernel, pointer
+from fragmenta.base.jit.trace import I32, LANES, joined
 from fragmenta.cuda.tools import assembler
-from fragmenta.jit.compiler import kernel, pointer
-from fragmenta.jit.trace import I32, LANES, joined
 from fragmenta.ptx.opcodes import special_tables, special_unit
 from tests.disassembly import disassemble
 from tests.ptx.opcodes import special_cases as cases

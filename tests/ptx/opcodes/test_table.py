@@ -3,7 +3,7 @@
 import pytest
 from llvmlite import ir
 
-from fragmenta.jit.trace import I32, Value
+from fragmenta.base.jit.trace import I32, Value
 from fragmenta.ptx.opcodes import bits
 from fragmenta.ptx.opcodes.table import TABLE, declare
 from tests.ptx.opcodes.judging import forms, lines, mnemonics

@@ -1,7 +1,7 @@
 """CUDA functions that move a fragment between registers and memory.
 
 They are written from the digits of the fragment's
-:class:`~fragmenta.registers.layout.Layout` alone.
+:class:`~fragmenta.reference.registers.layout.Layout` alone.
 Elements of a register that are neighbours in memory move together, as one
 word; others one by one.  Elements narrower than a byte are packed in memory,
 the first in the lowest bits.
@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source.formatting import legal_values, signature, template
 from fragmenta.errors import BadCall
-from fragmenta.isa.instruction import register_class
-from fragmenta.registers import expressions
-from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Layout
+from fragmenta.reference.isa.instruction import register_class
+from fragmenta.reference.registers import expressions
+from fragmenta.reference.registers.fragment import Fragment
+from fragmenta.reference.registers.layout import Layout
 
 #: C type and asm constraint of each PTX register class.
 REGISTERS = {

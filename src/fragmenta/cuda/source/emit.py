@@ -28,9 +28,9 @@ from fragmenta.cuda.source.inline import (
 )
 from fragmenta.cuda.source.ptx import PLAIN, MmaOptions, check_options
 from fragmenta.errors import BadCall, nearest, one_of
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.searching import find, instruction, search
-from fragmenta.registers.fragment import Fragment
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.searching import find, instruction, search
+from fragmenta.reference.registers.fragment import Fragment
 
 LANGUAGES = ("cuda", "ptx")
 

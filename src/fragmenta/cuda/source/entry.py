@@ -14,11 +14,11 @@ from fragmenta.cuda.source.formatting import WIDTH, comment, wrapped
 from fragmenta.cuda.source.inline import describe
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP, KernelBuilder, ParameterType
 from fragmenta.errors import UnsupportedTarget
-from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.operand_lists import is_written
-from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.isa.target import check_target
-from fragmenta.isa.unsupported import lacking
+from fragmenta.reference.isa.instruction import Instruction, Operand
+from fragmenta.reference.isa.operand_lists import is_written
+from fragmenta.reference.isa.tables.moves import row_bytes
+from fragmenta.reference.isa.target import check_target
+from fragmenta.reference.isa.unsupported import lacking
 
 _ALL_LANES = "bar.warp.sync 0xffffffff;"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from fragmenta.cuda.source.access import FragmentAccess, load, store
 from fragmenta.cuda.source.formatting import WIDTH, comment
 from fragmenta.cuda.source.helpers import Snippet
-from fragmenta.isa.instruction import Instruction
-from fragmenta.registers import notation
-from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.metadata import Metadata
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.registers import notation
+from fragmenta.reference.registers.fragment import Fragment
+from fragmenta.reference.registers.metadata import Metadata
 
 _DIMENSIONS = {"A": "mk", "B": "kn", "C": "mn", "D": "mn"}
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import field
 from functools import cache
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import tensor_helpers
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.instruction_descriptor import TABLES
-from fragmenta.isa.table import read
-from fragmenta.shared.descriptor import FIELDS, Descriptor
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.instruction_descriptor import TABLES
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.shared.descriptor import FIELDS, Descriptor
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import groupby
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import ptx, tensor_comments
 from fragmenta.cuda.source.access import REGISTERS
 from fragmenta.cuda.source.formatting import (
@@ -25,9 +25,9 @@ from fragmenta.cuda.source.formatting import (
 )
 from fragmenta.cuda.source.helpers import Snippet, tensor_needs
 from fragmenta.errors import one_of
-from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.operand_lists import destination, is_written
-from fragmenta.isa.tables.moves import row_bytes
+from fragmenta.reference.isa.instruction import Instruction, Operand
+from fragmenta.reference.isa.operand_lists import destination, is_written
+from fragmenta.reference.isa.tables.moves import row_bytes
 
 _SPARSITY = ("mdata", "cdata", "data")
 _ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane", *_SPARSITY)

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fragmenta.cuda.source import ptx
-from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.shared.descriptor import UNIT
+from fragmenta.reference.isa.instruction import Instruction, Operand
+from fragmenta.reference.shared.descriptor import UNIT
 
 WARP = 32
 WARPGROUP = 128

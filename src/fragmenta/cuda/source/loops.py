@@ -27,13 +27,20 @@ from fragmenta.cuda.source.formatting import (
     wrapped,
 )
 from fragmenta.cuda.source.helpers import Snippet, needed
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
-from fragmenta.registers.expressions import STYLES, DigitRun, held, joined, terms, total
-from fragmenta.shared.matching import SIDES
-from fragmenta.shared.matching import held as moved_part
-from fragmenta.shared.matrix_loop import MatrixLoop
-from fragmenta.shared.swizzles import XorSwizzle, moved
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.reading import instruction
+from fragmenta.reference.registers.expressions import (
+    STYLES,
+    DigitRun,
+    held,
+    joined,
+    terms,
+    total,
+)
+from fragmenta.reference.shared.matching import SIDES
+from fragmenta.reference.shared.matching import held as moved_part
+from fragmenta.reference.shared.matrix_loop import MatrixLoop
+from fragmenta.reference.shared.swizzles import XorSwizzle, moved
 
 _STYLE = STYLES["cuda"]
 _HEXADECIMAL = _STYLE._replace(mask="#x")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fragmenta.errors import BadCall, ValueRangeError, one_of
-from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.tables import tcgen05_mma, wgmma
+from fragmenta.reference.isa.instruction import Instruction, Operand
+from fragmenta.reference.isa.tables import tcgen05_mma, wgmma
 
 #: The registers that are declared for operands which take several kinds of them.
 DECLARED = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fragmenta.cuda.source.ptx import MmaOptions, check_options
-from fragmenta.isa.instruction import Instruction
-from fragmenta.tensor_memory.reaching import QUARTER
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.tensor_memory.reaching import QUARTER
 
 _ISSUED = {
     1: "One thread issues it",

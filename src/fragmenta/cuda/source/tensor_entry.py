@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.formatting import comment
 from fragmenta.cuda.source.kernel import CELLS, WARPGROUP, KernelBuilder, ParameterType
-from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.registers.tensor_fragment import COLUMNS, LANES
+from fragmenta.reference.isa.instruction import Instruction, Operand
+from fragmenta.reference.registers.tensor_fragment import COLUMNS, LANES
 
 FRAME = 1024
 """Bytes before the image of shared memory: an mbarrier, and what alloc writes."""

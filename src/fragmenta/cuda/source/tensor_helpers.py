@@ -7,10 +7,10 @@ mbarriers and fill shared memory.
 from __future__ import annotations
 
 from fragmenta.cuda.source.formatting import comment, signature
-from fragmenta.isa.instruction_descriptor import TABLES, type_codes
-from fragmenta.isa.table import read
-from fragmenta.shared.fields import CONSTANT, MODES_OF, TCGEN05_FIELDS
-from fragmenta.shared.swizzles import pattern
+from fragmenta.reference.isa.instruction_descriptor import TABLES, type_codes
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.shared.fields import CONSTANT, MODES_OF, TCGEN05_FIELDS
+from fragmenta.reference.shared.swizzles import pattern
 
 TARGETS = "100a/f 110a/f"
 """The targets that have ``tcgen05``."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source import tensor_moves
 from fragmenta.cuda.source.access import expression, summand
 from fragmenta.cuda.source.formatting import comment, signature, wrapped
@@ -33,9 +33,9 @@ from fragmenta.cuda.source.tensor_tiles import (
     tile,
 )
 from fragmenta.errors import BadCall
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.tcgen05_shapes import WIDE_K
-from fragmenta.registers.tensor_fragment import COLUMNS
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.tcgen05_shapes import WIDE_K
+from fragmenta.reference.registers.tensor_fragment import COLUMNS
 
 THREADS = 128
 """Threads of a block: four warps, which reach all lanes."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fragmenta.cuda.source.access import summand
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
-from fragmenta.shared.elements import stored
-from fragmenta.shared.operands import major_of
-from fragmenta.shared.tiles import default_swizzle
-from fragmenta.tensor_memory.scales import scale_copy
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.reading import instruction
+from fragmenta.reference.shared.elements import stored
+from fragmenta.reference.shared.operands import major_of
+from fragmenta.reference.shared.tiles import default_swizzle
+from fragmenta.reference.tensor_memory.scales import scale_copy
 
 STEPS = 4
 """Multiplications between two waits: 128 bytes of each row of A."""

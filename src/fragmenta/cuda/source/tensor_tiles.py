@@ -10,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.source.access import expression, summand
 from fragmenta.cuda.source.formatting import wrapped
 from fragmenta.cuda.source.tensor_moves import STEPS, column_of, lane_of, stored_bits
-from fragmenta.isa.instruction import Instruction
-from fragmenta.registers.fragment import Fragment
-from fragmenta.shared.descriptor import Descriptor, MajorAxis, atoms, offset_names
-from fragmenta.shared.fields import MODES_OF
-from fragmenta.shared.operands import extent, major_of
-from fragmenta.shared.swizzles import UNIT, pattern
-from fragmenta.shared.tiles import PATTERN, default_swizzle
-from fragmenta.tensor_memory.scales import FACTORS, ROWS
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.registers.fragment import Fragment
+from fragmenta.reference.shared.descriptor import (
+    Descriptor,
+    MajorAxis,
+    atoms,
+    offset_names,
+)
+from fragmenta.reference.shared.fields import MODES_OF
+from fragmenta.reference.shared.operands import extent, major_of
+from fragmenta.reference.shared.swizzles import UNIT, pattern
+from fragmenta.reference.shared.tiles import PATTERN, default_swizzle
+from fragmenta.reference.tensor_memory.scales import FACTORS, ROWS
 
 _BLOCK = ROWS * FACTORS
 """Bytes of a block of scales."""

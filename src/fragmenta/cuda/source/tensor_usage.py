@@ -14,8 +14,8 @@ from fragmenta.cuda.source.inline import (
 )
 from fragmenta.cuda.source.ptx import MmaOptions, check_options
 from fragmenta.cuda.source.tensor_moves import around
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.reading import instruction
 
 
 def pieces(op: Instruction) -> Iterator[Snippet]:

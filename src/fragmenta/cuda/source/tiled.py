@@ -12,9 +12,9 @@ from __future__ import annotations
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import WARP, KernelBuilder, add_wgmma
 from fragmenta.errors import BadCall, ShapeError, one_of
-from fragmenta.isa.families import IN_REGISTERS
-from fragmenta.isa.instruction import Instruction
-from fragmenta.shared.descriptor import UNIT
+from fragmenta.reference.isa.families import IN_REGISTERS
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.shared.descriptor import UNIT
 
 MOST = 48 * 1024
 """Bytes of shared memory that a kernel may have without asking at launch."""

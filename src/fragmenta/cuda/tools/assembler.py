@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fragmenta.cuda.source import kernel
 from fragmenta.errors import CompileError, Error, MissingPackage
-from fragmenta.isa.target import Version
+from fragmenta.reference.isa.target import Version
 
 _REFUSED = 255
 """The exit status of ptxas if a module is wrong."""

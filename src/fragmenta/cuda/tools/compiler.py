@@ -6,8 +6,8 @@ an ``nvcc`` and the host compiler that goes with it.  NVRTC brings no headers: t
 the wheels ``nvidia-cuda-runtime``, ``-crt`` and ``-cccl`` or of a CUDA toolkit are
 found where they are, those of the standard library are in :mod:`headers`.
 
-What was compiled once is kept in :mod:`fragmenta.jit.cache` under the source, the files
-that it includes, the target, the options and the compiler's version.
+What was compiled once is kept in :mod:`fragmenta.base.jit.cache` under the source, the
+files that it includes, the target, the options and the compiler's version.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from fragmenta.arrays.once import once
+from fragmenta.base.arrays.once import once
+from fragmenta.base.jit.cache import Cache
 from fragmenta.cuda.tools import assembler, headers, messages
 from fragmenta.errors import BadCall, CompileError, Error, MissingPackage, one_of
-from fragmenta.isa.target import check_target
-from fragmenta.jit.cache import Cache
 from fragmenta.ptx.sources import UNNAMED
+from fragmenta.reference.isa.target import check_target
 
 _LIBRARIES = (
     "nvidia/cu*/lib/libnvrtc.so*",

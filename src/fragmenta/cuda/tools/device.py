@@ -19,7 +19,7 @@ from typing import Any, Protocol, SupportsInt, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.once import once
+from fragmenta.base.arrays.once import once
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error, NoDevice, missing
 

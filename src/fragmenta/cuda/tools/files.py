@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import fatbin
 from fragmenta.cuda.tools.kinds import NO_KERNEL, is_source
 from fragmenta.cuda.tools.parameter_names import parameter_names
 from fragmenta.errors import BadCall, BadFile, one_of
-from fragmenta.isa.target import check_target, number
 from fragmenta.launch.kernel import Kernel, KernelsByName, Loaded, parse
 from fragmenta.launch.source import ModuleOrigin
 from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.languages import CUDA
 from fragmenta.ptx.module import demangled
+from fragmenta.reference.isa.target import check_target, number
 
 TARGET = "sm_90a"
 """What CUDA C++ is compiled for if nothing is said."""

@@ -15,22 +15,34 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape
-from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.arrays.once import once_of
+from fragmenta.base.arrays.checks import as_array, batch_shape
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.once import once_of
+from fragmenta.base.jit.cache import Cache
 from fragmenta.cuda.source import kernel, ptx, tiled
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP
 from fragmenta.cuda.tools import assembler, device
 from fragmenta.cuda.tools.device import GPU, Array, LoadedCode, Scalar
 from fragmenta.errors import BadCall, Error, ShapeError, UnsupportedTarget, one_of
-from fragmenta.execution.wgmma import checked_scale_d, in_registers
-from fragmenta.isa.families import check_multiplies
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.target import Version, check_target, number
-from fragmenta.jit.cache import Cache
-from fragmenta.registers.fragment import Fragment, Words
-from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, MajorAxis, extent
-from fragmenta.shared.tiles import PATTERN, Image, as_image, as_words, read_tile
+from fragmenta.reference.execution.wgmma import checked_scale_d, in_registers
+from fragmenta.reference.isa.families import check_multiplies
+from fragmenta.reference.isa.instruction import Instruction
+from fragmenta.reference.isa.target import Version, check_target, number
+from fragmenta.reference.registers.fragment import Fragment, Words
+from fragmenta.reference.shared.descriptor import (
+    MAJORS,
+    UNIT,
+    Descriptor,
+    MajorAxis,
+    extent,
+)
+from fragmenta.reference.shared.tiles import (
+    PATTERN,
+    Image,
+    as_image,
+    as_words,
+    read_tile,
+)
 
 POISON = 0xDEADBEEF
 """Bits that no kernel of this package writes: they mark what was left unwritten."""
@@ -202,10 +214,10 @@ def on_device(
 ) -> Words:
     """The registers of D that the GPU computes.
 
-    Takes the operands and options of :func:`fragmenta.execution.mma.execute`, for
-    ``wgmma`` those of :func:`fragmenta.execution.wgmma.execute`, and returns arrays
-    of the same shapes.  A ``target`` may be given, and is refused if this GPU
-    is another.  Metadata is not checked: the hardware shows what it makes of
+    Takes the operands and options of :func:`fragmenta.reference.execution.mma.execute`,
+    for ``wgmma`` those of :func:`fragmenta.reference.execution.wgmma.execute`, and
+    returns arrays of the same shapes.  A ``target`` may be given, and is refused if
+    this GPU is another.  Metadata is not checked: the hardware shows what it makes of
     codes that are illegal.
 
     >>> import numpy as np, fragmenta as fm

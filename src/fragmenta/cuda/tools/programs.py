@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.device import GPU, checked
 from fragmenta.cuda.tools.launch import cubin
+from fragmenta.engine.simt.arguments import Passed, passed_bytes
 from fragmenta.errors import CompileError, Error, PtxSyntaxError
-from fragmenta.isa.target import Version
-from fragmenta.simt.arguments import Passed, passed_bytes
+from fragmenta.reference.isa.target import Version
 
 STACK = 16384
 """Bytes of stack for each thread: recursion needs more than CUDA's kilobyte."""

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.once import once_property
+from fragmenta.base.arrays.once import once_property
 from fragmenta.cuda.tools import files
 from fragmenta.errors import BadCall, Error, nearest, one_of
-from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded
 from fragmenta.launch.result import Result
 from fragmenta.ptx.demangling import fitting, signature
+from fragmenta.reference.isa.target import check_target
 
 
 class _Compiled:

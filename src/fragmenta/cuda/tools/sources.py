@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import field, replace
 from pathlib import Path
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import compiler, host_code, messages
 from fragmenta.cuda.tools.compiler import TranslationUnit
 from fragmenta.errors import BadFile, CompileError, MissingPackage, one_of

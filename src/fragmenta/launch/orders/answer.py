@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.engine.simt.naming import KernelNames, counted
+from fragmenta.engine.units.findings import Finding, Launched
 from fragmenta.errors import one_of
 from fragmenta.launch.orders.order_words import (
     HangReport,
@@ -17,10 +19,8 @@ from fragmenta.launch.orders.order_words import (
     OrderWords,
     site_of,
 )
-from fragmenta.orders.verdict import Coverage
 from fragmenta.ptx.checking.problem import wrapped
-from fragmenta.simt.naming import KernelNames, counted
-from fragmenta.units.findings import Finding, Launched
+from fragmenta.watch.orders.verdict import Coverage
 
 HANGS = "hangs"
 """The verdict if an order hangs."""

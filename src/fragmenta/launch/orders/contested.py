@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.engine.simt.layout import SHARED_SLOT, SLOT_BITS
 from fragmenta.ptx.families import WRITES
-from fragmenta.races.recording.log import Action, Flag, Log, Touched
-from fragmenta.simt.layout import SHARED_SLOT, SLOT_BITS
+from fragmenta.watch.races.recording.log import Action, Flag, Log, Touched
 
 
 def awaited(logs: list[Log], deciding: set[int]) -> set[int]:

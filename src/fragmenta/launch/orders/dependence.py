@@ -25,8 +25,8 @@ from fragmenta.ptx.module import Address, Function, Instruction, Module
 from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.ordering import role
 from fragmenta.ptx.placement import reachable
-from fragmenta.races.probes.polling import condition, looped, quiet_loop, spins
-from fragmenta.races.probes.undefined_flow import loads
+from fragmenta.watch.races.probes.polling import condition, looped, quiet_loop, spins
+from fragmenta.watch.races.probes.undefined_flow import loads
 
 
 class Dependent(NamedTuple):

@@ -7,6 +7,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 
+from fragmenta.base.progress import Progress
+from fragmenta.engine.simt.naming import KernelNames, place, short
+from fragmenta.engine.units.findings import Finding, Launched
 from fragmenta.errors import KernelFault
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.orders.answer import Orders, worst
@@ -23,20 +26,17 @@ from fragmenta.launch.orders.loops import Loops, Once
 from fragmenta.launch.orders.order_words import HangReport, OrderWords, site_of
 from fragmenta.launch.orders.programs import ClusterProgram, asks_for_clusters, parts
 from fragmenta.launch.orders.recording import Recording, record
-from fragmenta.orders import program as said
-from fragmenta.orders.explore import explore
-from fragmenta.orders.program import Events, OrderStep, Span
-from fragmenta.orders.verdict import Coverage, Misuse, Race, Verdict
-from fragmenta.progress import Progress
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import ERROR, Rule
-from fragmenta.races.recording.log import Log
-from fragmenta.races.recording.recorder import Force
-from fragmenta.races.report import phrases
-from fragmenta.races.report.messages import order, reports
-from fragmenta.simt.naming import KernelNames, place, short
-from fragmenta.units.findings import Finding, Launched
+from fragmenta.watch.orders import program as said
+from fragmenta.watch.orders.explore import explore
+from fragmenta.watch.orders.program import Events, OrderStep, Span
+from fragmenta.watch.orders.verdict import Coverage, Misuse, Race, Verdict
+from fragmenta.watch.races.recording.log import Log
+from fragmenta.watch.races.recording.recorder import Force
+from fragmenta.watch.races.report import phrases
+from fragmenta.watch.races.report.messages import order, reports
 
 HUNG = (rules.DEADLOCK.name,)
 """What the fault of a launch that hung is the same as."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fragmenta.races.recording.log import Entry, Flag, Met, Peeked, Touched
+from fragmenta.watch.races.recording.log import Entry, Flag, Met, Peeked, Touched
 
 
 def refined(groups: list[int], lanes: int) -> list[int]:

@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.engine.units.findings import Launched
 from fragmenta.errors import Error
-from fragmenta.orders.program import COMPARE, Condition, Passed
 from fragmenta.ptx.flow import destinations, falls_through
 from fragmenta.ptx.module import (
     Address,
@@ -31,9 +31,9 @@ from fragmenta.ptx.module import (
     Sink,
     type_bits,
 )
-from fragmenta.races.probes.polling import PollingLoop, looped
-from fragmenta.races.recording.log import Flag, Until
-from fragmenta.units.findings import Launched
+from fragmenta.watch.orders.program import COMPARE, Condition, Passed
+from fragmenta.watch.races.probes.polling import PollingLoop, looped
+from fragmenta.watch.races.recording.log import Flag, Until
 
 Once: TypeAlias = Callable[[str, NDArray[np.uint8]], None]
 """Launches the one kernel of a text on an array, with one lane."""

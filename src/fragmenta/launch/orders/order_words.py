@@ -10,20 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from fragmenta.arrays.lazy_dataclass import dataclass
-from fragmenta.errors import one_of
-from fragmenta.launch.orders.programs import ClusterProgram
-from fragmenta.orders import program as said
-from fragmenta.orders.verdict import (
-    Hang,
-    MbarrierState,
-    MeetingState,
-    Waiting,
-    WordState,
-)
-from fragmenta.ptx import rules
-from fragmenta.simt.layout import SLOT_BITS
-from fragmenta.simt.naming import (
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.engine.simt.layout import SLOT_BITS
+from fragmenta.engine.simt.naming import (
     COMPARED,
     KernelNames,
     block_words,
@@ -31,7 +20,18 @@ from fragmenta.simt.naming import (
     element,
     short,
 )
-from fragmenta.units.findings import Launched
+from fragmenta.engine.units.findings import Launched
+from fragmenta.errors import one_of
+from fragmenta.launch.orders.programs import ClusterProgram
+from fragmenta.ptx import rules
+from fragmenta.watch.orders import program as said
+from fragmenta.watch.orders.verdict import (
+    Hang,
+    MbarrierState,
+    MeetingState,
+    Waiting,
+    WordState,
+)
 
 MOST_STEPS = 16
 """Steps of a story in text; JSON has all of them."""

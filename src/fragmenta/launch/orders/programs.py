@@ -1,4 +1,4 @@
-"""Makes programs of :mod:`fragmenta.orders` from the logs of a launch.
+"""Makes programs of :mod:`fragmenta.watch.orders` from the logs of a launch.
 
 Clusters that share no word through which they synchronise are programs of their own.
 Clusters that do the same are one program.
@@ -14,7 +14,10 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.engine.simt.layout import RANK_BITS, SHARED_SLOT, SLOT_BITS
+from fragmenta.engine.units.events import numbers
+from fragmenta.engine.units.work import Range
 from fragmenta.errors import ranges
 from fragmenta.launch.orders.contested import awaited, components
 from fragmenta.launch.orders.lanes import groups
@@ -28,11 +31,11 @@ from fragmenta.launch.orders.word_events import (
     named_scope,
     word_events,
 )
-from fragmenta.orders import program as said
-from fragmenta.orders.program import Events, Order, Program, Proxy
 from fragmenta.ptx import families
 from fragmenta.ptx.ordering import Scope
-from fragmenta.races.recording.log import (
+from fragmenta.watch.orders import program as said
+from fragmenta.watch.orders.program import Events, Order, Program, Proxy
+from fragmenta.watch.races.recording.log import (
     Action,
     Arrives,
     ClusterArrived,
@@ -54,9 +57,6 @@ from fragmenta.races.recording.log import (
     Until,
     Waited,
 )
-from fragmenta.simt.layout import RANK_BITS, SHARED_SLOT, SLOT_BITS
-from fragmenta.units.events import numbers
-from fragmenta.units.work import Range
 
 PROXIES = {each.value: each for each in Proxy}
 

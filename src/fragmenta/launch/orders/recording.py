@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
+from fragmenta.engine.units.findings import Launched
 from fragmenta.errors import KernelFault, LimitReached
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import total
 from fragmenta.launch.scheduled_runs import copies, restore
 from fragmenta.ptx import rules
-from fragmenta.races.recording.log import Log
-from fragmenta.races.recording.recorder import Ends, Force, OrdersWatch
-from fragmenta.units.findings import Launched
+from fragmenta.watch.races.recording.log import Log
+from fragmenta.watch.races.recording.recorder import Ends, Force, OrdersWatch
 
 
 @dataclass(eq=False)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.orders.program import Span
-from fragmenta.simt.layout import SLOT_BITS
-from fragmenta.units.work import Range
+from fragmenta.engine.simt.layout import SLOT_BITS
+from fragmenta.engine.units.work import Range
+from fragmenta.watch.orders.program import Span
 
 MOST_BYTES = 1 << 28
 """Bytes of memory whose users are looked at."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from fragmenta.orders import program as said
-from fragmenta.orders.program import Order
-from fragmenta.orders.typed import named
 from fragmenta.ptx import families
 from fragmenta.ptx.ordering import Scope, written_scope
 from fragmenta.ptx.ordering import scope as scope_of
-from fragmenta.races.recording.log import Fenced, Flag
+from fragmenta.watch.orders import program as said
+from fragmenta.watch.orders.program import Order
+from fragmenta.watch.orders.typed import named
+from fragmenta.watch.races.recording.log import Fenced, Flag
 
 OBSERVING = (said.Load, said.Atomic, said.Await)
 SUMS = ("add", "inc", "dec", "xor")

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fragmenta.errors import nearest
-from fragmenta.isa.target import TARGETS, Version, check_target, number
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.functions import cta_groups, flow, shared_memory
@@ -18,6 +17,7 @@ from fragmenta.ptx.checking.tensor import signature
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.placement import reachable
 from fragmenta.ptx.rules import ERROR, WARNING
+from fragmenta.reference.isa.target import TARGETS, Version, check_target, number
 
 
 def check(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.checking.places import LineSpan, SpanFinder
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.module import Function, Instruction, Module

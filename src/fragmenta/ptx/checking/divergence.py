@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.checking.register_effects import writers
 from fragmenta.ptx.dataflow import region
 from fragmenta.ptx.flow import BasicBlock, postdominators

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fragmenta.isa.instruction import Instruction as Tensor
-from fragmenta.isa.target import Version
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking import mnemonics, requirements, tensor
 from fragmenta.ptx.checking.context import Context
@@ -34,6 +32,8 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.rules import ERROR, WARNING
+from fragmenta.reference.isa.instruction import Instruction as Tensor
+from fragmenta.reference.isa.target import Version
 
 
 def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:

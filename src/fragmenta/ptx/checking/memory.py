@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fragmenta.isa.table import read
-from fragmenta.isa.target import expand
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.placement import place_shared
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.isa.target import expand
 
 # What ptxas allows in a kernel, and what a launch may have at most; bytes.  The first
 # line that has the target counts.

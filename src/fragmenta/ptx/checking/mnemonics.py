@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import nearest, one_of
-from fragmenta.isa.families import OTHERS
 from fragmenta.ptx import rules
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.newer import not_covered
@@ -21,6 +20,7 @@ from fragmenta.ptx.opcodes.table import TYPES, Match, QualifierSlot, Syntax, qua
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
 from fragmenta.ptx.rules import ERROR, WARNING, Rule
+from fragmenta.reference.isa.families import OTHERS
 
 #: Words that ptxas lets stand twice.
 _TWICE = ("NaN", "approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync", "uni")

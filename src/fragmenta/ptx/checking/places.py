@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fragmenta.arrays.once import once_property
+from fragmenta.base.arrays.once import once_property
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.reading.lexer import PtxText
 

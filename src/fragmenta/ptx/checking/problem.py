@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import KernelError
 from fragmenta.ptx.module import Location
 from fragmenta.ptx.rules import SEVERITIES

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from fragmenta.arrays.once import OncePer
-from fragmenta.isa.operand_lists import is_written, slots
+from fragmenta.base.arrays.once import OncePer
 from fragmenta.ptx.checking import mnemonics, tensor
 from fragmenta.ptx.module import (
     Address,
@@ -23,6 +22,7 @@ from fragmenta.ptx.module import (
     Vector,
 )
 from fragmenta.ptx.opcodes.tensor import TENSOR
+from fragmenta.reference.isa.operand_lists import is_written, slots
 
 
 class Effects(NamedTuple):

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from fragmenta.isa.table import read
-from fragmenta.isa.target import TARGETS, Version, expand, shown
 from fragmenta.ptx.checking.operands import bits_at_once
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.opcodes.table import Match
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.isa.target import TARGETS, Version, expand, shown
 
 # An empty cell of ``opcodes`` means every opcode, of ``targets`` every target.
 WORDS = """

@@ -1,6 +1,6 @@
 """Checks Tensor Core instructions against the catalogue.
 
-The catalogue of :mod:`fragmenta.isa` decides.  The messages are those of
+The catalogue of :mod:`fragmenta.reference.isa` decides.  The messages are those of
 :func:`fragmenta.instruction` for the same mistakes.
 """
 
@@ -12,13 +12,6 @@ from functools import cache
 from typing import NamedTuple
 
 from fragmenta.errors import BadOperands, UnknownInstruction, one_of
-from fragmenta.isa import operand_checks, operand_lists
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import Instruction as Tensor
-from fragmenta.isa.instruction import Operand as Taken
-from fragmenta.isa.reading import instruction
-from fragmenta.isa.target import TARGETS, expand
-from fragmenta.isa.unsupported import why_not
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.registers import kind
 from fragmenta.ptx.module import (
@@ -35,7 +28,14 @@ from fragmenta.ptx.module import (
     Vector,
 )
 from fragmenta.ptx.rules import WARNING, Rule
-from fragmenta.registers.dtype import DTYPES
+from fragmenta.reference.isa import operand_checks, operand_lists
+from fragmenta.reference.isa.families import catalogue
+from fragmenta.reference.isa.instruction import Instruction as Tensor
+from fragmenta.reference.isa.instruction import Operand as Taken
+from fragmenta.reference.isa.reading import instruction
+from fragmenta.reference.isa.target import TARGETS, expand
+from fragmenta.reference.isa.unsupported import why_not
+from fragmenta.reference.registers.dtype import DTYPES
 
 _TYPES = frozenset(DTYPES) | frozenset(("b8", "b16", "b8x16"))
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 
 from fragmenta.errors import BadCall, PtxSyntaxError
-from fragmenta.isa.target import TARGETS, check_target
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.checker import check, problems
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.places import SpanFinder
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.reading import parse
+from fragmenta.reference.isa.target import TARGETS, check_target
 
 
 def check_text(text: str, target: str | None = None, name: str = "") -> list[Problem]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from operator import or_
 from typing import NamedTuple, TypeAlias
 
-from fragmenta.arrays.once import OncePer
+from fragmenta.base.arrays.once import OncePer
 from fragmenta.ptx.checking.register_effects import (
     Effects,
     effects_of,

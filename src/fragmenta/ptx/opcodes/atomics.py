@@ -1,6 +1,6 @@
 """Atomic instructions: their lines in the table.
 
-Their code is written by :mod:`fragmenta.simt.atomics`.
+Their code is written by :mod:`fragmenta.engine.simt.atomics`.
 """
 
 from __future__ import annotations

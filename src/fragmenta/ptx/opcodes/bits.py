@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from fragmenta.jit.llvm import Type
-from fragmenta.jit.trace import (
+from fragmenta.base.jit.llvm import Type
+from fragmenta.base.jit.trace import (
     I1,
     I8,
     I16,

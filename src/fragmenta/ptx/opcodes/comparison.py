@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from fragmenta.jit.llvm import Type
-from fragmenta.jit.trace import I16, I32, Value, convert, float_of, select
+from fragmenta.base.jit.llvm import Type
+from fragmenta.base.jit.trace import I16, I32, Value, convert, float_of, select
 from fragmenta.ptx.opcodes import bits
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes, type_in
 

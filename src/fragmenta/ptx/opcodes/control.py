@@ -1,6 +1,6 @@
 """Instructions that decide what runs next: their lines in the table.
 
-Their code is written by :mod:`fragmenta.simt.control`.
+Their code is written by :mod:`fragmenta.engine.simt.control`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fragmenta.jit.llvm import Type
-from fragmenta.jit.trace import (
+from fragmenta.base.jit.llvm import Type
+from fragmenta.base.jit.trace import (
     F32,
     F64,
     I8,

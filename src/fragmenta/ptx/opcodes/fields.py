@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
-from fragmenta.jit.trace import I32, Value, convert, select
+from fragmenta.base.jit.trace import I32, Value, convert, select
 from fragmenta.ptx.opcodes import bits
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 

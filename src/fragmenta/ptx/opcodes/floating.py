@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from fragmenta.jit.trace import (
+from fragmenta.base.jit.trace import (
     I32,
     I64,
     Value,

@@ -6,7 +6,7 @@ first operand, or the upper half of the operand, is the upper one of the result.
 
 from __future__ import annotations
 
-from fragmenta.jit.trace import (
+from fragmenta.base.jit.trace import (
     I8,
     I16,
     I32,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fragmenta.jit.trace import (
+from fragmenta.base.jit.trace import (
     F32,
     F64,
     I16,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fragmenta.jit.trace import I8, I16, Value, convert, scalar_type, select
+from fragmenta.base.jit.trace import I8, I16, Value, convert, scalar_type, select
 from fragmenta.ptx.opcodes import bits
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes, type_in
 

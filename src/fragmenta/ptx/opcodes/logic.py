@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fragmenta.jit.trace import Value, convert, scalar_type, select
+from fragmenta.base.jit.trace import Value, convert, scalar_type, select
 from fragmenta.ptx.opcodes import bits
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 

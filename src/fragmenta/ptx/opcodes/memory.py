@@ -1,6 +1,6 @@
 """Loads, stores, and instructions about addresses: their lines in the table.
 
-Their code is written by :mod:`fragmenta.simt.accessing`.  Where a word excludes another one (a cache
+Their code is written by :mod:`fragmenta.engine.simt.accessing`.  Where a word excludes another one (a cache
 operator excludes ``.volatile``), there are two lines.
 """
 

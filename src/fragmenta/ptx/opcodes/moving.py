@@ -6,7 +6,7 @@ extends the result as the type says, with its sign or with zeros.
 
 from __future__ import annotations
 
-from fragmenta.jit.trace import Value, convert
+from fragmenta.base.jit.trace import Value, convert
 from fragmenta.ptx.opcodes import bits
 from fragmenta.ptx.opcodes.table import Qualifiers, declare, opcodes
 

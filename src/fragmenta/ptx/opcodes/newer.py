@@ -10,8 +10,8 @@ from functools import cache
 from typing import NamedTuple
 
 from fragmenta.errors import one_of
-from fragmenta.isa.table import read
-from fragmenta.isa.target import expand
+from fragmenta.reference.isa.table import read
+from fragmenta.reference.isa.target import expand
 
 # ``has``: the instruction has one word of each group; ``*`` stands for the
 # rest of a word.  What is on a target since a later version than 9.4 has that of the

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fragmenta.jit.llvm import Type
-from fragmenta.jit.trace import (
+from fragmenta.base.jit.llvm import Type
+from fragmenta.base.jit.trace import (
     F32,
     F64,
     I32,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from fragmenta.jit.llvm import Type
-from fragmenta.jit.trace import (
+from fragmenta.base.jit.llvm import Type
+from fragmenta.base.jit.trace import (
     F64,
     I32,
     I64,

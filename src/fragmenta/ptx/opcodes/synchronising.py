@@ -1,6 +1,6 @@
 """Instructions that wait, exchange values or copy asynchronously: their lines.
 
-Handlers in :mod:`fragmenta.simt` write their code.
+Handlers in :mod:`fragmenta.engine.simt` write their code.
 """
 
 from __future__ import annotations

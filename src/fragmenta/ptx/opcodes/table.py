@@ -29,7 +29,7 @@ for all lines below it in the same text.
 Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version,
 ``target = sm_90`` targets that have the line; a word with a letter (``sm_120a``) names
 that target alone, one without it names that target and every later one.  ``100a/f``
-names the targets with a letter in an architecture family, as in :mod:`fragmenta.isa`.
+names the targets with a letter in an architecture family, as in :mod:`fragmenta.reference.isa`.
 ``bits = modelled`` says how sure the bits of one line are.  ``name = lo hi wide`` are
 words that belong to the name of an instruction: where they come first, they keep their
 place, while ptxas takes other words in any order.
@@ -48,7 +48,7 @@ from dataclasses import field, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 
 Qualifiers: TypeAlias = Mapping[str, str]
 Emit = TypeVar("Emit", bound=Callable[..., Any])

@@ -1,6 +1,6 @@
 """The opcodes of the Tensor Cores, and what their instructions do.
 
-The catalogue in :mod:`fragmenta.isa` says what they look like; the table of opcodes
+The catalogue in :mod:`fragmenta.reference.isa` says what they look like; the table of opcodes
 has no lines for them.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from fragmenta.isa.table import read
 from fragmenta.ptx.opcodes.table import BitKind
+from fragmenta.reference.isa.table import read
 
 # The longest name counts.
 _KINDS = """

@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable
 from typing import TypeAlias
 
-from fragmenta.jit.trace import I32, I64, Value, convert, select
+from fragmenta.base.jit.trace import I32, I64, Value, convert, select
 from fragmenta.ptx.opcodes import bits
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 

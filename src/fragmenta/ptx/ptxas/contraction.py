@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import Function, Instruction, Operand, Register
 from fragmenta.ptx.ptxas.pieces import Pieces, Uses, is_calculation
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import field, replace
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import nearest
 from fragmenta.ptx.module import Symbol, Variable, type_bytes
 from fragmenta.ptx.reading import expressions

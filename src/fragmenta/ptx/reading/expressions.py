@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeAlias
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import Immediate
 from fragmenta.ptx.reading.lexer import Cursor
 

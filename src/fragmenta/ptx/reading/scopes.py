@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TypeAlias
 
-from fragmenta.arrays.lazy_dataclass import dataclass
+from fragmenta.base.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx.module import (
     Immediate,
     Label,

@@ -1,0 +1,1 @@
+"""Judges kernels that machines write; its names are in :mod:`fragmenta.judge`."""

@@ -1,0 +1,1 @@
+"""Runs Triton kernels without a GPU; its names are in :mod:`fragmenta.triton`."""

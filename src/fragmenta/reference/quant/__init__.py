@@ -1,0 +1,1 @@
+"""Quantisation: numbers become small elements and scales, and back."""

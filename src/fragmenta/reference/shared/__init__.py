@@ -1,0 +1,1 @@
+"""Shared memory: tiles, descriptors, swizzles, bank conflicts, and what moves them."""

@@ -1,0 +1,1 @@
+"""Sparse matrices A: made, checked, stored and exchanged with other libraries."""

@@ -1,0 +1,1 @@
+"""``nvcuda::wmma`` of CUDA C++, executed."""
