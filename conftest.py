@@ -65,11 +65,13 @@ NEEDS = {
     "torch": [
         "src/fragmenta/frontends/judge/libraries",
         "src/fragmenta/hopper/torch",
+        "src/fragmenta/torch.py",
         "tests/golden/make_exchange.py",
         "tests/torch",
     ],
     "triton": [
         "src/fragmenta/frontends/triton",
+        "src/fragmenta/triton.py",
         "tests/numerics/planted/keep_triton.py",
         "tests/numerics/planted/sources/triton_kernels.py",
         "tests/ptx/corpus/gluon_blackwell.py",

@@ -9,6 +9,7 @@ import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
+from fragmenta.reference.isa import table
 from fragmenta.reference.isa.families import FORMS
 from fragmenta.reference.isa.instruction import Instruction
 from fragmenta.reference.isa.target import TARGETS, Version
@@ -96,7 +97,7 @@ def other_spellings(op):
         named = {name: value for name, value in op.values.items() if value}
         implied = {name for name in named if f"{{{name}}}" not in spelling}
         if not implied:
-            yield fm.isa.table.spell(spelling, op.values)
+            yield table.spell(spelling, op.values)
     for spelled, value in op.row.defaults.items():
         name, _, text = spelled.partition("=")
         if op.values[name] == value:

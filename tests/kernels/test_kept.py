@@ -9,9 +9,10 @@ import pytest
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import to_ptx
 from fragmenta.errors import Error
-from fragmenta.hopper.kernels import Kernel, kept
+from fragmenta.hopper.kernels import kept
 from fragmenta.hopper.kernels.packing import pack
 from fragmenta.hopper.kernels.source import TARGET
+from fragmenta.kernels import Kernel
 from fragmenta.reference.registers.dtype import dtype
 from fragmenta.reference.sparse.compression import Compressed, compress, decompress
 from fragmenta.reference.sparse.compression import sparse as sparse_of

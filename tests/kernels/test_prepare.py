@@ -11,8 +11,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from fragmenta.hopper.kernels import Kernel, prepare
+from fragmenta.hopper.kernels import prepare
 from fragmenta.hopper.kernels.packing import pack, packed_shape
+from fragmenta.kernels import Kernel
 from fragmenta.reference.registers.dtype import dtype
 from fragmenta.reference.sparse.compression import compress
 from fragmenta.reference.sparse.pruning import prune

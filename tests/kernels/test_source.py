@@ -7,7 +7,8 @@ import pytest
 
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error
-from fragmenta.hopper.kernels import Kernel, Tile, prepare, source
+from fragmenta.hopper.kernels import prepare, source
+from fragmenta.kernels import Kernel, Tile
 from tests.thinning import some
 
 KERNELS = [

@@ -13,12 +13,13 @@ import fragmenta as fm
 import fragmenta.torch as ft
 from fragmenta import ptx
 from fragmenta.cuda.tools.compiler import find, to_ptx
-from fragmenta.hopper.kernels import Tile, kept, launch, prepare, tuning
+from fragmenta.hopper.kernels import kept, launch, prepare, tuning
 from fragmenta.hopper.kernels.grouping import choose_grouped
 from fragmenta.hopper.kernels.source import TARGET
 from fragmenta.hopper.torch import operators, request, running, training
 from fragmenta.hopper.torch import tuning as searching
 from fragmenta.hopper.torch.grouping import grouped_on_cuda
+from fragmenta.kernels import Tile
 
 
 class Listener:

@@ -100,7 +100,7 @@ def _readable() -> Iterable[str]:
     yield from (*_LIBRARIES, *_PROC)
     yield from {sys.prefix, sys.base_prefix, sys.exec_prefix}
     yield from set(sysconfig.get_paths().values())
-    yield str(Path(__file__).parents[1])  # this package
+    yield str(Path(__file__).parents[2])  # this package
     yield from (each for each in sys.path if "site-packages" in Path(each).parts)
 
 
