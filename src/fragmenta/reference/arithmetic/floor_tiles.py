@@ -164,7 +164,8 @@ def instruction_kernels(model: Model) -> dict[str, Traced]:
         "pack_columns": (column_packer(columns), columns),
     }
     return {
-        name: made.kept(("reference/arithmetic",), key) for name, (made, key) in kernels.items()
+        name: made.kept(("reference/arithmetic",), key)
+        for name, (made, key) in kernels.items()
     }
 
 
