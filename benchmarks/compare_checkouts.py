@@ -26,7 +26,8 @@ def times(checkout: Path, only: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pytest", "benchmarks", "-q"]
-        command += ["--ignore", "benchmarks/gpu", "-p", "no:cacheprovider"]
+        command += ["--ignore", "benchmarks/gpu", "--ignore", "benchmarks/peers"]
+        command += ["-p", "no:cacheprovider"]
         command += ["-k", only] if only else []
         path = [checkout / "src", checkout, os.environ.get("PYTHONPATH", "")]
         ran = subprocess.run(
