@@ -136,7 +136,7 @@ def plain(found: dict[str, Any]) -> dict[str, str]:
         kept[schedule] = ", ".join(dict.fromkeys(said))
         if not each.get("rebuilds memory", True):
             kept[schedule] += ", does not rebuild memory"
-    return kept
+    return {name: each for name, each in kept.items() if each}
 
 
 def _named(name: str) -> dict[str, object]:
@@ -144,7 +144,7 @@ def _named(name: str) -> dict[str, object]:
     return answers(case)
 
 
-def _alone() -> None:
+def alone() -> None:
     """Blocks of a racy kernel run one after the other if the process has one core."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
@@ -153,7 +153,7 @@ def _alone() -> None:
 def everything() -> dict[str, dict[str, object]]:
     """The answers about all cases."""
     names = [each.name for each in cases()]
-    with ProcessPoolExecutor(os.cpu_count(), initializer=_alone) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), initializer=alone) as pool:
         found = pool.map(_named, names, chunksize=4)
         return dict(zip(names, found, strict=True))
 
