@@ -78,7 +78,7 @@ triton: $(VENV)-triton/.stamp  ## Triton, Gluon, Helion and Inductor in an envir
 # What is compiled is kept in the environment.
 frontends: $(VENV)-frontends/.pycuda  ## kernels of numba-cuda, Warp, TileLang, cuda.core, PyCUDA and cuTile, in an environment of their own
 	FRAGMENTA_CACHE="$(abspath $(VENV)-frontends)/cache" \
-	  $(VENV)-frontends/bin/pytest -q -n $(JOBS) --dist loadfile src/fragmenta/frontends tests/frontends
+	  $(VENV)-frontends/bin/pytest -q -n $(JOBS) --dist loadfile src/fragmenta/frontends/*.py tests/frontends
 
 # The GEMMs of CUTLASS's C++ headers come with FULL=1 only: nvcc takes some minutes for
 # them.  What it makes is kept in the environment.
