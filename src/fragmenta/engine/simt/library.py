@@ -8,7 +8,7 @@ kernel is compiled in little time, and a routine is compiled once for all kernel
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -35,6 +35,8 @@ class Routine(NamedTuple):
 
     name: str
     build: Callable[[ir.Module], None]
+    others: tuple[str, ...] = ()
+    """Further functions that it makes, which other routines call."""
 
 
 def define(
@@ -128,21 +130,34 @@ class Object(NamedTuple):
     names: list[str]
     """The functions that are in it."""
     code: bytes
+    calls: Sequence[str] = ()
+    """The functions of other object files that it calls."""
 
     def to_bytes(self) -> bytes:
-        """Both in one piece.
+        """All in one piece.
 
-        >>> Object.from_bytes(Object(["one", "two"], b"code").to_bytes()).names
-        ['one', 'two']
+        >>> made = Object(["one", "two"], b"code", ["three"])
+        >>> Object.from_bytes(made.to_bytes()) == made
+        True
         """
-        return "\n".join(self.names).encode() + b"\0" + self.code
+        lists = (" ".join(each).encode() for each in (self.names, self.calls))
+        return b"\0".join([*lists, self.code])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Object:
         """What :meth:`to_bytes` made."""
-        names, _, code = data.partition(b"\0")
-        return cls(names.decode().split("\n"), code)
+        names, calls, code = data.split(b"\0", 2)
+        return cls(names.decode().split(), code, calls.decode().split())
 
+
+BRANCHING = ("units.", "watch.")
+"""How routines begin that branch more than they compute: units, and checks."""
+LONG = 12_000
+"""Characters of their code from which on few passes optimise it.
+
+Unrolled loops and vectors make them no faster, and took three quarters of the time of
+a first launch.
+"""
 
 _KEPT: dict[str, Object] = {}
 
@@ -228,24 +243,27 @@ def _compile(routines: list[Routine], disk: Cache) -> None:
     texts = list(map(_text, routines))
 
     def compile_some(first: int, last: int) -> None:
-        for routine, (names, text) in zip(
+        for routine, (names, calls, text) in zip(
             routines[first:last], texts[first:last], strict=True
         ):
+            few = routine.name.startswith(BRANCHING) and len(text) > LONG
             with _named(routine):
-                made = Object(names, compiler.object_code(text, optimise=2))
+                code = compiler.object_code(text, optimise=1 if few else 2)
+                made = Object(names, code, calls)
             disk.put(_key(routine.name), made.to_bytes())
             _KEPT[routine.name] = made
 
     share_out(compile_some, len(routines), WORTH_THREADS)
 
 
-def _text(routine: Routine) -> tuple[list[str], str]:
-    """The names of the functions of a routine, and their code for LLVM."""
+def _text(routine: Routine) -> tuple[list[str], list[str], str]:
+    """The functions of a routine, those that it calls, and its code for LLVM."""
     with _named(routine):
         module = ir.Module(routine.name)
         routine.build(module)
-        names = [each.name for each in module.functions if not each.is_declaration]
-        return names, str(module)
+        own = [each.name for each in module.functions if not each.is_declaration]
+        calls = [each.name for each in module.functions if each.is_declaration]
+        return own, calls, str(module)
 
 
 @contextmanager

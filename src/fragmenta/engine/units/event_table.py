@@ -10,7 +10,7 @@ import numpy as np
 
 from fragmenta.base.arrays.once import once
 from fragmenta.engine.simt.compiled import address_of, aligned
-from fragmenta.engine.simt.loaded import LoadedRoutines
+from fragmenta.engine.simt.loaded import RoutinesOnDemand
 from fragmenta.engine.units.events import Event, EventOperand
 from fragmenta.engine.units.fast import layout
 from fragmenta.engine.units.records import Record
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 @once
-def code() -> LoadedRoutines:
-    """The machine code of the fast paths, loaded once."""
+def code() -> RoutinesOnDemand:
+    """The machine code of the fast paths."""
     # Tracing takes a while to import.
     from fragmenta.engine.units.fast.dispatch import DISPATCH
     from fragmenta.engine.units.fast.handlers import ROUTINES
 
-    return LoadedRoutines([DISPATCH, *ROUTINES])
+    return RoutinesOnDemand([DISPATCH, *ROUTINES])
 
 
 _HANDLER = ctypes.CFUNCTYPE(ctypes.c_uint32, *3 * (ctypes.c_void_p,), ctypes.c_uint32)
@@ -38,6 +38,14 @@ _KINDS = {
     "r": layout.REGISTER,
     "p": layout.PREDICATE,
 }
+
+
+def calls(events: Sequence[Event]) -> frozenset[int]:
+    """The functions of an observer that the fast paths of events call, by slot."""
+    from fragmenta.engine.units.fast.handlers import handler
+
+    every = (handler(each.words, len(each.operands)) for each in events)
+    return frozenset(slot for found in every if found for slot in found.calls)
 
 
 class EventTable:
@@ -65,18 +73,21 @@ class EventTable:
         from fragmenta.engine.units.fast.dispatch import DISPATCH
         from fragmenta.engine.units.fast.handlers import handler
 
-        self.dispatch = code().address(DISPATCH)
-
         words = self.records.view(np.int32)[: len(events)]
         words[:, layout.EVENT_NUMBER >> 2] = [each.number for each in events]
         words[:, layout.EVENT_SITE >> 2] = [each.site for each in events]
         there = None if observed is None else {*observed}
+        fast: list[tuple[Event, Record, Handler]] = []
         for event, record in zip(events, self.records, strict=False):
             found = handler(event.words, len(event.operands))
             if found is None or (traced and not found.noted):
                 continue
             if there is None or there.issuperset(found.calls):
-                _write(event, Record(record), found)
+                fast.append((event, Record(record), found))
+        code().load([DISPATCH, *(found.routine for _, _, found in fast)])
+        self.dispatch = code().address(DISPATCH)
+        for each in fast:
+            _write(*each)
 
     def call(self, event: Event, block: int, warp: int, lanes: int) -> int | None:
         """Carry out an event in its fast path; None if it has none."""

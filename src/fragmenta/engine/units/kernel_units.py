@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fragmenta.base.arrays.forking import Lock
 from fragmenta.base.arrays.once import once_property
-from fragmenta.engine.units.event_table import EventTable
+from fragmenta.engine.units.event_table import EventTable, calls
 from fragmenta.engine.units.events import (
     Described,
     Event,
@@ -85,6 +85,11 @@ class Sized:
         from fragmenta.engine.units.tensor_ways import KnownMoves
 
         return KnownMoves()
+
+    @once_property
+    def calls(self) -> frozenset[int]:
+        """The functions of an observer that fast paths call, by slot."""
+        return calls(self._events)
 
     def table(
         self, observed: Collection[int] | None, traced: bool = False

@@ -155,6 +155,11 @@ class Machine:
         return self._table
 
     @property
+    def calls(self) -> frozenset[int]:
+        """The functions of an observer that fast paths call, by slot."""
+        return self._sized.calls
+
+    @property
     def present_table(self) -> EventTable | None:
         """The events in memory, if fast paths are used."""
         return self._table

@@ -7,7 +7,7 @@ has the accesses of copies and products checked like those of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,8 @@ from fragmenta.base.arrays.once import once
 from fragmenta.engine.simt import layout
 from fragmenta.engine.simt.arena import in_use
 from fragmenta.engine.simt.compiled import address_of, zeros
-from fragmenta.engine.simt.loaded import LoadedRoutines
+from fragmenta.engine.simt.library import Routine
+from fragmenta.engine.simt.loaded import RoutinesOnDemand
 from fragmenta.engine.simt.wgmma_operands import Located
 from fragmenta.engine.units.barrier_state import ClusterBarrierRecord
 from fragmenta.engine.units.blocks import Block, Warp
@@ -77,11 +78,11 @@ _AGENTS = {"cp.async": ("cp.async",), "bulk": ("bulk-read", "bulk-write")}
 
 
 @once
-def functions(part: str) -> dict[int, int]:
-    """What answers the calls of fast paths, by ``PORT_...``: where each function is.
+def _routines(part: str) -> tuple[dict[int, Routine], RoutinesOnDemand]:
+    """What answers the calls of fast paths, by ``PORT_...``.
 
     A part is ``mbarriers``, ``clusters``, ``products``, ``copies``, ``maps`` or
-    ``tensors``.  It is loaded once: see ``order.functions``.
+    ``tensors``.
     """
     # Tracing takes a while to import.
     from fragmenta.watch.races.shadow import (
@@ -102,8 +103,15 @@ def functions(part: str) -> dict[int, int]:
         "tensors": (tensor_memory.ROUTINES, tensor_memory.LINKED),
         "maps": (changed_maps.ROUTINES, ()),
     }[part]
-    loaded = LoadedRoutines([*routines.values(), *linked])
-    return {slot: loaded.address(each) for slot, each in routines.items()}
+    return routines, RoutinesOnDemand([*routines.values(), *linked])
+
+
+def functions(part: str, wanted: Collection[int]) -> dict[int, int]:
+    """Where the functions of a part are that a kernel needs."""
+    routines, code = _routines(part)
+    needed = {slot: each for slot, each in routines.items() if slot in wanted}
+    code.load(needed.values())
+    return {slot: code.address(each) for slot, each in needed.items()}
 
 
 def _named(mbarrier: Mbarrier) -> tuple[int, int]:
@@ -177,25 +185,27 @@ class Observer(TensorObserver, NativeRun):
         """Let compiled code answer calls of the port."""
         machine, watch = self.machine, self.registers_watch
         has = self.launch_watch.has
-        found = dict(functions("mbarriers"))
+        # One at least: a port without functions hears of nothing.
+        wanted = machine.calls | {fast.PORT_USED}
+        found = functions("mbarriers", wanted)
         if has.cluster_barriers and not machine.tensor:  # Python: see Execution
-            found |= functions("clusters")
+            found |= functions("clusters", wanted)
         # With strict rules, each warp has to know of the part of A that it reads.
         in_python = machine.strict or self.launch_watch.reads is not None
         if has.products and not in_python:
-            found |= functions("products")
+            found |= functions("products", wanted)
         has_tensors = machine.tensor and not in_python
         if has_tensors or has.copies:
-            found |= functions("copies")
+            found |= functions("copies", wanted)
             ask = self.launch_watch.asks.copies if in_use() else 0
             self.tasks = TaskWatch(self, ask)
         if has_tensors:
-            found |= functions("tensors")
+            found |= functions("tensors", wanted)
         if has.map_changes:
-            found |= functions("maps")
+            found |= functions("maps", wanted)
         if machine.strict and len(self.cluster.blocks) > 1:
             # Python looks at the scope of each arrival at another block.
-            del found[fast.PORT_RELEASE]
+            found.pop(fast.PORT_RELEASE, None)
         self.functions = found
         if not has.products:
             return

@@ -261,7 +261,7 @@ def _tensor_product(words: tuple[str, ...], count: int) -> Handler | None:
         return None
     last = count - 1
     order = (0, 1, 2, 3, last, 4, 5) if scaled else (0, 1, 2, 3, last)
-    calls = layout.PORT_TENSOR, layout.PORT_TENSOR_ISSUED
+    calls = *_COPIED, layout.PORT_TENSOR, layout.PORT_TENSOR_ISSUED
     return Handler(tensor_issue.MMA, 0, order, calls)
 
 
@@ -269,11 +269,9 @@ def _tensor_commit(words: tuple[str, ...], count: int) -> Handler | None:
     shared = any(word.startswith("shared") for word in words)
     flags = tensor_issue.GENERIC * (not shared) | tensor_issue.MULTICAST * (count == 2)
     calls = (
+        *_SIGNALS,
         layout.PORT_COMMIT_ROOM,
         layout.PORT_COMMIT,
-        layout.PORT_USED,
-        layout.PORT_SIGNAL,
-        layout.PORT_PHASE,
     )
     return Handler(tensor_issue.COMMIT, flags, (0, 1)[:count], calls)
 
@@ -291,7 +289,8 @@ def _tensor_load(words: tuple[str, ...], count: int) -> Handler | None:
 
 def _tensor_store(words: tuple[str, ...], count: int) -> Handler | None:
     flags = tensor_moves.STORES
-    return Handler(tensor_moves.STORE, flags, (0,), (layout.PORT_MOVE,))
+    calls = *_COPIED, layout.PORT_MOVE
+    return Handler(tensor_moves.STORE, flags, (0,), calls)
 
 
 def _tensor_wait(words: tuple[str, ...], count: int) -> Handler | None:

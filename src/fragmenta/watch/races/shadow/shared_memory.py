@@ -255,7 +255,8 @@ def _build(module: ir.Module) -> None:
         each.build(module)
 
 
-SUPPORT = (Routine("watch.shared", _build), REPORT)
+_OTHERS = "watch.added", "watch.collect", "watch.lane"
+SUPPORT = (Routine("watch.shared", _build, _OTHERS), REPORT)
 """Routines that must be linked wherever ``watched`` or ``check_lane`` is used."""
 
 
