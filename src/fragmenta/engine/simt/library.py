@@ -136,18 +136,18 @@ class Object(NamedTuple):
     def to_bytes(self) -> bytes:
         """All in one piece.
 
-        >>> made = Object(["one", "two"], b"code", ["three"])
+        >>> made = Object(["one", "two more"], b"code", ["three"])
         >>> Object.from_bytes(made.to_bytes()) == made
         True
         """
-        lists = (" ".join(each).encode() for each in (self.names, self.calls))
+        lists = ("\n".join(each).encode() for each in (self.names, self.calls))
         return b"\0".join([*lists, self.code])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Object:
         """What :meth:`to_bytes` made."""
         names, calls, code = data.split(b"\0", 2)
-        return cls(names.decode().split(), code, calls.decode().split())
+        return cls(names.decode().split("\n"), code, calls.decode().split("\n"))
 
 
 BRANCHING = ("units.", "watch.")
