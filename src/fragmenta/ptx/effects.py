@@ -43,7 +43,11 @@ cp.reduce.async.bulk          | mbarrier::complete_tx::bytes | thread       | sh
 cp.reduce.async.bulk          | bulk_group                   | thread       | shared                | +global   | async    | bulk_group  |
 cp.reduce.async.bulk.tensor   | bulk_group                   | thread       | shared tensormap      | +global   | async    | bulk_group  |
 st.async                      |                              | thread       | registers             | shared    | generic  | mbarrier    |
+st.async.release              |                              | thread       | registers             | global    | generic  | release     |
+st.async.mmio                 |                              | thread       | registers             | global    | generic  | release     |
 red.async                     |                              | thread       | registers             | +shared   | generic  | mbarrier    |
+red.async.release             |                              | thread       | registers             | +global   | generic  | release     |
+red.async.mmio                |                              | thread       | registers             | +global   | generic  | release     |
 clusterlaunchcontrol.try_cancel |                            | thread       |                       | shared    | async    | mbarrier    |
 wgmma.mma_async               |                              | warpgroup    | shared registers      | registers | async    | wgmma_group | wgmma.mma_async:accumulator
 tcgen05.ld                    |                              | warp         | tensor                | registers | tensor   | wait::ld    |
@@ -56,6 +60,7 @@ tcgen05.commit                |                              | thread, pair |   
 
 #: How work signals that it is done, and what waits for it.  ``leak``: whether a missing
 #: wait is reported when the threads end; for the others, sources disagree.
+#: ``release``: whoever acquires the value knows that it is there, and nobody else does.
 COMPLETIONS = """
 done by     | waited for with                          | leak
 mbarrier    | mbarrier.try_wait mbarrier.test_wait     | yes
@@ -65,6 +70,7 @@ bulk_group  | cp.async.bulk.wait_group                 | no
 commit      | tcgen05.commit                           | no
 wait::ld    | tcgen05.wait::ld                         | no
 wait::st    | tcgen05.wait::st                         | no
+release     | ld.acquire                               | no
 """
 
 #: Instructions of the same families that do their work at once.
@@ -85,8 +91,6 @@ instruction     | with               | without                      | why
 cp              | im2col::w          |                              | copies with .im2col::w, which only sm_100 and later have, do not run here
 cp              | im2col::w::128     |                              | copies with .im2col::w::128, which only sm_100a and later have, do not run here
 cp              | im2col_no_offs::w  |                              | copies with .im2col_no_offs::w, which only sm_107f and later have, do not run here
-st.async        |                    | mbarrier::complete_tx::bytes | st.async without an mbarrier needs sm_100
-red.async       |                    | mbarrier::complete_tx::bytes | red.async without an mbarrier needs sm_100
 tensormap       | swizzle_atomicity  |                              | tensormap.replace on sm_90a does not change swizzle_atomicity
 tcgen05.shift   |                    |                              | the direction in which rows move is not known
 tcgen05.alloc   | exclusive          |                              | what .exclusive does is not known

@@ -26,7 +26,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from fragmenta.engine.simt import layout, warps
-from fragmenta.engine.simt.emitter import HANDLERS, InMemory, Writer, handles
+from fragmenta.engine.simt.emitter import (
+    HANDLERS,
+    InMemory,
+    Writer,
+    handles,
+    immediate_bits,
+)
 from fragmenta.engine.simt.layout import Status
 from fragmenta.engine.simt.program import waits
 from fragmenta.engine.simt.wgmma_operands import describe as form
@@ -115,7 +121,8 @@ def describe(writer: Writer, instruction: Instruction) -> tuple[list[str], list[
         operands = [located.to_list()]
         writer.fidelity[instruction.mnemonic] = "h200"
     else:
-        operands = [described(writer, each) for each in instruction.operands]
+        kind = instruction.qualifiers[-1] if instruction.qualifiers else ""
+        operands = [described(writer, each, kind) for each in instruction.operands]
         sure, known = _fidelity(instruction), writer.fidelity
         if sure != "ieee" or instruction.mnemonic not in known:
             known[instruction.mnemonic] = sure
@@ -158,8 +165,8 @@ def located(writer: Writer, at: InMemory, offset: int) -> list[Any]:
     return ["a", ["r", at.offset, at.bits], offset, []]
 
 
-def described(writer: Writer, operand: Operand) -> list[Any]:
-    """Where an operand is, as a list."""
+def described(writer: Writer, operand: Operand, kind: str = "") -> list[Any]:
+    """Where an operand of a type is, as a list."""
     match operand:
         case Register():
             place = writer.unit.registers[operand.number]
@@ -169,7 +176,9 @@ def described(writer: Writer, operand: Operand) -> list[Any]:
         case Not():
             return ["p", writer.unit.registers[operand.of.number], True]
         case Immediate():
-            return ["i", int(operand.value)]
+            floats = kind in ("f32", "f64")
+            bits = immediate_bits(operand, kind) if floats else int(operand.value)
+            return ["i", bits]
         case Special():
             where = layout.special_place(operand.name)
             if where is None:
@@ -184,7 +193,7 @@ def described(writer: Writer, operand: Operand) -> list[Any]:
             items = [described(writer, each) for each in operand.items]
             return ["a", of, operand.offset, items]
         case Vector():
-            return ["v", [described(writer, each) for each in operand.items]]
+            return ["v", [described(writer, each, kind) for each in operand.items]]
         case Pair():
             both = (operand.first, operand.second)
             return ["v", [described(writer, each) for each in both]]

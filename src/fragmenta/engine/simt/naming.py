@@ -214,7 +214,7 @@ def short(mnemonic: str) -> str:
     """
     words = mnemonic.split(".")
     first = words[0]
-    if first in ACCESSES:
+    if first in ACCESSES and "async" not in words:
         spaces = [w for w in words if w.partition("::")[0] in ("shared", "global")]
         return ".".join([first, *spaces[:1]])
     # The table takes a while to import, and only reports need it.

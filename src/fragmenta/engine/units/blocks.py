@@ -68,7 +68,9 @@ class Warp:
 
     @property
     def stuck(self) -> bool:
-        """Whether no lane could go on since :meth:`look`."""
+        """Whether no lane could go on since :meth:`look`, or may poll what is late."""
+        if self.block.cluster.polled:
+            return True
         words = self.words
         waiting = words[layout.STUCK >> 2] | words[layout.WAITING >> 2]
         return not self.live & ~int(waiting | words[layout.ASKED >> 2])

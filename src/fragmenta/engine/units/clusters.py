@@ -258,7 +258,7 @@ class Cluster(Record):
 
     def relax(self) -> bool:
         """Finish some work because no lane can go on; whether there was any."""
-        left = self.unfinished
+        left = self.polled or self.unfinished
         if not left:
             return False
         if self.schedule.random is not None:
@@ -274,6 +274,11 @@ class Cluster(Record):
         found = [work for block in self.blocks for work in block.started]
         found += self.pool.in_flight()
         return sorted([*self.in_flight, *found], key=_ordinal)
+
+    @property
+    def polled(self) -> list[Work]:
+        """Work in flight for which nothing waits: threads poll what it writes."""
+        return [each for each in self.in_flight if each.completes == "release"]
 
     @property
     def ordinal(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.engine.units import (  # noqa: F401 - each carries out some events
+    async_release,
     cluster_barrier,
     cluster_launch_control,
     copy_events,

@@ -20,6 +20,7 @@ from fragmenta.engine.simt.compiled import address_of, zeros
 from fragmenta.engine.simt.library import Routine
 from fragmenta.engine.simt.loaded import RoutinesOnDemand
 from fragmenta.engine.simt.wgmma_operands import Located
+from fragmenta.engine.units.async_release import AsyncRelease
 from fragmenta.engine.units.barrier_state import ClusterBarrierRecord
 from fragmenta.engine.units.blocks import Block, Warp
 from fragmenta.engine.units.clusters import Cluster
@@ -73,7 +74,11 @@ if TYPE_CHECKING:
     from fragmenta.watch.races.launch_watch import LaunchWatch
 
 ALL = 0xFFFFFFFF
-_AGENTS = {"cp.async": ("cp.async",), "bulk": ("bulk-read", "bulk-write")}
+_AGENTS = {
+    "cp.async": ("cp.async",),
+    "bulk": ("bulk-read", "bulk-write"),
+    "released": ("released",),
+}
 """The agents of the copies of a queue: their reads may be done before their writes."""
 
 
@@ -569,7 +574,10 @@ class Observer(TensorObserver, NativeRun):
             rank, offset = _named(what)
             about = rank, offset, what.phase
             self.history.add(Note(time, "phase", rank, -1, 0, -1, 0, about))
-        elif what.number >= 0:
+            return
+        if isinstance(what, AsyncRelease):
+            self._hand_over(what)
+        if what.number >= 0:
             self.history.add(Note(time, "done", 0, -1, 0, -1, 0, (what.number,)))
 
     def _copy_for_mbarriers(self, step: Step, copy: Copy, clock: Clock) -> None:
@@ -608,6 +616,26 @@ class Observer(TensorObserver, NativeRun):
         for each in copy.goals:
             self._touch(event, copy, each, True, writes, epoch, clock)
 
+    def _release_later(self, step: Step, copy: AsyncRelease, clock: Clock) -> None:
+        """A store that publishes, when it is done, what its thread knows and did now."""
+        _, rank, number, lane, epoch = copy.slot
+        agent = self.order.agent("released", rank, number)
+        for each in copy.goals:
+            self._touch(step.event, copy, each, True, agent, epoch, clock)
+        copy.clock = self._publish(step.warp, step.lanes)
+        copy.clock[:, 1:, agent] = epoch + 1, np.uint32(1 << lane).view(np.int32)
+
+    def _hand_over(self, copy: AsyncRelease) -> None:
+        """It is done: whoever acquires what it writes knows what it publishes."""
+        assert copy.clock is not None  # set at its issue
+        warp, lane = copy.thread
+        rank, group = warp.block.rank, self.cluster.number
+        agent = self.order.agent("warp", rank, warp.number)
+        clocks = _Rows(self, warp, copy.clock)
+        thread = Actor(group, agent, 1 << lane, clocks, rank=rank, site=copy.site)
+        places = [(lane, int(each.starts[0])) for each in copy.goals]
+        self.launch_watch.locations.perform(thread, copy.role, places)
+
     def _touch(
         self,
         event: Event,
@@ -641,11 +669,13 @@ class Observer(TensorObserver, NativeRun):
             flags |= Flags.WRITE
         if copy.combines:
             flags |= Flags.ATOMIC | Flags.STRONG
+        if isinstance(copy, AsyncRelease):
+            flags |= Flags.STRONG
         who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
         planes = [partial(knows, each) for each in clock]
         fenced = planes[1] if copy.proxy == "async" else None
         memory, same = self.launch_watch.memory, None
-        if write and not copy.combines:
+        if write and not flags & Flags.STRONG:
             block = copy.thread.warp.block
             same = CopiedValues(self.order, copy, block).same
         memory.touch_rows(who, what.starts, what.size, planes[0], fenced, same)
@@ -866,6 +896,7 @@ _ISSUED: dict[str, Callable[..., None]] = {
     "mbarrier": Observer.issue_copy,
     "async_group": Observer.issue_copy,
     "bulk_group": Observer.issue_copy,
+    "release": Observer.issue_copy,
     "wgmma_group": Observer._issue_product,
     "wait::ld": Observer.issue_move,
     "wait::st": Observer.issue_move,
@@ -877,6 +908,7 @@ _TOUCHED: dict[str, Callable[..., None]] = {
     "mbarrier": Observer._copy_for_mbarriers,
     "async_group": Observer._cp_async,
     "bulk_group": Observer._bulk_store,
+    "release": Observer._release_later,
 }
 """What records the bytes of a copy, by how it is done."""
 
@@ -884,11 +916,15 @@ _TOUCHED: dict[str, Callable[..., None]] = {
 class _Rows:
     """The clocks of a warp, as words in memory need them."""
 
-    def __init__(self, observer: Observer, warp: Warp) -> None:
-        self.observer, self.warp = observer, warp
+    def __init__(
+        self, observer: Observer, warp: Warp, issued: Clock | None = None
+    ) -> None:
+        self.observer, self.warp, self.issued = observer, warp, issued
 
     def release(self, agent: int, lanes: int) -> Clock:
-        """What lanes know and did; a new epoch begins."""
+        """What lanes know and did; a new epoch begins.  Of work, what it publishes."""
+        if self.issued is not None:
+            return self.issued
         return self.observer._publish(self.warp, lanes)
 
     def acquire(self, agent: int, lanes: int, row: Clock) -> None:

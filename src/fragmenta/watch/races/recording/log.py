@@ -178,6 +178,8 @@ class Flag(NamedTuple):
     """Whether it is not known what the loop waits for: only what ended it."""
     kind: str = "u32"
     """The type."""
+    work: Flying | None = None
+    """The work in flight that does it, if it is not done at once."""
 
 
 class Touched(NamedTuple):

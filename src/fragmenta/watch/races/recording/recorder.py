@@ -19,6 +19,7 @@ from fragmenta.engine.simt import layout
 from fragmenta.engine.simt.layout import LANES, RANK_BITS, SHARED_WINDOW
 from fragmenta.engine.simt.wgmma_operands import Located
 from fragmenta.engine.units import port
+from fragmenta.engine.units.async_release import AsyncRelease
 from fragmenta.engine.units.barrier_state import ClusterBarrierRecord
 from fragmenta.engine.units.blocks import Warp
 from fragmenta.engine.units.clusters import Cluster
@@ -449,7 +450,21 @@ class Recorder(Port):
         made.signals = [(_place(each), *arrive) for each in work.mbarriers]
         made.after = [self._flying[e] for e in work.before if e in self._flying]
         self._flying[work] = made
-        self._add(step, Issued(made))
+        if isinstance(work, AsyncRelease):
+            self._add(step, self._written(work, made))
+        else:
+            self._add(step, Issued(made))
+
+    def _written(self, work: AsyncRelease, made: Flying) -> Flag:
+        """The strong access that work makes when it is done."""
+        (goal,) = work.summands(work.thread.warp.block)
+        there, value = (int.from_bytes(each.tobytes(), "little") for each in goal)
+        address = int(work.goals[0].starts[0])
+        self.watch.values.setdefault(address, there)
+        opcode, reach = work.name.partition(".")[0], work.role.scope.name.lower()
+        how = opcode, work.operation or "", reach, "release"
+        given = (value,), there
+        return Flag(address, work.bytes, *how, *given, kind=work.kind, work=made)
 
     # ── the end ─────────────────────────────────────────────────────────────
 

@@ -24,6 +24,7 @@ AGENTS = {
     "tcgen05.st": "{mnemonic} of warp {number} at {place}",
     "bulk-read": "the bulk copy of {place}, issued by warp {number}{lane},",
     "bulk-write": "the bulk copy of {place}, issued by warp {number}{lane},",
+    "released": "{mnemonic} of warp {number}{lane} at {place}",
 }
 """Who does something, by the kind of agent."""
 
@@ -165,6 +166,10 @@ _PRODUCT = (
     "Let {readers} execute wgmma.wait_group for it and then arrive at a barrier or an "
     "mbarrier, and wait for that before {access}."
 )
+_POLLED = (
+    "Nothing waits for it: let {access} come after an ld.acquire that has read what it "
+    "writes."
+)
 _USED = "Wait for the mbarrier of that copy before {access}."
 _TOLD = (
     "Let the thread that issued it execute {wait} before it tells the other block that "
@@ -291,6 +296,8 @@ def repair(
                 .replace("{wait}", "cp.async.bulk.wait_group")
                 .replace("{others}", others)
             )
+        case "released":
+            return _POLLED
     if now.kind not in ("warp", "cp.async"):
         phrase = _READERS if now_write else _WRITERS
         if now.rank == before.rank:

@@ -187,7 +187,7 @@ HEAD_BARRIERS = 72  #: pointer to the clocks of the 16 barriers
 HEAD_BARRIER_BYTES = 80  #: i64: bytes of one clock; each barrier has two
 HEAD_PROBLEMS = 88  #: pointer to the problems
 HEAD_SETS = 96  #: pointer to the sets of readers
-HEAD_KINDS = 104  #: 11 x i32: the first agent of each kind in AGENT_KINDS, and the end
+HEAD_KINDS = 104  #: 12 x i32: the first agent of each kind in AGENT_KINDS, and the end
 HEAD_STRICT = 152  #: i32: 1 if rules are reported that shipped kernels break
 HEAD_EXITED = 156  #: i32: 1 + the phase of barrier 0 in which threads ended; or 0
 HEAD_AGENT = 160  #: i32: the agent of the block's first warp
@@ -316,6 +316,7 @@ AGENT_KINDS = (
     "tcgen05.ld",
     "tcgen05.st",
     "tcgen05.fence",
+    "released",
 )
 MARGIN = 64
 """Words before and after a shadow, so that a whole vector can always be loaded."""
@@ -340,7 +341,7 @@ class Plan:
             return (self.warps, *(len(AGENT_KINDS) - 1) * (0,))
         groups, tensor = -(-self.warps // 4), self.warps * self.tensor
         plain = (*2 * (self.warps,), groups, self.mbarriers, *2 * (self.warps,))
-        return (*plain, *4 * (tensor,))
+        return (*plain, *4 * (tensor,), self.warps)
 
     @cached_property
     def firsts(self) -> tuple[int, ...]:
