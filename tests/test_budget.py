@@ -14,8 +14,8 @@ pytestmark = pytest.mark.xdist_group("house")
 
 SOURCE = budget.ROOT / "src" / "fragmenta"
 MOST = {
-    "lines of src": 231_240,
-    "lines of tests": 127_530,
+    "lines of src": 231_540,
+    "lines of tests": 128_300,
     "top folders": 12,
     "floors": 10,
     "places that name an opcode": 221,
@@ -26,10 +26,10 @@ MOST_LINES = {
     "base": 3_300,
     "reference": 37_320,
     "ptx": 14_760,
-    "engine": 36_410,
-    "watch": 28_130,
+    "engine": 36_610,
+    "watch": 28_200,
     "values": 14_400,
-    "launch": 10_910,
+    "launch": 10_920,
     "cuda": 8_780,
     "inspect": 24_420,
     "frontends": 27_150,

@@ -103,7 +103,6 @@ def test_a_state_that_nobody_takes_has_no_bits() -> None:
         "multimem.red.global.add.u32 [%d1], %r2;",
         "cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w"
         " [%d1, {%r1, %r2, %r3}], {%h1, %h2};",
-        "st.async.release.gpu.global.b32 [%d1], %r2;",
     ],
 )
 def test_a_refused_instruction_is_named_when_it_is_reached(line: str) -> None:

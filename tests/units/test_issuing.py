@@ -47,7 +47,10 @@ ROWS = [each for each in COPIES if "gather4" in each.text or "scatter4" in each.
 LATER = [
     each
     for each in COPIES
-    if each not in ON_90 and each not in ROWS and "cp_mask" not in each.text
+    if each not in ON_90
+    and each not in ROWS
+    and "cp_mask" not in each.text
+    and ".release" not in each.text  # they do not come from copy_from
 ]
 
 

@@ -32,6 +32,7 @@ TARGETS = {
     "tensor": "sm_100a",
     "tensor_layouts": "sm_100a",
     "strict": "sm_100a",
+    "released": "sm_100a",
 }
 """What sources are compiled for, if it is not sm_90a."""
 STRICT = ("strict",)

@@ -126,13 +126,28 @@ class PlaneObserver(Follower):
         copies = copy_functions(watch.launch.module())
         self.functions = {**unseen(), **copies, **watch.algebra.port_functions()}
         self._records = attach(self.planes)
+        self._late: dict[Work, Step] = {}
+        """Work of Tensor Cores in flight, with the step that has issued it."""
         if not cluster.schedule.eager and cluster.machine.kernel.on_tensor_cores:
             self.functions = None
 
-    def is_late(self, work: Work) -> bool:
-        """That of Tensor Cores adds to a D that is there when earlier ones are done."""
-        in_order = self.functions is None and work.effect.on_tensor_cores
-        return in_order or super().is_late(work)
+    def issue(self, step: Step, work: Work) -> None:
+        """Work was issued: it is done to planes, that of Tensor Cores when it is done.
+
+        They add to a D that is there only when earlier products are done.
+        """
+        if self.functions is None and work.effect.on_tensor_cores:
+            self._late[work] = step
+        else:
+            super().issue(step, work)
+
+    def done(self, what: Work | Mbarrier) -> None:
+        """Work is done, and has not written: that of Tensor Cores is done to planes."""
+        super().done(what)
+        step = None if isinstance(what, Mbarrier) else self._late.pop(what, None)
+        if step is not None and not isinstance(what, Mbarrier):
+            with what.shown():
+                super().issue(step, what)
 
     def multiply(self, step: Step, work: QueuedMma | Wgmma) -> None:
         """A product was issued: the algebra does it to planes."""

@@ -267,8 +267,8 @@ class Follower(Port):
             for plane in range(watch.planes)
         ]
         """The shadows of all blocks, by plane and rank."""
-        self._late: dict[Work, tuple[Step, list[list[int]]]] = {}
-        """Work that is done to planes when it is done: the step that has issued it, and
+        self._later: dict[object, tuple[Step, Transfer, list[list[int]]]] = {}
+        """Copies that others see when they are done: the step that has issued each, and
         what it then took from registers."""
         for shadows in self.planes:
             for rank, each in enumerate(shadows):
@@ -316,27 +316,8 @@ class Follower(Port):
 
     # ── what is issued ──────────────────────────────────────────────────────
 
-    def is_late(self, work: Work) -> bool:
-        """Whether others see what was there until work is done; else they wait."""
-        return work.completes == "release"
-
     def issue(self, step: Step, work: Work) -> None:
-        """Work was issued: it is done to planes at once, or when it is done."""
-        if self.is_late(work):
-            taken = self.values(step, work) if isinstance(work, Transfer) else []
-            self._late[work] = step, taken
-        else:
-            self._follow(step, work)
-
-    def done(self, what: Work | Mbarrier) -> None:
-        """Work is done, and has not written: what is late is done to planes."""
-        if not isinstance(what, Mbarrier) and what in self._late:
-            with what.shown():
-                self._follow(self._late[what][0], what)
-            self._late.pop(what)
-
-    def _follow(self, step: Step, work: Work) -> None:
-        """Do work to planes."""
+        """Work was issued: it is done to planes at once."""
         if not work.follows:  # arrivals move nothing
             name = "multiply" if work.is_product else _FOLLOWED[work.completes]
             getattr(self, name)(step, work)
@@ -347,10 +328,20 @@ class Follower(Port):
     def copy(self, step: Step, copy: Transfer) -> None:
         """A copy was issued."""
 
+    def copy_later(self, step: Step, copy: Transfer) -> None:
+        """A copy was issued; until it is done, others see what is there now."""
+        self._later[copy] = step, copy, self.values(step, copy)
+
+    def done(self, what: Work | Mbarrier) -> None:
+        """Work is done, and has not written."""
+        if what in self._later:
+            self.copy(*self._later[what][:2])
+            del self._later[what]
+
     def values(self, step: Step, copy: Transfer) -> list[list[int]]:
         """What a copy takes from registers: its planes, one after the other."""
-        if copy in self._late:
-            return self._late[copy][1]
+        if copy in self._later:
+            return self._later[copy][2]
         warp, event, _ = step
         items: tuple[EventOperand, ...] = ()
         if "registers" in copy.effect.reads:
@@ -445,7 +436,7 @@ _FOLLOWED = {
     "mbarrier": "copy",
     "async_group": "copy",
     "bulk_group": "copy",
-    "release": "copy",
+    "release": "copy_later",
     "wait::ld": "load",
     "wait::st": "store",
     "commit": "fill",

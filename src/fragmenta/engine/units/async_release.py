@@ -41,7 +41,6 @@ class AsyncRelease(AsyncStore):
         self._epoch = warp.block.cluster.ordinal
         level = scope(event.words)
         self.role = Role(False, True, True, replaces=not self.combines, scope=level)
-        """How it synchronises when it is done."""
 
     def _at(self, address: int) -> Region:
         """The word at an address."""

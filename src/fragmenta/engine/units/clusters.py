@@ -278,7 +278,7 @@ class Cluster(Record):
     @property
     def polled(self) -> list[Work]:
         """Work in flight for which nothing waits: threads poll what it writes."""
-        return [each for each in self.in_flight if each.completes == "release"]
+        return [each for each in self.in_flight if each.role is not None]
 
     @property
     def ordinal(self) -> int:

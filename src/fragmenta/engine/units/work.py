@@ -21,6 +21,7 @@ from fragmenta.engine.units.faults import CopyFault
 from fragmenta.engine.units.port import Clock
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import Effect
+from fragmenta.ptx.ordering import Role
 
 if TYPE_CHECKING:
     from fragmenta.engine.units import clusters
@@ -346,6 +347,8 @@ class Work:
     """Whether another lane issued an equal copy with the same instruction."""
     clock: Clock | None = None
     """What its issuer knew; the observer's."""
+    role: Role | None = None
+    """How it synchronises threads when it is done, if they may poll what it writes."""
 
     def __init__(self, site: int) -> None:
         self.site = site

@@ -779,7 +779,9 @@ class _Walk:
             name = self.builder.loops.source(site) if kept else None
             decides = site in self.builder.deciding
             for event in word_events(word, action, condition, share, how, name):
-                if action.work is not None and isinstance(event, said.Store | said.Atomic):
+                if action.work is not None and isinstance(
+                    event, said.Store | said.Atomic
+                ):
                     unit = self.builder.unit(action.work)
                     made = said.Unit(unit, action.work.name, (event,))
                     self._put(each, said.Issue(made, site))

@@ -20,7 +20,6 @@ from fragmenta.engine.simt.compiled import address_of, zeros
 from fragmenta.engine.simt.library import Routine
 from fragmenta.engine.simt.loaded import RoutinesOnDemand
 from fragmenta.engine.simt.wgmma_operands import Located
-from fragmenta.engine.units.async_release import AsyncRelease
 from fragmenta.engine.units.barrier_state import ClusterBarrierRecord
 from fragmenta.engine.units.blocks import Block, Warp
 from fragmenta.engine.units.clusters import Cluster
@@ -156,6 +155,8 @@ class Observer(TensorObserver, NativeRun):
         self.cluster_clocks = ClusterClocks(self.order)
         self._unacquired: dict[tuple[int, int], list[tuple[int, Clock]]] = {}
         """What relaxed waits of a warp have seen, for its next fence."""
+        self._unpublished: dict[Work, tuple[Actor, Role, list[tuple[int, int]]]] = {}
+        """What work publishes when it is done."""
         self.missed = MissedPhases()
         self.ledgers = []
         self._epochs = [self.order.epochs(block.rank) for block in blocks]
@@ -263,6 +264,7 @@ class Observer(TensorObserver, NativeRun):
         self.begin_tensor()
         self.mbarrier_clocks.begin()
         self._unacquired.clear()
+        self._unpublished.clear()
         self.missed.begin()
         self.cluster_clocks.begin()
         if len(self.ledgers) > 1:
@@ -575,8 +577,8 @@ class Observer(TensorObserver, NativeRun):
             about = rank, offset, what.phase
             self.history.add(Note(time, "phase", rank, -1, 0, -1, 0, about))
             return
-        if isinstance(what, AsyncRelease):
-            self._hand_over(what)
+        if what in self._unpublished:
+            self.launch_watch.locations.perform(*self._unpublished.pop(what))
         if what.number >= 0:
             self.history.add(Note(time, "done", 0, -1, 0, -1, 0, (what.number,)))
 
@@ -616,25 +618,20 @@ class Observer(TensorObserver, NativeRun):
         for each in copy.goals:
             self._touch(event, copy, each, True, writes, epoch, clock)
 
-    def _release_later(self, step: Step, copy: AsyncRelease, clock: Clock) -> None:
-        """A store that publishes, when it is done, what its thread knows and did now."""
-        _, rank, number, lane, epoch = copy.slot
-        agent = self.order.agent("released", rank, number)
+    def _release_later(self, step: Step, copy: Transfer, clock: Clock) -> None:
+        """A store that publishes, when it is done, what its thread knows by now."""
+        assert copy.slot is not None
+        assert copy.role is not None
+        (warp, event, lanes), (_, rank, number, lane, epoch) = step, copy.slot
+        agent, own = (self.order.agent(e, rank, number) for e in ("released", "warp"))
         for each in copy.goals:
-            self._touch(step.event, copy, each, True, agent, epoch, clock)
-        copy.clock = self._publish(step.warp, step.lanes)
-        copy.clock[:, 1:, agent] = epoch + 1, np.uint32(1 << lane).view(np.int32)
-
-    def _hand_over(self, copy: AsyncRelease) -> None:
-        """It is done: whoever acquires what it writes knows what it publishes."""
-        assert copy.clock is not None  # set at its issue
-        warp, lane = copy.thread
-        rank, group = warp.block.rank, self.cluster.number
-        agent = self.order.agent("warp", rank, warp.number)
-        clocks = _Rows(self, warp, copy.clock)
-        thread = Actor(group, agent, 1 << lane, clocks, rank=rank, site=copy.site)
+            self._touch(event, copy, each, True, agent, epoch, clock)
+        kept = self._publish(warp, lanes)
+        kept[:, 1:, agent] = epoch + 1, np.uint32(lanes).view(np.int32)
+        clocks, group = _Rows(self, warp, kept), self.cluster.number
+        thread = Actor(group, own, lanes, clocks, rank=rank, site=event.site)
         places = [(lane, int(each.starts[0])) for each in copy.goals]
-        self.launch_watch.locations.perform(thread, copy.role, places)
+        self._unpublished[copy] = thread, copy.role, places
 
     def _touch(
         self,
@@ -669,7 +666,7 @@ class Observer(TensorObserver, NativeRun):
             flags |= Flags.WRITE
         if copy.combines:
             flags |= Flags.ATOMIC | Flags.STRONG
-        if isinstance(copy, AsyncRelease):
+        if copy.role is not None:
             flags |= Flags.STRONG
         who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
         planes = [partial(knows, each) for each in clock]

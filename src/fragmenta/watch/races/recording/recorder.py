@@ -19,7 +19,6 @@ from fragmenta.engine.simt import layout
 from fragmenta.engine.simt.layout import LANES, RANK_BITS, SHARED_WINDOW
 from fragmenta.engine.simt.wgmma_operands import Located
 from fragmenta.engine.units import port
-from fragmenta.engine.units.async_release import AsyncRelease
 from fragmenta.engine.units.barrier_state import ClusterBarrierRecord
 from fragmenta.engine.units.blocks import Warp
 from fragmenta.engine.units.clusters import Cluster
@@ -33,6 +32,7 @@ from fragmenta.engine.units.work import Work
 from fragmenta.ptx import effects, rules
 from fragmenta.ptx.families import MBARRIERS, REDUCTIONS
 from fragmenta.ptx.module import type_bits
+from fragmenta.ptx.ordering import scope
 from fragmenta.watch.races.probes.polling import spins
 from fragmenta.watch.races.probes.synchronisation import LOOP
 from fragmenta.watch.races.recording.log import (
@@ -450,21 +450,22 @@ class Recorder(Port):
         made.signals = [(_place(each), *arrive) for each in work.mbarriers]
         made.after = [self._flying[e] for e in work.before if e in self._flying]
         self._flying[work] = made
-        if isinstance(work, AsyncRelease):
-            self._add(step, self._written(work, made))
-        else:
-            self._add(step, Issued(made))
+        later = work.role is not None
+        self._add(step, self._written(step, work, made) if later else Issued(made))
 
-    def _written(self, work: AsyncRelease, made: Flying) -> Flag:
+    def _written(self, step: Step, work: Work, made: Flying) -> Flag:
         """The strong access that work makes when it is done."""
-        (goal,) = work.summands(work.thread.warp.block)
-        there, value = (int.from_bytes(each.tobytes(), "little") for each in goal)
-        address = int(work.goals[0].starts[0])
+        (warp, event, lanes), (goal,) = step, work.goals
+        address, size = int(goal.starts[0]), goal.size
+        memory, place = warp.block.memory(address)
+        there = int.from_bytes(memory[place : place + size].tobytes(), "little")
         self.watch.values.setdefault(address, there)
-        opcode, reach = work.name.partition(".")[0], work.role.scope.name.lower()
-        how = opcode, work.operation or "", reach, "release"
-        given = (value,), there
-        return Flag(address, work.bytes, *how, *given, kind=work.kind, work=made)
+        value = event.operands[1].value(warp, first(lanes)) & (1 << 8 * size) - 1
+        opcode, kind = event.words[0], event.words[-1]
+        operation = event.words[-2] if work.combines else ""
+        reach = scope(event.words).name.lower()
+        how = opcode, operation, reach, "release", (value,), there
+        return Flag(address, size, *how, kind=kind, work=made)
 
     # ── the end ─────────────────────────────────────────────────────────────
 
