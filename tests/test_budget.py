@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("house")
 SOURCE = budget.ROOT / "src" / "fragmenta"
 MOST = {
     "lines of src": 231_540,
-    "lines of tests": 128_300,
+    "lines of tests": 128_330,
     "top folders": 12,
     "floors": 10,
     "places that name an opcode": 221,
