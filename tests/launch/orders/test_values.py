@@ -278,3 +278,32 @@ def test_a_number_that_is_passed_on_is_the_one_of_the_order(kind: str) -> None:
     found = explored(PASSED_ON.replace("KIND", kind), 3).orders
     assert found.hangs
     assert "stores 2" in found.story
+
+
+ENDLESS = """
+.version 8.0 .target sm_80 .address_size 64
+.entry f(.param .u64 x) {
+    .reg .b64 %rd<2>; .reg .b32 %r<3>; .reg .pred %p<3>;
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r1, %ctaid.x;
+    setp.eq.u32 %p1, %r1, 1;
+    @%p1 bra WRITE;
+    ld.acquire.gpu.global.u32 %r2, [%rd1];
+    setp.eq.u32 %p2, %r2, 0;
+    @%p2 HOW;
+LOOP:
+    bra LOOP;
+WRITE:
+    st.release.gpu.global.u32 [%rd1], 1;
+DONE:
+    ret;
+}"""
+
+
+@pytest.mark.parametrize("how", ["ret", "bra DONE"])
+def test_a_word_that_decides_whether_a_thread_ends(how: str) -> None:
+    """Block 0 reads 0 in the recorded run; if it reads 1, it loops for ever."""
+    kernel = ptx.parse(ENDLESS.replace("HOW", how)).kernels["f"]
+    orders = kernel.launch(2, 1, [np.zeros(1, np.uint32)], orders=200).orders
+    assert orders.verdict == "incomplete"
+    assert "before all threads had ended" in orders.reasons[0]

@@ -19,8 +19,8 @@ from fragmenta.ptx.checking.register_effects import (
     registers,
     ways,
 )
-from fragmenta.ptx.dataflow import forks, solved
-from fragmenta.ptx.flow import BRANCHES, ENDS
+from fragmenta.ptx.dataflow import forks, reached, reversed_graph, solved
+from fragmenta.ptx.flow import BRANCHES, ENDS, successors
 from fragmenta.ptx.module import Address, Function, Instruction, Module
 from fragmenta.ptx.opcodes.kinds import kind_of
 from fragmenta.ptx.ordering import role
@@ -94,6 +94,7 @@ class Flow:
             for branch, every in forks(function, BRANCHES | ENDS)
         }
         """The instructions that a conditional branch decides about, by its index."""
+        self._endless = _endless(function)
         more = [decided(function, *both) for both in self._regions.items()]
         followed = ways(function, lambda each: not asks(each))
         self._graph = flows(function, [*followed, *more])
@@ -132,7 +133,9 @@ class Flow:
         for branch, inside in self._regions.items():
             for source in self.sources(branch) - waits.get(branch, set()):
                 made = self._made(branch, source, False)
-                if any(synchronises(self.code[i]) for i in inside):
+                if any(
+                    i in self._endless or synchronises(self.code[i]) for i in inside
+                ):
                     yield made
                 elif any(_accesses(self.code[i]) for i in inside):
                     yield made._replace(memory=True)
@@ -209,6 +212,20 @@ class Flow:
         handed = hands(self.code[index]) or source in self._sources(index, self._handed)
         how = operand, word, False, False, handed
         return Dependent(self.function.name, index, source, *how)
+
+
+def _endless(function: Function) -> set[int]:
+    """The instructions from which no way leads to an end."""
+    after, last = successors(function), len(function.instructions)
+    before = reversed_graph(after)
+    ends = (
+        n for n, to in enumerate(after) if not to or last in to or _ends(function, n)
+    )
+    return {*range(last)} - {*reached(ends, before.__getitem__)}
+
+
+def _ends(function: Function, place: int) -> bool:
+    return function.instructions[place].opcode in ENDS
 
 
 def _accesses(instruction: Instruction) -> bool:
