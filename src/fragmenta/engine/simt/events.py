@@ -176,9 +176,9 @@ def described(writer: Writer, operand: Operand, kind: str = "") -> list[Any]:
         case Not():
             return ["p", writer.unit.registers[operand.of.number], True]
         case Immediate():
-            floats = kind in ("f32", "f64")
-            bits = immediate_bits(operand, kind) if floats else int(operand.value)
-            return ["i", bits]
+            if isinstance(operand.value, float):  # a size is a whole number
+                return ["i", immediate_bits(operand, kind)]
+            return ["i", int(operand.value)]
         case Special():
             where = layout.special_place(operand.name)
             if where is None:
