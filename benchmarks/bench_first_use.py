@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import lzma
+import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -184,3 +187,37 @@ def test_find_and_search(capsys: pytest.CaptureFixture[str]) -> None:
         print(
             f"\nthe slowest answer: {asked} in {1e3 * longest:.0f} ms; the goal is 50"
         )
+
+
+CHILD = """
+import sys, time
+import count_events
+launches = dict(count_events.KERNELS["hopper"]())
+start = time.process_time()
+launches[sys.argv[1]](watch="report" if sys.argv[2] else False, schedule="lazy")
+print(time.process_time() - start)
+"""
+
+
+@pytest.mark.parametrize("watch", ["", "watched"], ids=["plain", "watched"])
+@pytest.mark.parametrize(
+    "name", ["matmul-bf16", "attention_by_maps-causal-64-specialised"]
+)
+def test_a_first_launch_with_an_empty_cache(
+    name: str, watch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Triton's kernels for Hopper: nothing was ever compiled on this machine."""
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join(map(str, [root / "src", root, root / "benchmarks"]))
+    environment = {**os.environ, "PYTHONPATH": path, "FRAGMENTA_CACHE": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", CHILD, name, watch],
+        env={**environment, "FRAGMENTA_PATIENCE": "never"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    goal = 5 if watch else 3
+    with capsys.disabled():
+        kind = watch or "not watched"
+        print(f"\n{name}, {kind}: {float(ran.stdout):.1f} s; the goal is {goal}")
